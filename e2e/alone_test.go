@@ -16,8 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestMachineAlone creates a Machine without an owner, with the shortest possible name.
-func TestMachineAlone(t *testing.T) {
+// TestMachineWithoutSet creates a Machine without an owner, with the shortest possible name.
+func TestMachineWithoutSet(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "alone", "")
 	s.createMachine("a")
@@ -28,8 +28,8 @@ func TestMachineAlone(t *testing.T) {
 	s.gone()
 }
 
-// TestMachineSetAlone: a MachineSet without an owner adopts a Machine without an owner.
-func TestMachineSetAlone(t *testing.T) {
+// TestMachineSetWithoutDeployment: a MachineSet without an owner adopts a Machine without an owner.
+func TestMachineSetWithoutDeployment(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "set-alone", "")
 	orphan := s.createMachine(s.name+"-orphan", func(m *v1alpha1.Machine) { m.Labels = map[string]string{v1alpha1.LabelName: "pool"} })

@@ -37,11 +37,11 @@ func (s *space) autoscalerGrows() {
 	s.deploy(pool, 0)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 	a := s.scaler(3, pool)
-	film, mark := s.film(), s.mark()
+	film, position := s.film(), s.auditEnd()
 	a.resize("increase-size", pool, 2, 2)
 
 	s.proves("CA-04", func(s *space) {
-		_, _, puts := s.deploymentWrites(mark)
+		_, _, puts := s.deploymentWrites(position)
 		if len(puts) != 1 {
 			s.Fatalf("the autoscaler has written the MachineDeployment at %v, want once", puts)
 		}
@@ -66,7 +66,7 @@ func (s *space) autoscalerGrows() {
 		if set := s.set(pool); set.Spec.Replicas != 2 {
 			s.Errorf("MachineSet %s has %d replicas, want 2", set.Name, set.Spec.Replicas)
 		}
-		if _, _, puts := s.deploymentWrites(mark); len(puts) != 1 {
+		if _, _, puts := s.deploymentWrites(position); len(puts) != 1 {
 			s.Errorf("the autoscaler has written the MachineDeployment at %v, want once", puts)
 		}
 	})
@@ -90,7 +90,7 @@ func (s *space) autoscalerGrows() {
 			}
 		}
 	})
-	s.proves("CA-09", func(s *space) { s.leavesCreate(film) })
+	s.proves("CA-09", func(s *space) { s.lastOperations(film) })
 }
 
 // requestedUntilTheyJoin checks the instances of a pool whose VMs never join: their user data has no bootstrap token.
@@ -132,8 +132,8 @@ func (s *space) requestedUntilTheyJoin() {
 	})
 }
 
-// leavesCreate checks that the last operation of machines is Create until they run, and HealthCheck from then on.
-func (s *space) leavesCreate(film *recording) {
+// lastOperations checks that the last operation of machines is Create until they run, and HealthCheck from then on.
+func (s *space) lastOperations(film *recording) {
 	s.Helper()
 	machines, _ := shown[*v1alpha1.Machine](s, film)
 	created, joined := map[string]bool{}, map[string]bool{}

@@ -80,7 +80,7 @@ func (s *space) autoscalerReadsObjects() {
 		since := time.Now()
 		s.eventually("the Node has a group again", func(ctx context.Context) error {
 			var of grouped
-			refused, err := a.ask(ctx, &of, "group-of-node", names[0])
+			refused, err := a.query(ctx, &of, "group-of-node", names[0])
 			if err == nil && of != (grouped{pool, names[0]}) {
 				err = fmt.Errorf("it is of %+v, refused since %q", of, refused)
 			}
@@ -170,14 +170,14 @@ func (s *space) sizes(film *recording) map[v1alpha1.MachinePhase]size {
 func (s *space) orphaned(film *recording, name string) {
 	s.Helper()
 	machines, _ := shown[*v1alpha1.Machine](s, film)
-	alone, again := false, false
+	single, again := false, false
 	for _, m := range machines {
 		if m.Name == name {
-			alone, again = alone || len(m.OwnerReferences) == 0, alone && len(m.OwnerReferences) == 1
+			single, again = single || len(m.OwnerReferences) == 0, single && len(m.OwnerReferences) == 1
 		}
 	}
-	if !alone || !again {
-		s.Errorf("machine %s was alone: %t, and is no longer: %t", name, alone, again)
+	if !single || !again {
+		s.Errorf("machine %s was alone: %t, and is no longer: %t", name, single, again)
 	}
 }
 
@@ -252,21 +252,21 @@ func (s *space) autoscalerMeetsALateFleet() {
 	s.proves("CA-12", func(s *space) {
 		a := s.scaler(3, pool)
 		film, names := s.film(), s.machineNames(pool)
-		mark := s.mark()
+		position := s.auditEnd()
 		// One more, one less, one more: the existing ones except the named one, and two new ones.
 		a.resize("increase-size", pool, 1, 5)
 		a.deletes(pool, sized{Replicas: 4, Deleted: names[1:2], Writes: 1}, names[1])
 		a.resize("increase-size", pool, 1, 5)
-		s.inOneGo(mark, 3)
+		s.inOneGo(position, 3)
 		a.do(new(refreshed), "refresh")
 		s.turnover(film, pool, 2, names[1])
 		s.running(pool, 5)
-		mark = s.mark()
+		position = s.auditEnd()
 		// Two less, named one by one, and one more.
 		a.deletes(pool, sized{Replicas: 4, Deleted: names[:1], Writes: 1}, names[0])
 		a.deletes(pool, sized{Replicas: 3, Deleted: names[2:3], Writes: 1}, names[2])
 		a.resize("increase-size", pool, 1, 4)
-		s.inOneGo(mark, 3)
+		s.inOneGo(position, 3)
 		a.do(new(refreshed), "refresh")
 		s.turnover(film, pool, 3, names[:3]...)
 		s.running(pool, 4)
@@ -277,8 +277,8 @@ func (s *space) autoscalerMeetsALateFleet() {
 
 type refreshed struct{ Cordoned []string }
 
-// inOneGo checks that the autoscaler has written MachineDeployments so many times since the mark, within a short time.
-func (s *space) inOneGo(since harness.AuditMark, writes int) {
+// inOneGo checks that the autoscaler has written MachineDeployments so many times since the position, within a short time.
+func (s *space) inOneGo(since harness.AuditPosition, writes int) {
 	s.Helper()
 	_, _, puts := s.deploymentWrites(since)
 	if len(puts) != writes {
@@ -306,13 +306,13 @@ func (s *space) autoscalerMeetsAHandOver() {
 		point := s.stopNext("PATCH", "machines/"+first[0]) // it is marked
 		a.deletes(pool, sized{Replicas: 4, Deleted: first, Writes: 1}, first...)
 		at := point.stopped()
-		takenUp := s.takenUp(at.Session, pool, first...)
+		checkContinued := s.continued(at.Session, pool, first...)
 		m := s.handOver(s.slot(pool))
 		point.release()
 		s.arrives(m)
 		s.stands(pool, names[2:]...)
 		s.turnover(film, pool, 0, first...)
-		takenUp()
+		checkContinued()
 	})
 	s.proves("CA-27/killed", func(s *space) {
 		a := s.scaler(3, pool)
@@ -321,10 +321,10 @@ func (s *space) autoscalerMeetsAHandOver() {
 		a.deletes(pool, sized{Replicas: 2, Deleted: next, Writes: 1}, next...)
 		at := point.stopped()
 		s.must(s.lab.Do(s.Context(), at.Replica, harness.Crash))
-		takenUp := s.takenUp(at.Session, pool, next...)
+		checkContinued := s.continued(at.Session, pool, next...)
 		s.stands(pool, names[4:]...)
 		s.turnover(film, pool, 0, append(next, names[:2]...)...)
-		takenUp()
+		checkContinued()
 		s.must(s.lab.Ready(s.Context(), at.Replica))
 	})
 }
@@ -368,12 +368,12 @@ func (p *faultPoint) release() {
 	p.must(p.point.Release(p.Context()))
 }
 
-// takenUp records the machines of a pool that will be deleted, when a session is about to lose their slot. The returned function
+// continued records the machines of a pool that will be deleted, when a session is about to lose their slot. The returned function
 // checks that each session that has held the slot since has read the MachineDeployment and these machines live, before it wrote
 // any object of the pool, and that they have deleted all of the machines that were not being deleted.
-func (s *space) takenUp(before, pool string, names ...string) func() {
+func (s *space) continued(before, pool string, names ...string) func() {
 	s.Helper()
-	mark := s.mark()
+	position := s.auditEnd()
 	machines, err := s.machines(s.Context(), pool)
 	s.must(err)
 	unread, undone := []metav1.Object{s.deployment(pool)}, map[string]bool{}
@@ -387,22 +387,22 @@ func (s *space) takenUp(before, pool string, names ...string) func() {
 	}
 	return func() {
 		s.Helper()
-		requests, err := s.lab.Requests(mark)
+		requests, err := s.lab.Requests(position)
 		s.must(err)
-		left := map[string][]metav1.Object{} // what a session has not read yet
+		remaining := map[string][]metav1.Object{} // what a session has not read yet
 		for _, r := range requests {
 			by, known := check.ParseActor(r.UserAgent)
 			if !known || by.Session == before || r.Group != v1alpha1.GroupName {
 				continue
 			}
-			if _, seen := left[by.Session]; !seen {
-				left[by.Session] = slices.Clone(unread)
+			if _, seen := remaining[by.Session]; !seen {
+				remaining[by.Session] = slices.Clone(unread)
 			}
-			left[by.Session] = slices.DeleteFunc(left[by.Session], func(o metav1.Object) bool { return reads(r, o) })
+			remaining[by.Session] = slices.DeleteFunc(remaining[by.Session], func(o metav1.Object) bool { return reads(r, o) })
 			if !r.IsWrite() || r.Namespace != s.name || r.Resource == "machineclasses" {
 				continue
 			}
-			if n := len(left[by.Session]); n > 0 {
+			if n := len(remaining[by.Session]); n > 0 {
 				s.Errorf("%s did %s %s/%s, and had yet to read %d objects", by.Session, r.Verb, r.Resource, r.Name, n)
 			}
 			if r.Verb == "delete" && r.Resource == "machines" && r.Code == http.StatusOK {
@@ -421,10 +421,10 @@ func reads(r harness.Request, o metav1.Object) bool {
 	if _, is := o.(*v1alpha1.MachineDeployment); is {
 		resource = "machinedeployments"
 	}
-	asked, err := url.Parse(r.URI)
-	if err != nil || r.Resource != resource || r.Namespace != "" && r.Namespace != o.GetNamespace() || asked.Query().Get("resourceVersion") != "" {
+	requested, err := url.Parse(r.URI)
+	if err != nil || r.Resource != resource || r.Namespace != "" && r.Namespace != o.GetNamespace() || requested.Query().Get("resourceVersion") != "" {
 		return false
 	}
-	selector, err := labels.Parse(asked.Query().Get("labelSelector"))
+	selector, err := labels.Parse(requested.Query().Get("labelSelector"))
 	return r.Verb == "get" && r.Name == o.GetName() || r.Verb == "list" && err == nil && selector.Matches(labels.Set(o.GetLabels()))
 }

@@ -52,12 +52,12 @@ func (s *space) autoscalerDuringRollout() {
 		a.deletes(pool, sized{Replicas: 4, Skipped: map[string]string{names[0]: "its Node is not to be scaled down"}}, names[0])
 		end()
 		s.eventually("old and new Nodes are kept", func(ctx context.Context) error {
-			marked, err := s.marked(ctx)
+			annotated, err := s.rolloutNodes(ctx)
 			if err != nil {
 				return err
 			}
 			var old, fresh int
-			for name, how := range marked {
+			for name, how := range annotated {
 				switch {
 				case !strings.HasPrefix(how, "kept"): // or it has another client's annotation
 				case slices.Contains(names, name):
@@ -67,12 +67,12 @@ func (s *space) autoscalerDuringRollout() {
 				}
 			}
 			if old == 0 || fresh == 0 {
-				return fmt.Errorf("%d old ones and %d new ones: %v", old, fresh, marked)
+				return fmt.Errorf("%d old ones and %d new ones: %v", old, fresh, annotated)
 			}
 			return nil
 		})
 		s.rolled("second", 4)
-		s.unmarked()
+		s.withoutRolloutNodes()
 		s.shielded(whole, "second", users)
 	})
 	s.proves("CA-20/gone back on", func(s *space) {
@@ -155,7 +155,7 @@ func (s *space) keepsWhatIsReplaced(cases string, strategy func(*v1alpha1.Machin
 	s.proves(cases, func(s *space) {
 		s.rollIt("second")
 		s.rolled("second", 2)
-		s.unmarked()
+		s.withoutRolloutNodes()
 		s.shielded(film, "second", "")
 	})
 }

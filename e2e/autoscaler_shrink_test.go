@@ -59,7 +59,7 @@ func (s *space) autoscalerShrinks() {
 	s.joined()
 	names := s.machineNames(pool)
 	a := s.scaler(3, pool)
-	film, mark := s.film(), s.mark()
+	film, position := s.film(), s.auditEnd()
 	first := []string{names[1], names[3]} // neither the oldest nor the newest ones
 	a.deletes(pool, sized{Replicas: 3, Deleted: first, Writes: 1}, first...)
 	s.proves("CA-10", func(s *space) {
@@ -99,23 +99,23 @@ func (s *space) autoscalerShrinks() {
 	// What the fleet writes of a MachineDeployment may cost the autoscaler a conflict, and 5 s.
 	s.proves("writes", func(s *space) {
 		a := s.scaler(3, pool)
-		main, status, puts := s.deploymentWrites(mark)
+		main, status, puts := s.deploymentWrites(position)
 		s.Logf("for four lists, two of them stale: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, len(puts))
 		if main > 4 || status > 12 || len(puts) != 2 { // the list is emptied once for each time that it comes
 			s.Errorf("for four lists the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want at most 4, 12, and 2", main, status, len(puts))
 		}
-		mark = s.mark()
+		position = s.auditEnd()
 		a.resize("increase-size", pool, 1, 3)
 		s.running(pool, 3)
 		s.reports(pool, 3)
-		main, status, puts = s.deploymentWrites(mark)
+		main, status, puts = s.deploymentWrites(position)
 		s.Logf("for one more machine: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, len(puts))
 		if main != 0 || status > 4 || len(puts) != 1 {
 			s.Errorf("for one more machine the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want 0, at most 4, and 1", main, status, len(puts))
 		}
-		mark = s.mark()
+		position = s.auditEnd()
 		wait(s.T, 3*time.Second)
-		if main, status, _ := s.deploymentWrites(mark); main+status > 0 {
+		if main, status, _ := s.deploymentWrites(position); main+status > 0 {
 			s.Errorf("while nothing changes the fleet has written the MachineDeployment %d times", main+status)
 		}
 	})

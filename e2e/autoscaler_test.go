@@ -33,7 +33,7 @@ func TestAutoscaler(t *testing.T) {
 	lab := startLab(t, "autoscaler", func(o *harness.Options) {
 		o.Replicas, o.CloudEndpoints = 2, []string{absent, late}
 	})
-	if err := lab.WaitStopped(t.Context(), slots); err != nil {
+	if err := lab.WaitHeld(t.Context(), slots); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("Beside", func(t *testing.T) {
@@ -117,8 +117,8 @@ func (s *space) scaler(generation int, pools ...string) *scaler {
 	return &scaler{s, generation, pools}
 }
 
-// ask runs one command. A rejection has a reason; every other failure is an error.
-func (a *scaler) ask(ctx context.Context, answer any, args ...string) (refused string, err error) {
+// query runs one command. A rejection has a reason; every other failure is an error.
+func (a *scaler) query(ctx context.Context, answer any, args ...string) (refused string, err error) {
 	bin, err := harness.Bin()
 	if err != nil {
 		return "", err
@@ -153,7 +153,7 @@ func (a *scaler) ask(ctx context.Context, answer any, args ...string) (refused s
 // do runs a command that must not be rejected.
 func (a *scaler) do(answer any, args ...string) {
 	a.Helper()
-	refused, err := a.ask(a.Context(), answer, args...)
+	refused, err := a.query(a.Context(), answer, args...)
 	a.must(err)
 	if refused != "" {
 		a.Fatalf("autoscaler %v: refused, since %s", args, refused)
@@ -163,7 +163,7 @@ func (a *scaler) do(answer any, args ...string) {
 // refuses runs a command that must be rejected.
 func (a *scaler) refuses(want string, args ...string) {
 	a.Helper()
-	refused, err := a.ask(a.Context(), new(json.RawMessage), args...)
+	refused, err := a.query(a.Context(), new(json.RawMessage), args...)
 	a.must(err)
 	if refused != want {
 		a.Errorf("autoscaler %v: refused since %q, want %q", args, refused, want)
@@ -193,7 +193,7 @@ func (a *scaler) deletes(pool string, want sized, nodes ...string) {
 // instances gets the instances of a pool, by machine.
 func (a *scaler) instances(ctx context.Context, pool string) (map[string]instance, error) {
 	var all []instance
-	refused, err := a.ask(ctx, &all, "nodes", pool)
+	refused, err := a.query(ctx, &all, "nodes", pool)
 	if refused != "" {
 		err = errors.New(refused)
 	}
@@ -305,9 +305,9 @@ func progress(d *v1alpha1.MachineDeployment) string {
 
 const progressDone = "True/" + v1alpha1.ReasonNewMachineSetAvailable
 
-// deploymentWrites counts the writes of MachineDeployments of the namespace since the mark, that were accepted: by the fleet,
+// deploymentWrites counts the writes of MachineDeployments of the namespace since the position, that were accepted: by the fleet,
 // without the status and of the status. Of those by the autoscaler it returns the times.
-func (s *space) deploymentWrites(since harness.AuditMark) (main, status int, scaler []time.Time) {
+func (s *space) deploymentWrites(since harness.AuditPosition) (main, status int, scaler []time.Time) {
 	s.Helper()
 	requests, err := s.lab.Requests(since)
 	s.must(err)
@@ -327,10 +327,10 @@ func (s *space) deploymentWrites(since harness.AuditMark) (main, status int, sca
 	return main, status, scaler
 }
 
-// mark is the current end of the audit logs.
-func (s *space) mark() harness.AuditMark {
+// auditEnd is the current end of the audit logs.
+func (s *space) auditEnd() harness.AuditPosition {
 	s.Helper()
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	s.must(err)
-	return mark
+	return position
 }

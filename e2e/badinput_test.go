@@ -19,24 +19,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// mistake is an error in a user's input. Class, Secret, MachineDeployment and a stand-alone Machine have its name.
-type mistake struct {
+// invalidObject is an error in a user's input. Class, Secret, MachineDeployment and a stand-alone Machine have its name.
+type invalidObject struct {
 	name string
 	// class is a merge patch of a valid class; "" omits the class.
 	class string
 	// noSecret omits the Secret, noUserData its user data.
 	noSecret, noUserData bool
-	// again makes the mistake in another way: a merge patch of the class or, where there is none, of the Machine. "" skips it.
+	// again is another error: a merge patch of the class or, where there is none, of the Machine. "" skips it.
 	again string
 	// mend is a merge patch of the class; "" creates what was omitted.
 	mend string
 
 	code driver.Code
-	// message is part of the message; messageAgain is after the mistake was made in another way.
+	// message is part of the message; messageAgain is that after the other error.
 	message, messageAgain string
 }
 
-var mistakes = []mistake{
+var invalidObjects = []invalidObject{
 	{
 		name: "no-class", again: `{"spec":{"class":{"name":"no-class-either"}}}`,
 		code: driver.NotFound, message: `MachineClass "no-class" does not exist`, messageAgain: `MachineClass "no-class-either" does not exist`,
@@ -75,16 +75,16 @@ var mistakes = []mistake{
 	},
 }
 
-// TestMistakes makes all mistakes in one namespace, at the same time, beside valid objects.
-func TestMistakes(t *testing.T) {
+// TestInvalidObjects creates all invalid objects in one namespace, at the same time, beside valid objects.
+func TestInvalidObjects(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "mistakes", "")
 	s.deploy("right", 1)
 	s.running("right", 1)
 
-	each := func(name string, f func(*space, mistake)) {
+	each := func(name string, f func(*space, invalidObject)) {
 		t.Run(name, func(t *testing.T) {
-			for _, m := range mistakes {
+			for _, m := range invalidObjects {
 				t.Run(m.name, func(t *testing.T) {
 					t.Parallel()
 					f(s.in(t), m)
@@ -92,18 +92,18 @@ func TestMistakes(t *testing.T) {
 			}
 		})
 	}
-	each("Make", (*space).makeMistake)
+	each("Make", (*space).createInvalid)
 	s.scale("right", 3)
 	s.running("right", 3)
 	s.reports("right", 3)
-	each("Mend", (*space).mendMistake)
+	each("Mend", (*space).correctInvalid)
 
 	s.must(s.api().MachineDeployments(s.name).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	s.gone()
 }
 
-// makeMistake creates all objects of a mistake, and checks what the fleet reports about it, before and after it was made again.
-func (s *space) makeMistake(m mistake) {
+// createInvalid creates all objects of a case, and checks what the fleet reports about it, before and after the other error.
+func (s *space) createInvalid(m invalidObject) {
 	switch {
 	case m.noUserData:
 		s.createSecret(m.name, nil)
@@ -115,26 +115,26 @@ func (s *space) makeMistake(m mistake) {
 		s.patch("machineclasses", m.name, m.class)
 	}
 	s.deploy(m.name, 2, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Class.Name = m.name })
-	alone := s.createMachine(s.aloneIn(m), func(alone *v1alpha1.Machine) {
-		alone.Spec.Class.Name = m.name
+	single := s.createMachine(s.invalidMachine(m), func(single *v1alpha1.Machine) {
+		single.Spec.Class.Name = m.name
 		// Its timeout is over at once. It does not become Failed for an error that a replacement would have, too.
-		alone.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: time.Millisecond}}
+		single.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: time.Millisecond}}
 	})
 	s.fails(m.name, 2, m.code, m.message)
-	s.failsAlone(alone.Name, m.code, m.message)
+	s.machineFails(single.Name, m.code, m.message)
 	if m.again == "" {
 		return
 	}
 	if m.class != "" {
 		s.patch("machineclasses", m.name, m.again)
 	} else {
-		s.patch("machines", alone.Name, m.again)
+		s.patch("machines", single.Name, m.again)
 	}
-	s.failsAlone(alone.Name, m.code, m.messageAgain)
-	s.oneEvent(alone.UID, v1alpha1.EventCreateFailed)
+	s.machineFails(single.Name, m.code, m.messageAgain)
+	s.oneEvent(single.UID, v1alpha1.EventCreateFailed)
 }
 
-func (s *space) aloneIn(m mistake) string { return s.name + "-" + m.name }
+func (s *space) invalidMachine(m invalidObject) string { return s.name + "-" + m.name }
 
 func (s *space) createSecret(name string, data map[string]string) {
 	s.Helper()
@@ -152,10 +152,10 @@ func (s *space) createClass(name string) {
 	s.must(err)
 }
 
-// mendMistake deletes the stand-alone Machine, corrects the mistake, and waits until the machines that failed run, without having
+// correctInvalid deletes the stand-alone Machine, corrects the other objects, and waits until the machines that failed run, without having
 // been replaced. By then each was tried more than once, and one Event was emitted.
-func (s *space) mendMistake(m mistake) {
-	s.remove("machines", s.aloneIn(m))
+func (s *space) correctInvalid(m invalidObject) {
+	s.remove("machines", s.invalidMachine(m))
 	before := s.uids(m.name)
 	switch {
 	case m.class == "":
@@ -179,8 +179,8 @@ func (s *space) mendMistake(m mistake) {
 	}
 	s.eventually("the stand-alone machine is gone", func(ctx context.Context) error {
 		machines, err := s.machines(ctx, "")
-		if err == nil && slices.ContainsFunc(machines, func(other v1alpha1.Machine) bool { return other.Name == s.aloneIn(m) }) {
-			err = fmt.Errorf("%s is still there", s.aloneIn(m))
+		if err == nil && slices.ContainsFunc(machines, func(other v1alpha1.Machine) bool { return other.Name == s.invalidMachine(m) }) {
+			err = fmt.Errorf("%s is still there", s.invalidMachine(m))
 		}
 		return err
 	})
@@ -241,8 +241,8 @@ func (s *space) fails(pool string, n int, code driver.Code, message string) {
 	})
 }
 
-// failsAlone waits until one machine cannot be created.
-func (s *space) failsAlone(name string, code driver.Code, message string) {
+// machineFails waits until one machine cannot be created.
+func (s *space) machineFails(name string, code driver.Code, message string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("machine %s fails with %s", name, code), func(ctx context.Context) error {
 		m, err := s.api().Machines(s.name).Get(ctx, name, metav1.GetOptions{})

@@ -45,7 +45,7 @@ func TestDrainRespectsBudgets(t *testing.T) {
 	s.budget("web", "web", 1, 2)
 	s.everywhere("web", names[2])
 	s.everywhere("other", names[2])
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	s.must(err)
 
 	s.remove("machines", names[0])
@@ -64,7 +64,7 @@ func TestDrainRespectsBudgets(t *testing.T) {
 		}
 		return err
 	})
-	requests, err := s.lab.Requests(mark)
+	requests, err := s.lab.Requests(position)
 	s.must(err)
 	evicted := 0
 	for _, r := range requests {
@@ -179,7 +179,7 @@ func TestDrainIsForcedAtItsTimeout(t *testing.T) {
 	}
 	s.budget("loose", "stuck", 0, 1)
 	vm := s.joined()[node]
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	s.must(err)
 	s.remove("machines", node)
 	deleted := time.Now()
@@ -213,14 +213,14 @@ func TestDrainIsForcedAtItsTimeout(t *testing.T) {
 	}
 	until := m.DeletionTimestamp.Add(timeout)
 	s.deletedAfter(vm, until)
-	s.podsDeletedAfter(mark, until, "db-", "stuck-", "forever")
+	s.podsDeletedAfter(position, until, "db-", "stuck-", "forever")
 }
 
-// podsDeletedAfter checks that the fleet has deleted the test's pods with these prefixes since the mark, and that it has
+// podsDeletedAfter checks that the fleet has deleted the test's pods with these prefixes since the position, and that it has
 // deleted, and not evicted, none before a time.
-func (s *space) podsDeletedAfter(mark harness.AuditMark, early time.Time, prefixes ...string) {
+func (s *space) podsDeletedAfter(position harness.AuditPosition, early time.Time, prefixes ...string) {
 	s.Helper()
-	requests, err := s.lab.Requests(mark)
+	requests, err := s.lab.Requests(position)
 	s.must(err)
 	missing := slices.Clone(prefixes)
 	for _, r := range requests {
@@ -270,14 +270,14 @@ func TestDrainByForce(t *testing.T) {
 	s.gone()
 }
 
-// TestDrainsDoNotHoldOthersUp creates machines while others wait for pods that never end.
-func TestDrainsDoNotHoldOthersUp(t *testing.T) {
+// TestDrainsDoNotDelayOthers creates machines while others wait for pods that never end.
+func TestDrainsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	const draining, fresh = 30, 10
 	lab := startLab(t, "drains", func(o *harness.Options) { o.FleetFlags = "--concurrent-syncs=5" })
 	s := newSpace(t, lab, "drains", "")
 	s.workload()
-	s.must(lab.WaitStopped(t.Context(), slots)) // a new fleet holds no slots yet
+	s.must(lab.WaitHeld(t.Context(), slots)) // a new fleet holds no slots yet
 	began := time.Now()
 	s.deploy("idle", fresh)
 	s.running("idle", fresh)

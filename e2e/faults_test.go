@@ -117,7 +117,7 @@ func TestCloudFaults(t *testing.T) {
 		}
 		t.Run("AsksForTime", func(t *testing.T) {
 			t.Parallel()
-			newSpace(t, lab, "asks-for-time", `{"zone":"sim-1b"}`).asksForTime("sim-1b")
+			newSpace(t, lab, "asks-for-time", `{"zone":"sim-1b"}`).retryAfter("sim-1b")
 		})
 	})
 	t.Run("Outage", func(t *testing.T) { newSpace(t, lab, "outage", "").outage() })
@@ -346,11 +346,11 @@ func (s *space) notSetUp(zone string, kind cloudapi.FaultKind) {
 	s.reportedOnce(v1alpha1.EventCreateFailed)
 }
 
-// asksForTime: a cloud requests a longer wait than the usual one.
-func (s *space) asksForTime(zone string) {
+// retryAfter: a cloud requests a longer wait than the usual one.
+func (s *space) retryAfter(zone string) {
 	s.Helper()
-	const asked = 15 * time.Second
-	end := s.fault(zone, cloudapi.FaultThrottled, func(f *cloudapi.Fault) { f.RetryAfter = cloudapi.Duration(asked) })
+	const requested = 15 * time.Second
+	end := s.fault(zone, cloudapi.FaultThrottled, func(f *cloudapi.Fault) { f.RetryAfter = cloudapi.Duration(requested) })
 	s.deploy("pool", 2)
 	s.fails("pool", 2, driver.Unavailable, "Throttled")
 	failed := s.tried(cloudapi.OpCreateInstance, 2, s.ids("pool"))
@@ -358,7 +358,7 @@ func (s *space) asksForTime(zone string) {
 	ended := time.Now()
 	s.running("pool", 2)
 	s.joined()
-	s.recovered(cloudapi.OpCreateInstance, failed, ended, func(int) time.Duration { return asked })
+	s.recovered(cloudapi.OpCreateInstance, failed, ended, func(int) time.Duration { return requested })
 	s.remove("machinedeployments", "pool")
 	s.gone()
 }

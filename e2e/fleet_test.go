@@ -37,7 +37,7 @@ var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lab, lab.WaitStopped(ctx, slots)
+	return lab, lab.WaitHeld(ctx, slots)
 })
 
 // fleetLock is held exclusively by tests that stop the fleet.
@@ -51,8 +51,8 @@ func fleet(t *testing.T) *harness.Lab {
 	return openFleet(t)
 }
 
-// fleetAlone returns the lab for a test that stops replicas, and starts them again when it ends.
-func fleetAlone(t *testing.T) *harness.Lab {
+// fleetWithoutProxies returns the lab for a test that stops replicas, and starts them again when it ends.
+func fleetWithoutProxies(t *testing.T) *harness.Lab {
 	t.Helper()
 	fleetLock.Lock()
 	t.Cleanup(fleetLock.Unlock)
@@ -180,7 +180,7 @@ func TestNamespaceIsServedAlone(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleet(t), "served-alone", "")
 	const other, takeOver = "mcm-of-another-fleet", 15 * time.Second
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	s.must(err)
 	stop := s.renew(s.name, other, nil, v1alpha1.LeaseManager, v1alpha1.LeaseMachineController)
 	begun := time.Now()
@@ -192,7 +192,7 @@ func TestNamespaceIsServedAlone(t *testing.T) {
 
 	wait(t, time.Until(begun.Add(takeOver+3*time.Second))) // longer than the wait for an earlier holder
 	last := stop()
-	requests, err := s.lab.Requests(mark)
+	requests, err := s.lab.Requests(position)
 	s.must(err)
 	for _, r := range requests {
 		if r.Namespace == s.name && strings.HasPrefix(r.User, "fleet-") && r.IsWrite() && r.Resource != "events" && r.Code < 300 {

@@ -45,7 +45,7 @@ func TestForeignNode(t *testing.T) {
 	name := s.name + "-a"
 	node := s.foreignNode(name)
 	m := s.createMachine(name)
-	s.failsAlone(name, driver.Internal, isAnotherVMs(node))
+	s.machineFails(name, driver.Internal, isAnotherVMs(node))
 	s.oneEvent(m.UID, v1alpha1.EventCreateFailed)
 	s.remove("machines", name)
 	s.eventually("the machine is gone, and its VM", func(ctx context.Context) error {
@@ -73,7 +73,7 @@ func TestForeignNodeRemoved(t *testing.T) {
 	name := s.name + "-a"
 	node := s.foreignNode(name)
 	s.createMachine(name)
-	s.failsAlone(name, driver.Internal, isAnotherVMs(node))
+	s.machineFails(name, driver.Internal, isAnotherVMs(node))
 	s.must(s.lab.Target.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
 	s.running("", 1)
 	s.joined()

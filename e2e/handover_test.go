@@ -114,8 +114,8 @@ func (s *space) handOver(slot int) (m move) {
 		if err := s.isStopping(ctx, m.from.replica, slot); err != nil {
 			return err
 		}
-		if asked := time.Since(since); asked < planned {
-			return fmt.Errorf("it was requested %s ago, and the leader may assign the slot to another replica", asked)
+		if requested := time.Since(since); requested < planned {
+			return fmt.Errorf("it was requested %s ago, and the leader may assign the slot to another replica", requested)
 		}
 		return nil
 	})
@@ -161,12 +161,12 @@ func TestHandOverByHand(t *testing.T) {
 	s.reports(name, 2)
 	before := s.joined()
 	s.noTokens()
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	s.must(err)
 
 	s.arrives(s.handOver(slot))
 	wait(t, time.Second) // all objects in it were observed
-	requests, err := s.lab.Requests(mark)
+	requests, err := s.lab.Requests(position)
 	s.must(err)
 	for _, r := range requests {
 		_, ofNode := before[r.Name]

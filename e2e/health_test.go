@@ -48,7 +48,7 @@ func healthLab(t *testing.T, name string) *harness.Lab {
 		o.Replicas = 2
 		o.FleetFlags = fmt.Sprintf("--machine-health-timeout=%s --circuit-breaker-close-after=%s", healthTimeout, resumeAfter)
 	})
-	if err := lab.WaitStopped(t.Context(), slots); err != nil {
+	if err := lab.WaitHeld(t.Context(), slots); err != nil {
 		t.Fatal(err)
 	}
 	return lab
@@ -124,7 +124,7 @@ func machinesDie(s *space) {
 	s.running("", 6)
 	s.joined()
 	first, second := s.dies("pool"), s.dies("pool")
-	patient, alone := s.dies("patient"), s.diesNow(lone.Name)
+	patient, single := s.dies("patient"), s.diesNow(lone.Name)
 	dead := map[string]bool{first.Name: true, second.Name: true}
 	s.eventually("both are replaced, one after the other", func(ctx context.Context) error {
 		machines, err := s.machines(ctx, "pool")
@@ -152,7 +152,7 @@ func machinesDie(s *space) {
 	s.oneEvent(first.UID, v1alpha1.EventHealthTimedOut)
 	s.oneEvent(second.UID, v1alpha1.EventHealthTimedOut)
 	s.eventually("the machine without a controller has failed", func(ctx context.Context) error {
-		m, err := s.api().Machines(s.name).Get(ctx, alone.Name, metav1.GetOptions{})
+		m, err := s.api().Machines(s.name).Get(ctx, single.Name, metav1.GetOptions{})
 		if err == nil && (m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || m.DeletionTimestamp != nil) {
 			err = fmt.Errorf("it is %+v", m.Status.CurrentStatus)
 		}

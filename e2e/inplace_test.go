@@ -51,7 +51,7 @@ func TestUpdateInPlace(t *testing.T) {
 	s.rollIt("second")
 	s.rolled("second", 3)
 	within()
-	s.unmarked()
+	s.withoutRolloutNodes()
 	s.same(before, nodes)
 
 	s.patch("machinedeployments", "pool", `{"spec":{"replicas":4}}`) // the new set creates machines, and the old one stays closed
@@ -64,7 +64,7 @@ func TestUpdateInPlace(t *testing.T) {
 // in each stage of a Node.
 func TestUpdateInPlaceContinuesAtTheNextOwner(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, fleetAlone(t), "in-place-moved", "")
+	s := newSpace(t, fleetWithoutProxies(t), "in-place-moved", "")
 	s.workload()
 	s.deploy("pool", 3, inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
 	s.running("pool", 3)
@@ -96,7 +96,7 @@ func TestUpdateInPlaceContinuesAtTheNextOwner(t *testing.T) {
 	s.wanders(2)
 	s.rolled("third", 3)
 	within()
-	s.unmarked()
+	s.withoutRolloutNodes()
 	s.same(before, nodes)
 	s.remove("machinedeployments", "pool")
 	s.gone()
@@ -205,7 +205,7 @@ func TestUpdateInPlaceThatFails(t *testing.T) {
 	s.concludes(v1alpha1.MachineDeploymentRolloutStalled, corev1.ConditionTrue, v1alpha1.ReasonInPlaceUpdateFailed)
 	s.rolled("second", 2)
 	within()
-	s.unmarked()
+	s.withoutRolloutNodes()
 	s.oneByOne(film, before)
 	s.remove("machinedeployments", "pool")
 	s.gone()
@@ -224,7 +224,7 @@ func TestUpdateInPlaceWithSurge(t *testing.T) {
 	s.rollIt("second")
 	s.rolled("second", 2)
 	within()
-	s.unmarked()
+	s.withoutRolloutNodes()
 	stayed := s.identities()
 	maps.DeleteFunc(stayed, func(name string, uid types.UID) bool { return before[name] != uid })
 	if len(stayed) != 1 {
@@ -256,7 +256,7 @@ func TestUpdateInPlaceByTheUser(t *testing.T) {
 		}
 	}
 	s.rolled("second", 2)
-	s.unmarked()
+	s.withoutRolloutNodes()
 	s.same(before, nodes)
 	s.remove("machinedeployments", "pool")
 	s.gone()
@@ -312,10 +312,10 @@ func (s *space) same(machines map[string]types.UID, nodes map[string]*corev1.Nod
 				s.Errorf("Node %s has still the label %s", name, key)
 			}
 		}
-		marked := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		annotated := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 			return t.Key == v1alpha1.TaintPreferNoSchedule || t.Key == v1alpha1.TaintCriticalComponentsNotReady || t.Key == corev1.TaintNodeUnschedulable
 		})
-		if marked || node.Spec.Unschedulable || node.Annotations[v1alpha1.AnnotationUpdateTo] != "" {
+		if annotated || node.Spec.Unschedulable || node.Annotations[v1alpha1.AnnotationUpdateTo] != "" {
 			s.Errorf("Node %s is still marked: %v, taints %v", name, node.Annotations, node.Spec.Taints)
 		}
 	}

@@ -26,8 +26,8 @@ func updating(result cloudapi.UpdateResult, timeout time.Duration) func(*v1alpha
 	}
 }
 
-// asksForUpdate labels a Node as candidate for an update in place and selects it, as a user may.
-func (s *space) asksForUpdate(node string) {
+// selectForUpdate labels a Node as candidate for an update in place and selects it, as a user may.
+func (s *space) selectForUpdate(node string) {
 	s.Helper()
 	s.patchNode(node, fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:"true"}}}`, v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate))
 }
@@ -60,8 +60,8 @@ func (s *space) isBackFromUpdate(machine string) {
 		}
 		var wrong complaints
 		for _, key := range []string{v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult} {
-			_, left := n.Labels[key]
-			wrong.unless(!left, "it has the label %s", key)
+			_, remaining := n.Labels[key]
+			wrong.unless(!remaining, "it has the label %s", key)
 		}
 		wrong.unless(!n.Spec.Unschedulable && len(n.Spec.Taints) == 0, "cordoned: %v, taints %v", n.Spec.Unschedulable, n.Spec.Taints)
 		wrong.unless(machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonUpdateSuccessful, "its stage is %q", machinefacts.InPlaceStage(n))
@@ -103,7 +103,7 @@ func TestInPlaceUpdate(t *testing.T) {
 func updateSucceeds(s *space, machine string) {
 	s.podOn(machine, "slow", pause(), map[string]string{cloudapi.AnnotationPodTermination: "5s"})
 	s.ready("slow", 1)
-	s.asksForUpdate(machine)
+	s.selectForUpdate(machine)
 	_, node := s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonSelectedForUpdate)
 	s.describes(machine, "1 pod left")
 	s.comesTo(machine, v1alpha1.MachineInPlaceUpdating, v1alpha1.NodeReasonReadyForUpdate)
@@ -126,7 +126,7 @@ func updateSucceeds(s *space, machine string) {
 
 // updateFails: an update fails, and is retried when its cause is fixed.
 func updateFails(s *space, machine string) {
-	s.asksForUpdate(machine)
+	s.selectForUpdate(machine)
 	m, _ := s.comesTo(machine, v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.NodeReasonUpdateFailed)
 	if op := m.Status.LastOperation; op.Type != v1alpha1.MachineOperationInPlaceUpdate || op.State != v1alpha1.MachineStateFailed {
 		s.Errorf("last operation %+v", op)
@@ -140,7 +140,7 @@ func updateFails(s *space, machine string) {
 
 // updateIsLate: no agent does the update until its timeout is over.
 func updateIsLate(s *space, machine string) {
-	s.asksForUpdate(machine)
+	s.selectForUpdate(machine)
 	m, _ := s.comesTo(machine, v1alpha1.MachineInPlaceUpdating, v1alpha1.NodeReasonReadyForUpdate)
 	since := m.Status.CurrentStatus.LastUpdateTime
 	m, _ = s.comesTo(machine, v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.NodeReasonReadyForUpdate)
@@ -180,7 +180,7 @@ func TestMachinesWhoseUpdateFailsAreReplaced(t *testing.T) {
 	var names []string
 	for _, m := range victims {
 		names = append(names, m.Name)
-		s.asksForUpdate(m.Labels[v1alpha1.LabelNode])
+		s.selectForUpdate(m.Labels[v1alpha1.LabelNode])
 	}
 	for _, m := range victims {
 		s.replaced("pool", m)

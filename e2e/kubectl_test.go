@@ -58,7 +58,7 @@ func TestKubectlGetLeases(t *testing.T) {
 	lab := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := lab.WaitStopped(ctx, slots); err != nil {
+	if err := lab.WaitHeld(ctx, slots); err != nil {
 		t.Fatal(err)
 	}
 	replicas, err := lab.Replicas(ctx)

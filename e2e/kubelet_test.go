@@ -50,13 +50,13 @@ func TestRealKubelet(t *testing.T) {
 	}
 	s := newSpace(t, shared(t), "kubelet", realKubelet)
 	name := s.name + "-vm"
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	s.must(err)
 	s.createMachine(name)
 	s.running("", 1)
 	vm := s.joined()[name]
 	s.noTokens()
-	s.bootstrapped(name, mark)
+	s.bootstrapped(name, position)
 
 	s.podRuns(name)
 	before := family(processes(t), "/"+vm)
@@ -66,8 +66,8 @@ func TestRealKubelet(t *testing.T) {
 	s.remove("machines", name)
 	s.gone()
 	s.eventually("all processes of the VM have ended", func(context.Context) error {
-		if left := living(t, before); len(left) > 0 {
-			return fmt.Errorf("%d live:\n%s", len(left), strings.Join(left, "\n"))
+		if remaining := living(t, before); len(remaining) > 0 {
+			return fmt.Errorf("%d live:\n%s", len(remaining), strings.Join(remaining, "\n"))
 		}
 		return nil
 	})
@@ -75,7 +75,7 @@ func TestRealKubelet(t *testing.T) {
 
 // bootstrapped checks that the Node's kubelet has its certificate by a request with a bootstrap token that the fleet has created
 // and deleted again, that the lab's approver has approved, and that Kubernetes itself has signed.
-func (s *space) bootstrapped(node string, since harness.AuditMark) {
+func (s *space) bootstrapped(node string, since harness.AuditPosition) {
 	s.Helper()
 	request := s.certificateRequest(node)
 	token, isToken := strings.CutPrefix(request.Spec.Username, "system:bootstrap:")

@@ -20,15 +20,15 @@ func TestLeftoversOfFailedCreatesAreRemoved(t *testing.T) {
 	end := s.fault(zone, cloudapi.FaultPartial)
 	s.deploy("pool", 1)
 	s.fails("pool", 1, driver.Internal, "")
-	if left, err := s.lab.Cloud.Leftovers(t.Context(), s.name); err != nil || len(left) == 0 {
-		t.Fatalf("after a create that failed part-way: expected a network interface and a disk at the cloud, got %v, %v", left, err)
+	if remaining, err := s.lab.Cloud.Leftovers(t.Context(), s.name); err != nil || len(remaining) == 0 {
+		t.Fatalf("after a create that failed part-way: expected a network interface and a disk at the cloud, got %v, %v", remaining, err)
 	}
 
 	s.remove("machinedeployments", "pool")
 	s.eventually("the left-overs are removed", func(ctx context.Context) error {
-		left, err := s.lab.Cloud.Leftovers(ctx, s.name)
-		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("%d are left: %+v", len(left), left)
+		remaining, err := s.lab.Cloud.Leftovers(ctx, s.name)
+		if err == nil && len(remaining) > 0 {
+			err = fmt.Errorf("%d are left: %+v", len(remaining), remaining)
 		}
 		return err
 	})

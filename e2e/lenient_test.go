@@ -29,8 +29,8 @@ var invalid = []struct {
 	{"no-class", func(d *v1alpha1.MachineDeploymentSpec) { d.Template.Spec.Class.Name = "" }, v1alpha1.ReasonInvalidSpec},
 }
 
-// lenientMistakes makes the mistakes that only MCM's definitions allow, beside valid objects.
-func (s *space) lenientMistakes() {
+// lenientInvalid creates the invalid objects that only MCM's definitions allow, beside valid objects.
+func (s *space) lenientInvalid() {
 	s.deploy("right", 1)
 	s.running("right", 1)
 	for _, test := range invalid {
@@ -49,12 +49,12 @@ func (s *space) lenientMistakes() {
 	s.invalidDeployment(unknown.Name, v1alpha1.ReasonInvalidSpec)
 
 	s.createMachine(s.name+"-kindless", func(m *v1alpha1.Machine) { m.Spec.Class.Kind = "" })
-	s.failsAlone(s.name+"-kindless", driver.InvalidArgument, "Kind is required")
+	s.machineFails(s.name+"-kindless", driver.InvalidArgument, "Kind is required")
 	class := s.name + "-class"
 	s.createClass(class)
 	s.patch("machineclasses", class, `{"secretRef":{"name":"simulated"},"nodeTemplate":{"capacity":{"cpu":"1"},"instanceType":"","region":"","zone":""}}`)
 	s.createMachine(s.name+"-template", func(m *v1alpha1.Machine) { m.Spec.Class.Name = class })
-	s.failsAlone(s.name+"-template", driver.InvalidArgument, "gpu")
+	s.machineFails(s.name+"-template", driver.InvalidArgument, "gpu")
 
 	// No object was created for them or taken from others, and they cause no requests.
 	s.scale("right", 2)

@@ -73,11 +73,11 @@ func (s *space) deletionOrder() {
 	s.annotate(second.Name, v1alpha1.AnnotationPriority, "2")
 	s.annotate(first.Name, v1alpha1.AnnotationPriority, "1")
 	s.patch("machinesets", "pool", `{"spec":{"replicas":3}}`)
-	s.left("priority 1 goes first", kept.UID, plain.UID, second.UID)
+	s.remain("priority 1 goes first", kept.UID, plain.UID, second.UID)
 	s.patch("machinesets", "pool", `{"spec":{"replicas":2}}`)
-	s.left("then priority 2", kept.UID, plain.UID)
+	s.remain("then priority 2", kept.UID, plain.UID)
 	s.patch("machinesets", "pool", `{"spec":{"replicas":1}}`)
-	s.left("a preserved one is the last", kept.UID)
+	s.remain("a preserved one is the last", kept.UID)
 
 	// A machine that the autoscaler has named is deleted although there is no excess, and another one is created.
 	at := time.Now().UTC().Format(time.RFC3339)
@@ -98,8 +98,8 @@ func (s *space) annotate(machine, key, value string) {
 	s.patch("machines", machine, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
 }
 
-// left waits until exactly these machines are left.
-func (s *space) left(what string, want ...types.UID) {
+// remain waits until exactly these machines remain.
+func (s *space) remain(what string, want ...types.UID) {
 	s.Helper()
 	slices.Sort(want)
 	s.eventually(what, func(ctx context.Context) error {
@@ -151,8 +151,8 @@ func (s *space) frozen(want bool) {
 		frozen := slices.ContainsFunc(set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
 			return c.Type == v1alpha1.MachineSetFrozen && c.Status == corev1.ConditionTrue && c.Reason == v1alpha1.ReasonFreezeLabel
 		})
-		_, asked := set.Annotations[v1alpha1.AnnotationUnfreeze]
-		if labelled := set.Labels[v1alpha1.LabelFreeze] == "True"; labelled != want || frozen != want || asked {
+		_, requested := set.Annotations[v1alpha1.AnnotationUnfreeze]
+		if labelled := set.Labels[v1alpha1.LabelFreeze] == "True"; labelled != want || frozen != want || requested {
 			return fmt.Errorf("labels %v, annotations %v, conditions %v", set.Labels, set.Annotations, set.Status.Conditions)
 		}
 		return nil

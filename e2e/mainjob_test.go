@@ -31,7 +31,7 @@ func (s *space) mainJob() {
 	s.deploy("pool", 3, asGardenerDoes)
 	s.running("pool", 3)
 	three := s.joined()
-	s.held()
+	s.ownedAndFinalized()
 	s.reports("pool", 3)
 	s.noTokens()
 
@@ -68,8 +68,8 @@ func asGardenerDoes(d *v1alpha1.MachineDeployment) {
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"worker.example.com/pool": d.Name}
 }
 
-// held checks owners, finalizers and owner references. A program that reads owner references may read the first one only.
-func (s *space) held() {
+// ownedAndFinalized checks owners, finalizers and owner references. A program that reads owner references may read the first one only.
+func (s *space) ownedAndFinalized() {
 	s.Helper()
 	d, err := s.api().MachineDeployments(s.name).Get(s.Context(), "pool", metav1.GetOptions{})
 	s.must(err)

@@ -51,7 +51,7 @@ func stopped(t *testing.T, lab *harness.Lab, do func()) {
 // TestTakeOverFromMCM: the fleet takes over objects of Machine Controller Manager: it labels all of them, and does nothing else.
 func TestTakeOverFromMCM(t *testing.T) {
 	t.Parallel()
-	lab := fleetAlone(t)
+	lab := fleetWithoutProxies(t)
 	s := newSpace(t, lab, "mcm", "")
 	load := preload.Load{Namespace: s.name, Deployments: 10, Machines: 30}
 	// The Leases of the Nodes are not renewed, and the Nodes must not be declared lost.
@@ -59,13 +59,13 @@ func TestTakeOverFromMCM(t *testing.T) {
 	s.must(lab.Do(t.Context(), nodeLifecycle, harness.Pause))
 	defer func() { s.must(lab.Do(context.WithoutCancel(t.Context()), nodeLifecycle, harness.Resume)) }()
 	var before map[string]object
-	var mark harness.AuditMark
+	var position harness.AuditPosition
 	stopped(t, lab, func() {
 		s.must(load.Make(t.Context(), lab))
 		s.deploy("ignored", 2, asIgnored)
 		before = s.objects()
 		var err error
-		mark, err = lab.MarkAudit()
+		position, err = lab.AuditEnd()
 		s.must(err)
 	})
 	calls := s.changes()
@@ -88,7 +88,7 @@ func TestTakeOverFromMCM(t *testing.T) {
 	if !slices.Equal(ignored.Finalizers, []string{v1alpha1.FinalizerName}) || len(ignored.Annotations) > 0 {
 		t.Errorf("the object that MCM had ignored has changed: %+v", ignored.ObjectMeta)
 	}
-	requests, err := lab.Requests(mark)
+	requests, err := lab.Requests(position)
 	s.must(err)
 	for _, r := range requests {
 		if r.IsFleet() && (r.Verb == "create" || r.Verb == "delete") && r.Namespace == s.name {
@@ -217,7 +217,7 @@ func (s *space) changes() int {
 // TestLeave hands the machines back to Machine Controller Manager, and takes them over again. No VM is changed.
 func TestLeave(t *testing.T) {
 	t.Parallel()
-	lab := fleetAlone(t)
+	lab := fleetWithoutProxies(t)
 	s := newSpace(t, lab, "leave", "")
 	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
 		template := &d.Spec.Template
@@ -234,14 +234,14 @@ func TestLeave(t *testing.T) {
 	s.reports("pool", 3)
 	s.noTokens()
 	vms, before, calls := s.joined(), s.objects(), s.changes()
-	if len(s.marks()) == 0 {
+	if len(s.fleetMetadata()) == 0 {
 		t.Error("no object has labels or annotations of the fleet before it leaves")
 	}
 
 	stopped(t, lab, func() {
-		s.leave()
-		if marks := s.marks(); len(marks) > 0 {
-			t.Errorf("these still have labels or annotations of the fleet: %v", marks)
+		s.handBack()
+		if remaining := s.fleetMetadata(); len(remaining) > 0 {
+			t.Errorf("these still have labels or annotations of the fleet: %v", remaining)
 		}
 		for _, lease := range s.leasesOfMCM(t.Context()) {
 			if holder := member.Holder(&lease); holder != "" {
@@ -271,8 +271,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// leave runs the command that hands the namespaces back to Machine Controller Manager.
-func (s *space) leave() {
+// handBack runs the command that hands the namespaces back to Machine Controller Manager.
+func (s *space) handBack() {
 	s.Helper()
 	bin, err := harness.Bin()
 	s.must(err)
@@ -287,18 +287,18 @@ func (s *space) leave() {
 	}
 }
 
-// marks names all objects, of all namespaces, that have labels or annotations of the fleet, also in a template.
-func (s *space) marks() (marked []string) {
+// fleetMetadata names all objects, of all namespaces, that have labels or annotations of the fleet, also in a template.
+func (s *space) fleetMetadata() (annotated []string) {
 	s.Helper()
 	s.each("", func(kind string, o metav1.Object) {
 		o.SetManagedFields(nil)
 		text, err := json.Marshal(o)
 		s.must(err)
 		if strings.Contains(string(text), v1alpha1.FleetDomain) {
-			marked = append(marked, fmt.Sprintf("%s %s/%s", kind, o.GetNamespace(), o.GetName()))
+			annotated = append(annotated, fmt.Sprintf("%s %s/%s", kind, o.GetNamespace(), o.GetName()))
 		}
 	})
-	return marked
+	return annotated
 }
 
 // mcmNewSet is the rule by which Machine Controller Manager finds the current MachineSet of a MachineDeployment: the oldest one

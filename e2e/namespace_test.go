@@ -40,16 +40,16 @@ func TestOnlyTheNamespace(t *testing.T) {
 	s.remove("machinedeployments", "second")
 	s.gone()
 
-	left, err := other.api().MachineDeployments(other.name).Get(t.Context(), "pool", metav1.GetOptions{})
+	remaining, err := other.api().MachineDeployments(other.name).Get(t.Context(), "pool", metav1.GetOptions{})
 	s.must(err)
 	sets, err := other.api().MachineSets(other.name).List(t.Context(), metav1.ListOptions{})
 	s.must(err)
-	if slot, labelled := left.Labels[v1alpha1.LabelSlot]; labelled || len(sets.Items) > 0 {
+	if slot, labelled := remaining.Labels[v1alpha1.LabelSlot]; labelled || len(sets.Items) > 0 {
 		t.Errorf("the other namespace: its MachineDeployment has slot %q and %d MachineSets", slot, len(sets.Items))
 	}
-	requests, err := lab.Requests(harness.AuditMark{})
+	requests, err := lab.Requests(harness.AuditPosition{})
 	s.must(err)
-	watches, err := lab.Watches(harness.AuditMark{})
+	watches, err := lab.Watches(harness.AuditPosition{})
 	s.must(err)
 	places := []string{served, harness.FleetNamespace, metav1.NamespaceSystem} // the last for bootstrap tokens
 	inServed := 0
@@ -79,7 +79,7 @@ func (s *space) fourDigits(slots int) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 2*patience)
 	defer cancel()
-	s.must(s.lab.WaitStopped(ctx, slots))
+	s.must(s.lab.WaitHeld(ctx, slots))
 	holders, err := s.lab.Holders(ctx)
 	s.must(err)
 	for slot := range slots {

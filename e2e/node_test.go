@@ -62,8 +62,8 @@ func (s *space) patchNode(name, patch string, subresource ...string) {
 	s.must(err)
 }
 
-// nodeWrites counts the fleet's writes of Nodes since the mark, by Node and subresource.
-func (s *space) nodeWrites(since harness.AuditMark) map[string]int {
+// nodeWrites counts the fleet's writes of Nodes since the position, by Node and subresource.
+func (s *space) nodeWrites(since harness.AuditPosition) map[string]int {
 	s.Helper()
 	requests, err := s.lab.Requests(since)
 	s.must(err)
@@ -99,7 +99,7 @@ func TestNodeTemplate(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "a", "old": "1"}, Annotations: map[string]string{"team": "b"}},
 		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}}},
 	}
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	s.must(err)
 	s.deploy("pool", 2, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.NodeTemplateSpec = template })
 	s.deploy("plain", 1)
@@ -110,7 +110,7 @@ func TestNodeTemplate(t *testing.T) {
 		wrong.unless(n.Annotations["team"] == "b", "%s has annotations %v", n.Name, n.Annotations)
 		wrong.unless(hasTaint(n, "gpu", "yes"), "%s has taints %v", n.Name, n.Spec.Taints)
 	})
-	for name, writes := range s.nodeWrites(mark) {
+	for name, writes := range s.nodeWrites(position) {
 		if _, ours := before[name[:len(name)-1]]; ours && writes != 1 {
 			t.Errorf("%s was written %d times until its machine ran", name, writes)
 		}

@@ -122,8 +122,8 @@ func TestPreserve(t *testing.T) {
 	s.preserved("pool", "Running False")
 	s.preserve(node, v1alpha1.PreserveNow)
 	m := s.preserved("pool", "Running preserved annotated True")
-	if left := time.Until(m.Status.CurrentStatus.PreserveExpiryTime.Time); left < 95*time.Hour || left > 97*time.Hour {
-		t.Errorf("it is preserved for %s", left)
+	if remaining := time.Until(m.Status.CurrentStatus.PreserveExpiryTime.Time); remaining < 95*time.Hour || remaining > 97*time.Hour {
+		t.Errorf("it is preserved for %s", remaining)
 	}
 	past := metav1.NewTime(time.Now().Add(-time.Minute)).UTC().Format(time.RFC3339)
 	_, err := s.api().Machines(s.name).Patch(t.Context(), m.Name, types.MergePatchType,
@@ -134,7 +134,7 @@ func TestPreserve(t *testing.T) {
 	}
 	after, err := s.lab.Target.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	s.must(err)
-	if value, asks := after.Annotations[v1alpha1.AnnotationPreserve]; asks {
+	if value, requested := after.Annotations[v1alpha1.AnnotationPreserve]; requested {
 		t.Errorf("its time was over, and the Node has the annotation %q", value)
 	}
 	s.emitsTimes(first.UID, v1alpha1.EventPreserved, 2) // when it failed, and when it was to be preserved at once

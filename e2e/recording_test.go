@@ -109,13 +109,13 @@ func (s *space) neverForced(film *recording, node string) {
 	s.Helper()
 	moments, err := film.play()
 	s.must(err)
-	asked := map[types.UID]bool{}
+	requested := map[types.UID]bool{}
 	for _, m := range moments {
 		p := m.pod()
-		if p == nil || p.Spec.NodeName != node || p.DeletionTimestamp == nil || asked[p.UID] {
+		if p == nil || p.Spec.NodeName != node || p.DeletionTimestamp == nil || requested[p.UID] {
 			continue
 		}
-		asked[p.UID] = true
+		requested[p.UID] = true
 		if *p.DeletionGracePeriodSeconds == 0 {
 			s.Errorf("pod %s was deleted without grace", p.Name)
 		}

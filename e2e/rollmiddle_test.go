@@ -63,7 +63,7 @@ func TestRollBack(t *testing.T) {
 	s.patch("machinedeployments", "pool", `{"spec":{"rollbackTo":{"revision":1}}}`)
 	s.rolled("first", 3)
 	within()
-	s.unmarked()
+	s.withoutRolloutNodes()
 	kept := s.standing("first")
 	maps.DeleteFunc(kept, func(name string, _ bool) bool { return !before[name] })
 	if len(kept) < len(before)-1 { // one may have been in deletion
@@ -141,7 +141,7 @@ func TestAnotherTemplateDuringARollout(t *testing.T) {
 	s.rollIt("third")
 	s.rolled("third", 3)
 	within()
-	s.unmarked()
+	s.withoutRolloutNodes()
 	s.hasSets(2) // one old one is kept
 	s.remove("machinedeployments", "pool")
 	s.gone()
@@ -191,7 +191,7 @@ func TestRecreate(t *testing.T) {
 		return err
 	})
 	s.rolled("second", 3)
-	s.unmarked()
+	s.withoutRolloutNodes()
 	s.remove("machinedeployments", "pool")
 	s.gone()
 }
@@ -233,12 +233,12 @@ func (s *space) slot(name string) (slot int) {
 // TestOwnerKilledDuringARollout: the next owner continues.
 func TestOwnerKilledDuringARollout(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, fleetAlone(t), "killed", "")
+	s := newSpace(t, fleetWithoutProxies(t), "killed", "")
 	within := s.rolls()
 	comesBack := s.losesOwner()
 	s.rolled("second", 3)
 	within()
-	s.unmarked()
+	s.withoutRolloutNodes()
 	s.allExported(3)
 	comesBack()
 	s.joined()
@@ -265,7 +265,7 @@ func TestHandedOverDuringARollout(t *testing.T) {
 	s.wanders(4)
 	s.rolled("second", 3)
 	within()
-	s.unmarked()
+	s.withoutRolloutNodes()
 	s.allExported(3)
 	s.wanders(1)
 	s.allExported(3)

@@ -38,16 +38,16 @@ func TestRollingUpdate(t *testing.T) {
 
 	s.rollIt("second")
 	s.eventually("old Nodes are marked", func(ctx context.Context) error {
-		marked, err := s.marked(ctx)
+		annotated, err := s.rolloutNodes(ctx)
 		if err != nil {
 			return err
 		}
 		for name := range before {
-			if marked[name] == "kept, tainted" {
+			if annotated[name] == "kept, tainted" {
 				return nil
 			}
 		}
-		return fmt.Errorf("Nodes are marked %v", marked)
+		return fmt.Errorf("Nodes are marked %v", annotated)
 	})
 	s.rolled("second", 3)
 	within()
@@ -56,7 +56,7 @@ func TestRollingUpdate(t *testing.T) {
 			t.Errorf("machine %s was not replaced", name)
 		}
 	}
-	s.unmarked()
+	s.withoutRolloutNodes()
 
 	s.remove("machinedeployments", "pool")
 	s.gone()
@@ -104,9 +104,9 @@ func (s *space) concludes(condition v1alpha1.MachineDeploymentConditionType, sta
 	})
 }
 
-// marked returns the marks of a rollout on the Nodes of the namespace's machines, by the machine's name, without Nodes that have
-// none.
-func (s *space) marked(ctx context.Context) (map[string]string, error) {
+// rolloutNodes returns what a rollout has written on the Nodes of the namespace's machines, by the machine's name, without Nodes that
+// carry nothing.
+func (s *space) rolloutNodes(ctx context.Context) (map[string]string, error) {
 	machines, err1 := s.machines(ctx, "")
 	nodes, err2 := s.lab.Target.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err := errors.Join(err1, err2); err != nil {
@@ -116,7 +116,7 @@ func (s *space) marked(ctx context.Context) (map[string]string, error) {
 	for _, m := range machines {
 		of[m.Labels[v1alpha1.LabelNode]] = m.Name
 	}
-	marked := map[string]string{}
+	annotated := map[string]string{}
 	for _, n := range nodes.Items {
 		name, ours := of[n.Name]
 		if !ours {
@@ -127,23 +127,23 @@ func (s *space) marked(ctx context.Context) (map[string]string, error) {
 		tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintPreferNoSchedule })
 		switch {
 		case kept && byUs && tainted:
-			marked[name] = "kept, tainted"
+			annotated[name] = "kept, tainted"
 		case kept && byUs:
-			marked[name] = "kept"
+			annotated[name] = "kept"
 		case kept || byUs || tainted:
-			marked[name] = fmt.Sprintf("%v, taints %v", n.Annotations, n.Spec.Taints)
+			annotated[name] = fmt.Sprintf("%v, taints %v", n.Annotations, n.Spec.Taints)
 		}
 	}
-	return marked, nil
+	return annotated, nil
 }
 
-// unmarked waits until no Node has a mark of a rollout.
-func (s *space) unmarked() {
+// withoutRolloutNodes waits until no Node carries anything of a rollout.
+func (s *space) withoutRolloutNodes() {
 	s.Helper()
 	s.eventually("Nodes are not marked any more", func(ctx context.Context) error {
-		marked, err := s.marked(ctx)
-		if err == nil && len(marked) > 0 {
-			return fmt.Errorf("these are %v", marked)
+		annotated, err := s.rolloutNodes(ctx)
+		if err == nil && len(annotated) > 0 {
+			return fmt.Errorf("these are %v", annotated)
 		}
 		return err
 	})

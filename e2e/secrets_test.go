@@ -22,13 +22,13 @@ func TestASecretIsWatchedWhileAMachineWaits(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "awaited", "")
 	const name = "late"
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	s.must(err)
 	s.createClass(name)
 	s.createMachine(name, func(m *v1alpha1.Machine) { m.Spec.Class.Name = name })
-	s.failsAlone(name, driver.NotFound, "Secret")
-	watches := func(of func(harness.AuditMark) ([]harness.Request, error)) (n int) {
-		requests, err := of(mark)
+	s.machineFails(name, driver.NotFound, "Secret")
+	watches := func(of func(harness.AuditPosition) ([]harness.Request, error)) (n int) {
+		requests, err := of(position)
 		s.must(err)
 		for _, r := range requests {
 			if r.IsFleet() && r.Verb == "watch" && r.Resource == "secrets" && r.Namespace == s.name {
@@ -53,7 +53,7 @@ func TestASecretIsWatchedWhileAMachineWaits(t *testing.T) {
 		}
 		return nil
 	})
-	requests, err := s.lab.Requests(mark)
+	requests, err := s.lab.Requests(position)
 	s.must(err)
 	gets := 0
 	for _, r := range requests {

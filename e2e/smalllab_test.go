@@ -45,7 +45,7 @@ func TestSmallLab(t *testing.T) {
 	t.Run("MCMsDefinitions", func(t *testing.T) {
 		installMCMs(t, lab)
 		t.Run("MainJob", func(t *testing.T) { onMCMs(t, lab, "main-job").mainJob() })
-		t.Run("Mistakes", func(t *testing.T) { onMCMs(t, lab, "mistakes").lenientMistakes() })
+		t.Run("Mistakes", func(t *testing.T) { onMCMs(t, lab, "mistakes").lenientInvalid() })
 		t.Run("Undecodable", func(t *testing.T) { onMCMs(t, lab, "undecodable").servesBesideUndecodable() })
 	})
 }
@@ -73,7 +73,7 @@ func (s *space) promises() {
 			s.Errorf("pids.json names %d for %s, and that does not live", pids[process], process)
 		}
 	}
-	requests, err := s.lab.Requests(harness.AuditMark{})
+	requests, err := s.lab.Requests(harness.AuditPosition{})
 	s.must(err)
 	if !slices.ContainsFunc(requests, func(r harness.Request) bool {
 		return r.User == harness.Fleet && r.IsWrite() && r.Resource == "machines" && r.Namespace == s.name && r.Name == name
@@ -99,14 +99,14 @@ func (s *space) promises() {
 func (s *space) fewWrites() {
 	s.Helper()
 	const machines, mostOfLives, most = 20, 13, 15
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	s.must(err)
 	s.deploy("pool", machines)
 	s.running("pool", machines)
 	s.joined()
 	s.remove("machinedeployments", "pool")
 	s.gone()
-	requests, err := s.lab.Requests(mark)
+	requests, err := s.lab.Requests(position)
 	s.must(err)
 	total, ofLives, writes := 0, 0, map[string]int{}
 	for _, r := range requests {
@@ -137,7 +137,7 @@ func (s *space) fewWrites() {
 func (s *space) idle(span time.Duration) {
 	s.Helper()
 	s.eventually("the fleet rests", func(ctx context.Context) error {
-		mark, err := s.lab.MarkAudit()
+		position, err := s.lab.AuditEnd()
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (s *space) idle(span time.Duration) {
 			return ctx.Err()
 		case <-time.After(span):
 		}
-		requests, err := s.lab.Requests(mark)
+		requests, err := s.lab.Requests(position)
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func installMCMs(t *testing.T, lab *harness.Lab) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := lab.WaitStopped(ctx, slots); err != nil {
+	if err := lab.WaitHeld(ctx, slots); err != nil {
 		t.Fatal(err)
 	}
 	client, err := dynamic.NewForConfig(lab.Config)

@@ -19,9 +19,9 @@ func (s *space) stops() {
 	s.joined()
 	pool, err := s.machines(s.Context(), "pool")
 	s.must(err)
-	asked := map[string]int{}
+	requested := map[string]int{}
 	for _, m := range pool {
-		asked[m.Name] = 0
+		requested[m.Name] = 0
 	}
 	begin := time.Now()
 	s.remove("machinedeployments", "pool")
@@ -39,12 +39,12 @@ func (s *space) stops() {
 	calls, err := s.lab.Cloud.Calls()
 	s.must(err)
 	for _, c := range calls {
-		if _, ours := asked[c.Machine]; ours && c.Operation == cloudapi.OpDeleteInstance && c.Start.After(begin) {
-			asked[c.Machine]++
+		if _, ours := requested[c.Machine]; ours && c.Operation == cloudapi.OpDeleteInstance && c.Start.After(begin) {
+			requested[c.Machine]++
 		}
 	}
-	s.Logf("calls for each: %v", asked)
-	for machine, times := range asked {
+	s.Logf("calls for each: %v", requested)
+	for machine, times := range requested {
 		if times < 3 || times > 17 {
 			s.Errorf("the cloud was called %d times to delete the VM of %s, want about 14", times, machine)
 		}

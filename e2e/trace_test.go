@@ -133,7 +133,7 @@ func (c child) origin() (trace, span string) {
 }
 
 // finds waits until Jaeger has a span with the name, owner and attributes, that passes all checks. The zero owner is any.
-func (s *traced) finds(name string, by owner, with tags, wanted ...func(harness.Span) bool) (found harness.Span) {
+func (s *traced) finds(name string, by owner, with tags, desired ...func(harness.Span) bool) (found harness.Span) {
 	s.Helper()
 	search := tags{"slot": strconv.Itoa(s.slot)}
 	if by != (owner{}) {
@@ -146,7 +146,7 @@ func (s *traced) finds(name string, by owner, with tags, wanted ...func(harness.
 			return err
 		}
 		for _, span := range spans {
-			if !slices.ContainsFunc(wanted, func(want func(harness.Span) bool) bool { return !want(span) }) {
+			if !slices.ContainsFunc(desired, func(want func(harness.Span) bool) bool { return !want(span) }) {
 				found = span
 				return nil
 			}

@@ -40,11 +40,11 @@ func inPackage(name, tests string) string {
 func TestRun_SomePartsFail_AllPartsRun(t *testing.T) {
 	dir := scratch(t)
 	results := filepath.Join(dir, "results")
-	said, code := run(t, dir, "RESULTS="+results+" bash hack/test.sh unit unit")
+	output, code := run(t, dir, "RESULTS="+results+" bash hack/test.sh unit unit")
 	if code != 1 {
 		t.Errorf("want it to exit 1, got %d", code)
 	}
-	_, summary, _ := strings.Cut(said, "== failed")
+	_, summary, _ := strings.Cut(output, "== failed")
 	commands := []string{
 		"go test -race -short -run '^(TestOne)$' ./failing",
 		"go test -race -short ./unbuilt",
@@ -57,7 +57,7 @@ func TestRun_SomePartsFail_AllPartsRun(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"/shard/model\t", "/lab/links\t", "/autoscaler\t"} {
-		if strings.Count(said, "\nok  \texample.com/scratch"+want) != 2 {
+		if strings.Count(output, "\nok  \texample.com/scratch"+want) != 2 {
 			t.Errorf("want results of %q twice", want)
 		}
 	}
@@ -85,18 +85,18 @@ func TestRun_SomePartsFail_AllPartsRun(t *testing.T) {
 		t.Errorf("results come from the cache although another order is requested:\n%s", third)
 	}
 	if t.Failed() {
-		t.Log(said)
+		t.Log(output)
 	}
 }
 
 // TestAgain_FailuresInRuns_TableShowsThem: two runs, the second beside a compiler, which ends with it.
 func TestAgain_FailuresInRuns_TableShowsThem(t *testing.T) {
 	dir := scratch(t)
-	said, code := run(t, dir, "mkdir -p tmp; TMPDIR="+dir+"/tmp bash hack/again.sh 2 1 unit")
+	output, code := run(t, dir, "mkdir -p tmp; TMPDIR="+dir+"/tmp bash hack/again.sh 2 1 unit")
 	if code != 1 {
 		t.Errorf("want it to exit 1, got %d", code)
 	}
-	_, table, _ := strings.Cut(said, "== again: 2 of 2 failed\n")
+	_, table, _ := strings.Cut(output, "== again: 2 of 2 failed\n")
 	rows := strings.Split(table, "\n")
 	if !strings.HasPrefix(table, "  1  -         unit FAILED") || !strings.Contains(table, "\n  2  compiler  unit FAILED") || strings.Count(table, "./failing TestOne/sub") != 2 {
 		t.Errorf("the table is %q", rows)
@@ -105,15 +105,15 @@ func TestAgain_FailuresInRuns_TableShowsThem(t *testing.T) {
 	if err != nil || len(logs) != 5 { // of each run what it printed and its results, and what the compiler printed
 		t.Errorf("left are %q (%v)", logs, err)
 	}
-	if left, code := run(t, dir, "grep -lz "+dir+"/tmp/again /proc/[0-9]*/environ 2>/dev/null"); code == 0 {
-		t.Errorf("processes of the compiler are left: %s", left)
+	if processes, code := run(t, dir, "grep -lz "+dir+"/tmp/again /proc/[0-9]*/environ 2>/dev/null"); code == 0 {
+		t.Errorf("processes of the compiler are left: %s", processes)
 	}
 
 	for _, name := range failing {
 		write(t, filepath.Join(dir, name), mended(name))
 	}
-	if said, code := run(t, dir, "mkdir -p tmp; TMPDIR="+dir+"/tmp bash hack/again.sh 1 0 unit"); code != 0 || !strings.Contains(said, "== again: 0 of 1 failed") {
-		t.Errorf("expected exit code 0 after the repair, got %d:\n%s", code, said)
+	if output, code := run(t, dir, "mkdir -p tmp; TMPDIR="+dir+"/tmp bash hack/again.sh 1 0 unit"); code != 0 || !strings.Contains(output, "== again: 0 of 1 failed") {
+		t.Errorf("expected exit code 0 after the repair, got %d:\n%s", code, output)
 	}
 	if _, code := run(t, dir, "bash hack/again.sh 1 2 unit"); code != 2 {
 		t.Errorf("want it to refuse more runs beside a compiler than there are, got %d", code)
@@ -159,7 +159,7 @@ func write(t *testing.T, name, text string) {
 }
 
 // run runs a command of a shell, and returns what it prints and its exit code.
-func run(t *testing.T, dir, command string) (said string, code int) {
+func run(t *testing.T, dir, command string) (output string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", "unset SEED SHUFFLE RESULTS; "+command)
 	cmd.Dir = dir

@@ -40,7 +40,7 @@ func TestVulnerabilitiesAreReportedSkippedOrFail(t *testing.T) {
 	for _, tc := range []struct {
 		db, args string
 		code     int
-		said     string
+		message  string
 	}{
 		{nowhere, "--if-reachable", 77, "vulnerabilities were not checked: " + nowhere + " does not answer: "},
 		{nowhere, "", 1, "expected the database at " + nowhere},
@@ -48,9 +48,9 @@ func TestVulnerabilitiesAreReportedSkippedOrFail(t *testing.T) {
 		{database(`[{"path": "stdlib", "vulns": [{"id": "GO-2026-0001", "modified": "2026-01-01T00:00:00Z"}]}]`), "--if-reachable", 3, "GO-2026-0001"},
 		{nowhere, "--sometimes", 2, "expected --if-reachable or no argument"},
 	} {
-		said, code := run(t, dir, "VULNDB="+tc.db+" bash hack/vuln.sh "+tc.args)
-		if code != tc.code || !strings.Contains(said, tc.said) {
-			t.Errorf("%q with %s: want exit code %d and %q, got %d and:\n%s", tc.args, tc.db, tc.code, tc.said, code, said)
+		output, code := run(t, dir, "VULNDB="+tc.db+" bash hack/vuln.sh "+tc.args)
+		if code != tc.code || !strings.Contains(output, tc.message) {
+			t.Errorf("%q with %s: want exit code %d and %q, got %d and:\n%s", tc.args, tc.db, tc.code, tc.message, code, output)
 		}
 	}
 }

@@ -23,10 +23,10 @@ func TestMemoryIsBounded(t *testing.T) {
 			second, tried := 2.0, []Request{}
 			for ; second < 4000; second += 4 {
 				l.next(second, Update)
-				tried = append(tried, l.asked)
+				tried = append(tried, l.pending)
 				l.answer(2, Unanswered)
 			}
-			l.asked = tried[which]
+			l.pending = tried[which]
 			l.serve()
 			l.done(second, Update) // conflicts with its own renewal
 			l.done(second+0.2, Get)

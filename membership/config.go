@@ -33,8 +33,8 @@ type Config struct {
 	ExitAfterCancel time.Duration
 	// WeighEvery is the shortest time between two renewals that report changed weights.
 	WeighEvery time.Duration
-	// LeaveUnasked is how long a session that leaves waits for the leader before it releases its slots by itself.
-	LeaveUnasked time.Duration
+	// LeaveWait is how long a session that leaves waits for the leader before it releases its slots by itself.
+	LeaveWait time.Duration
 	// RebalanceEvery is the shortest time between two assignments; ten times that is the longest.
 	RebalanceEvery time.Duration
 	// OpenTimeout is how long the objects of an acquired slot may take to be known before the slot is released. The session then
@@ -51,7 +51,7 @@ func DefaultConfig() Config {
 		RenewEvery: 2 * time.Second, RequestTimeout: 2 * time.Second, Fence: 9 * time.Second, ExitAfterFence: 2 * time.Second,
 		TakeOver: 15 * time.Second, ComeBack: 4 * time.Second, ClockDrift: 0.05,
 		HandOverTimeout: 30 * time.Second, UnfitHandOver: 10 * time.Second, ExitAfterCancel: 15 * time.Second,
-		WeighEvery: 10 * time.Second, LeaveUnasked: 5 * time.Second,
+		WeighEvery: 10 * time.Second, LeaveWait: 5 * time.Second,
 		RebalanceEvery: time.Second, OpenTimeout: 30 * time.Second, BlindAfter: 15 * time.Second,
 	}
 }
@@ -74,7 +74,7 @@ func (c Config) Validate() error {
 		{"UnfitHandOver", c.UnfitHandOver},
 		{"ExitAfterCancel", c.ExitAfterCancel},
 		{"WeighEvery", c.WeighEvery},
-		{"LeaveUnasked", c.LeaveUnasked},
+		{"LeaveWait", c.LeaveWait},
 		{"RebalanceEvery", c.RebalanceEvery},
 		{"OpenTimeout", c.OpenTimeout},
 		{"BlindAfter", c.BlindAfter},

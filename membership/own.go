@@ -95,8 +95,8 @@ type Own struct {
 	fence        Moment
 	attempts     []attempt
 	lastRenew    time.Time
-	// asked is the request that is not answered yet, renewTime is what it writes, and emptying is true if it empties the Lease.
-	asked     Verb
+	// pending is the request that is not answered yet, renewTime is what it writes, and emptying is true if it empties the Lease.
+	pending   Verb
 	renewTime time.Time
 	emptying  bool
 	mustRead  bool
@@ -149,14 +149,16 @@ func (o *Own) Release(now Moment) {
 
 // WakeAt returns when to call Next again; the zero Moment while an answer is awaited, and at the end.
 func (o *Own) WakeAt() Moment {
-	if o.asked != "" || o.phase == ended {
+	if o.pending != "" || o.phase == ended {
 		return Moment{}
 	}
 	return o.due
 }
 
 // IsDue reports whether Next has a request to send.
-func (o *Own) IsDue(now Moment) bool { return o.phase != ended && o.asked == "" && now.Reached(o.due) }
+func (o *Own) IsDue(now Moment) bool {
+	return o.phase != ended && o.pending == "" && now.Reached(o.due)
+}
 
 // Next returns the request that is due, if one is. The caller sets its ID.
 func (o *Own) Next(now Moment) (Request, bool) {
@@ -173,7 +175,7 @@ func (o *Own) Next(now Moment) (Request, bool) {
 			request.Verb, o.created, o.creating = Create, true, now
 		}
 	}
-	o.asked, o.emptying, o.due = request.Verb, o.phase == releasing, now.Add(o.config.RenewEvery)
+	o.pending, o.emptying, o.due = request.Verb, o.phase == releasing, now.Add(o.config.RenewEvery)
 	return request, true
 }
 
@@ -233,12 +235,12 @@ func (o *Own) RenewTime() time.Time { return o.renewTime }
 
 // Replied applies the answer to the request of the last Next.
 func (o *Own) Replied(now Moment, r Reply) {
-	asked := o.asked
-	o.asked = ""
-	if o.phase == ended || asked == "" {
+	pending := o.pending
+	o.pending = ""
+	if o.phase == ended || pending == "" {
 		return
 	}
-	if asked == Get {
+	if pending == Get {
 		o.read(now, r)
 		return
 	}
@@ -250,9 +252,9 @@ func (o *Own) lose(format string, args ...any) {
 	o.phase, o.reason = ended, fmt.Sprintf(format, args...)
 }
 
-// hold records that a write of ours, sent at a moment, has taken effect. Others that are not answered carried the resourceVersion
+// acknowledge records that a write of ours, sent at a moment, has taken effect. Others that are not answered carried the resourceVersion
 // that it has replaced, and cannot take effect any more.
-func (o *Own) hold(now Moment, l *coordinationv1.Lease, sent Moment) {
+func (o *Own) acknowledge(now Moment, l *coordinationv1.Lease, sent Moment) {
 	if o.phase == starting {
 		o.phase = holding
 	}

@@ -24,8 +24,8 @@ type life struct {
 	now float64
 	rv  int
 	// stored is the Lease as the API server has it.
-	stored *coordinationv1.Lease
-	asked  Request
+	stored  *coordinationv1.Lease
+	pending Request
 }
 
 func newLife(t *testing.T, id Identification) *life {
@@ -66,7 +66,7 @@ func (l *life) next(seconds float64, want Verb) {
 	if _, ok := l.own.Next(at(seconds)); ok {
 		l.t.Fatalf("at %v s: a second request while the first is not answered", seconds)
 	}
-	l.asked = request
+	l.pending = request
 }
 
 // none asserts that no request is due.
@@ -80,17 +80,17 @@ func (l *life) none(seconds float64) {
 // serve makes the API server execute the request.
 func (l *life) serve() Outcome {
 	switch {
-	case l.asked.Verb == Create && l.stored != nil:
+	case l.pending.Verb == Create && l.stored != nil:
 		return Exists
-	case l.asked.Verb != Create && l.stored == nil:
+	case l.pending.Verb != Create && l.stored == nil:
 		return NotFound
-	case l.asked.Verb == Update && (l.asked.Lease.UID != l.stored.UID || l.asked.Lease.ResourceVersion != l.stored.ResourceVersion):
+	case l.pending.Verb == Update && (l.pending.Lease.UID != l.stored.UID || l.pending.Lease.ResourceVersion != l.stored.ResourceVersion):
 		return Conflict
-	case l.asked.Verb == Get:
+	case l.pending.Verb == Get:
 		return Done
 	}
-	l.stored = l.asked.Lease.DeepCopy()
-	if l.asked.Verb == Create {
+	l.stored = l.pending.Lease.DeepCopy()
+	if l.pending.Verb == Create {
 		l.stored.UID = "created"
 	}
 	l.stamp()
@@ -221,8 +221,8 @@ func TestStart(t *testing.T) {
 			l := newLife(t, c.id)
 			l.store(before, "u", map[string]string{v1alpha1.AnnotationPodUID: "p"})
 			l.done(0, Get)
-			if _, taken := l.own.Next(at(0.2)); taken != c.want {
-				t.Errorf("%+v: acquired at once: %v", c.id, taken)
+			if _, acquired := l.own.Next(at(0.2)); acquired != c.want {
+				t.Errorf("%+v: acquired at once: %v", c.id, acquired)
 			}
 		}
 	})
@@ -345,10 +345,10 @@ func TestRenew(t *testing.T) {
 				l.next(2, Update)
 				l.answer(0.1, first)
 				if request, ok := l.own.Next(at(5)); ok {
-					l.now, l.asked = 5, request
+					l.now, l.pending = 5, request
 					l.answer(0.1, second)
 				}
-				if _, asks := l.own.Next(at(8)); !asks && l.own.Lost() == "" {
+				if _, pending := l.own.Next(at(8)); !pending && l.own.Lost() == "" {
 					t.Errorf("%s, then %s: want the session lost, or a request", first, second)
 				}
 			}

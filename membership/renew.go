@@ -8,7 +8,7 @@ import (
 func (o *Own) wrote(now Moment, r Reply) {
 	switch r.Outcome {
 	case Done:
-		o.hold(now, r.Lease, r.Sent)
+		o.acknowledge(now, r.Lease, r.Sent)
 		if o.emptying {
 			o.phase, o.empty = ended, true
 		}
@@ -76,7 +76,7 @@ func (o *Own) readHolding(now Moment, l *coordinationv1.Lease) {
 		return
 	}
 	if sent, ours := o.sentOf(l); ours {
-		o.hold(now, l, sent)
+		o.acknowledge(now, l, sent)
 		o.due = Moment{}
 		return
 	}

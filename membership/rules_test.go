@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-func TestSessionLease_RecordsNotesAndMark(t *testing.T) {
+func TestSessionLease_RecordsNotesAndCreation(t *testing.T) {
 	l := newLife(t, Identification{PodUID: "p", Exclusive: true})
 	l.own.Note(Notes{Weights: "1:2", Confirmed: "uid"})
 	l.done(100, Get)
@@ -53,7 +53,7 @@ func TestSessionLease_RecordsNotesAndMark(t *testing.T) {
 	}
 }
 
-func TestTheCreatedMarkBelongsToTheLease(t *testing.T) {
+func TestTheAnnotationOfACreatedLeaseBelongsToTheLease(t *testing.T) {
 	l := newLife(t, Identification{})
 	l.store(before, "u", nil)
 	l.done(0, Get)
@@ -113,7 +113,7 @@ func TestAttempts(t *testing.T) {
 	t.Run("nor is one after another client's change of the version that the attempt named", func(t *testing.T) {
 		l := started(t)
 		l.unanswered(2, Update, false)
-		attempt := l.asked.Lease.DeepCopy()
+		attempt := l.pending.Lease.DeepCopy()
 		l.stamp()
 		l.done(4, Update)
 		l.done(4.2, Get)
@@ -126,10 +126,10 @@ func TestAttempts(t *testing.T) {
 	t.Run("one that takes effect after the read that looked for it is ours", func(t *testing.T) {
 		l := started(t)
 		l.next(2, Update)
-		late := l.asked
+		late := l.pending
 		l.answer(0.1, Conflict)
 		l.done(2.2, Get)
-		l.asked = late
+		l.pending = late
 		l.serve()
 		l.done(2.4, Update)
 		l.done(2.6, Get)
@@ -140,9 +140,9 @@ func TestAttempts(t *testing.T) {
 		l.store("", "u", nil)
 		l.done(0, Get)
 		l.unanswered(0.2, Update, false)
-		late := l.asked
+		late := l.pending
 		l.done(2.3, Get)
-		l.asked = late
+		l.pending = late
 		l.serve()
 		l.done(2.5, Update)
 		l.done(2.7, Get)

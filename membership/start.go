@@ -18,7 +18,7 @@ type timing struct {
 func (o *Own) readAtStart(now Moment, r Reply) {
 	l := r.Lease
 	if sent, ours := o.sentOf(l); ours {
-		o.hold(now, l, sent)
+		o.acknowledge(now, l, sent)
 		return
 	}
 	if o.lease != nil && (o.lease.UID != l.UID || o.lease.ResourceVersion != l.ResourceVersion) {
@@ -28,14 +28,14 @@ func (o *Own) readAtStart(now Moment, r Reply) {
 	switch {
 	case Holder(l) == o.id.Session:
 		o.lose("session Lease %s: expected another holder or none, got this session, %s, which has not acquired it; an identity must not be used twice", o.name, o.id.Session)
-	case Holder(l) == "" || o.holdsPod(l.Annotations) || o.silent(now, r):
+	case Holder(l) == "" || o.provesEnd(l.Annotations) || o.silent(now, r):
 		o.mustRead, o.due = false, Moment{}
 	}
 }
 
-// holdsPod reports whether the holder's process is gone: it has held the lock in the pod's volume, and now this process does. The
+// provesEnd reports whether the holder's process is gone: it has held the lock in the pod's volume, and now this process does. The
 // kernel releases the lock of a process only when the process is gone.
-func (o *Own) holdsPod(annotations map[string]string) bool {
+func (o *Own) provesEnd(annotations map[string]string) bool {
 	pod := o.id.provenPod()
 	return pod != "" && annotations[v1alpha1.AnnotationPodUID] == pod
 }

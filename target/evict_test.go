@@ -14,7 +14,7 @@ import (
 )
 
 func TestEvictionIsSentOnce(t *testing.T) {
-	var asked []policyv1.Eviction
+	var sent []policyv1.Eviction
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var eviction policyv1.Eviction
 		if err := json.NewDecoder(r.Body).Decode(&eviction); err != nil {
@@ -23,7 +23,7 @@ func TestEvictionIsSentOnce(t *testing.T) {
 		if r.Method != http.MethodPost || r.URL.Path != "/api/v1/namespaces/a/pods/web/eviction" {
 			t.Errorf("%s %s", r.Method, r.URL.Path)
 		}
-		asked = append(asked, eviction)
+		sent = append(sent, eviction)
 		refusal := apierrors.NewTooManyRequests("not now", 30).Status()
 		refusal.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 		w.Header().Set("Retry-After", "30")
@@ -45,7 +45,7 @@ func TestEvictionIsSentOnce(t *testing.T) {
 	if seconds, _ := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || seconds != 30 {
 		t.Errorf("error %v, Retry-After %d s", err, seconds)
 	}
-	if len(asked) != 1 || *asked[0].DeleteOptions.Preconditions.UID != "uid" {
-		t.Errorf("sent %d times: %+v", len(asked), asked)
+	if len(sent) != 1 || *sent[0].DeleteOptions.Preconditions.UID != "uid" {
+		t.Errorf("sent %d times: %+v", len(sent), sent)
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 // The server is overloaded and sends a Retry-After.
 func TestOnceDoesNotWait(t *testing.T) {
-	asked := 0
+	sent := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked == 1 {
+		if sent++; sent == 1 {
 			w.Header().Set("Retry-After", "0") // at once, so that the test does not wait
 			http.Error(w, "too many requests, please try again later", http.StatusTooManyRequests)
 			return
@@ -28,12 +28,12 @@ func TestOnceDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = client.CoreV1().Pods("a").Delete(Once(t.Context()), "web", metav1.DeleteOptions{})
-	if !apierrors.IsTooManyRequests(err) || asked != 1 {
-		t.Errorf("sent %d times: %v", asked, err)
+	if !apierrors.IsTooManyRequests(err) || sent != 1 {
+		t.Errorf("sent %d times: %v", sent, err)
 	}
-	asked = 0
+	sent = 0
 	err = client.CoreV1().Pods("a").Delete(t.Context(), "web", metav1.DeleteOptions{})
-	if !apierrors.IsNotFound(err) || asked != 2 {
-		t.Errorf("without Once, sent %d times: %v", asked, err)
+	if !apierrors.IsNotFound(err) || sent != 2 {
+		t.Errorf("without Once, sent %d times: %v", sent, err)
 	}
 }

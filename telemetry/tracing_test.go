@@ -61,7 +61,7 @@ func TestResourceNamesReplicaAndVersionUnlessTheEnvironmentDoes(t *testing.T) {
 		}
 		got := map[string]string{}
 		for _, a := range described.Attributes() {
-			if _, wanted := want[string(a.Key)]; wanted {
+			if _, desired := want[string(a.Key)]; desired {
 				got[string(a.Key)] = a.Value.AsString()
 			}
 		}

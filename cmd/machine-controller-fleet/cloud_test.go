@@ -99,8 +99,8 @@ func (d *driverOf) find(t driver.Target) *vm {
 	return nil
 }
 
-// leaves reports whether the provider ID of a machine names a VM of another machine; d.mu is held.
-func (d *driverOf) leaves(t driver.Target) bool {
+// namesForeignVM reports whether the provider ID of a machine names a VM of another machine; d.mu is held.
+func (d *driverOf) namesForeignVM(t driver.Target) bool {
 	for _, v := range d.vms {
 		if v.ends.IsZero() && v.ProviderID == t.Machine.Spec.ProviderID && v.uid != string(t.Machine.UID) {
 			return true
@@ -139,7 +139,7 @@ func (*driverOf) InitializeMachine(context.Context, driver.InitializeMachineRequ
 // DeleteMachine begins to terminate a VM.
 func (d *driverOf) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (resp driver.DeleteMachineResponse, err error) {
 	err = d.call(ctx, driver.OpDelete, req.Target, func() error {
-		resp.Gone, resp.Left = true, d.leaves(req.Target)
+		resp.Gone, resp.Left = true, d.namesForeignVM(req.Target)
 		for _, v := range d.vms {
 			if v.uid != string(req.Machine.UID) || v.hasEnded(time.Now()) {
 				continue
@@ -159,7 +159,7 @@ func (d *driverOf) DeleteMachine(ctx context.Context, req driver.DeleteMachineRe
 func (d *driverOf) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (resp driver.GetMachineStatusResponse, err error) {
 	err = d.call(ctx, driver.OpStatus, req.Target, func() error {
 		v := d.find(req.Target)
-		resp.Left = d.leaves(req.Target)
+		resp.Left = d.namesForeignVM(req.Target)
 		if v == nil {
 			return driver.Errorf(driver.OpStatus, driver.NotFound, "no VM of machine %s", req.Machine.Name)
 		}

@@ -14,8 +14,8 @@ import (
 
 // parse returns the options of a replica with these arguments, as the command gives them to it.
 func parse(args []string) (o options, err error) {
-	cmd := newCommand(func(_ context.Context, given options) error {
-		o = given
+	cmd := newCommand(func(_ context.Context, parsed options) error {
+		o = parsed
 		return nil
 	})
 	cmd.SetArgs(append([]string{}, args...))

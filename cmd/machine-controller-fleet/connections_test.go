@@ -49,8 +49,8 @@ func (p *pipes) dial(from string) net.Conn {
 	return here
 }
 
-// ask sends a request, and reports whether it was answered within five seconds.
-func ask(c net.Conn) bool {
+// isOpen sends a request, and reports whether it was answered within five seconds.
+func isOpen(c net.Conn) bool {
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
 	defer func() { _ = c.SetDeadline(time.Time{}) }()
 	if _, err := fmt.Fprint(c, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -91,15 +91,15 @@ func TestSilentConnectionsDoNotExhaustThePort(t *testing.T) {
 			p.dial(fmt.Sprint("10.0.0.1:", i))
 		}
 		probe := p.dial("10.0.0.2:1")
-		if !ask(probe) {
+		if !isOpen(probe) {
 			t.Error("a probe from another address is not answered")
 		}
-		if late := p.dial("10.0.0.1:9999"); ask(late) {
+		if late := p.dial("10.0.0.1:9999"); isOpen(late) {
 			t.Error("a connection beyond the bound is answered")
 		}
 		time.Sleep(time.Minute)
 		again := p.dial("10.0.0.1:10000")
-		if !ask(again) {
+		if !isOpen(again) {
 			t.Error("silent connections are kept")
 		}
 		_, _ = probe.Close(), again.Close()
@@ -112,7 +112,7 @@ func TestAllAddressesTogetherAreBounded(t *testing.T) {
 		answered := 0
 		for i := range 2 * mostConnections {
 			c := p.dial(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256))
-			if ask(c) {
+			if isOpen(c) {
 				answered++
 			}
 			conns = append(conns, c)
@@ -129,11 +129,11 @@ func TestAllAddressesTogetherAreBounded(t *testing.T) {
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	serving(t, func(p *pipes) {
 		c := p.dial("10.0.0.1:1")
-		if !ask(c) {
+		if !isOpen(c) {
 			t.Fatal("no answer")
 		}
 		time.Sleep(2 * time.Minute)
-		if ask(c) {
+		if isOpen(c) {
 			t.Error("a connection that was idle for two minutes is open")
 		}
 	})

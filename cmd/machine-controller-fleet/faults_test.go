@@ -30,7 +30,7 @@ func faultKinds() map[string]func(*trial) {
 		"Leases are deleted":         (*trial).deleteLease,
 		"Leases are emptied":         (*trial).emptyLease,
 		"slot labels are edited":     (*trial).relabel,
-		"Leases of MCM change hands": (*trial).takeMCMLeases,
+		"Leases of MCM change hands": (*trial).writeMCMLeases,
 		"the cloud is away":          (*trial).cloudAway,
 		"a replica is paused":        (*trial).pauseProcess,
 		"a link is slow":             (*trial).slowLink,
@@ -230,8 +230,8 @@ func (t *trial) setHolder(namespace, name, holder string) {
 	})
 }
 
-// takeMCMLeases makes another holder acquire, or empty, MCM's Leases of a namespace.
-func (t *trial) takeMCMLeases() {
+// writeMCMLeases makes another holder acquire, or empty, MCM's Leases of a namespace.
+func (t *trial) writeMCMLeases() {
 	namespace, holder := namespaces()[t.random.IntN(2)], []string{"", "mcm-1"}[t.random.IntN(2)]
 	t.logf("MCM's Leases in %s get the holder %q", namespace, holder)
 	for _, name := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
@@ -271,7 +271,7 @@ func (t *trial) changeSome() {
 	switch n := t.random.IntN(6); {
 	case len(names) == 0 || n == 0:
 		t.made++
-		t.want(namespaces()[t.random.IntN(2)], fmt.Sprint("more-", t.made), 1+t.random.IntN(2))
+		t.putRoot(namespaces()[t.random.IntN(2)], fmt.Sprint("more-", t.made), 1+t.random.IntN(2))
 	case n == 1 && len(names) > 2:
 		t.deleteRoot(t.roots[names[t.random.IntN(len(names))]])
 	case n == 2:
@@ -283,7 +283,7 @@ func (t *trial) changeSome() {
 		r.changed = time.Now()
 	default:
 		r := t.roots[names[t.random.IntN(len(names))]]
-		t.want(r.namespace, r.name, t.random.IntN(4))
+		t.putRoot(r.namespace, r.name, t.random.IntN(4))
 	}
 }
 

@@ -70,8 +70,8 @@ func mcmFlags() []mcmFlag {
 
 // What is logged when a flag is set that has no meaning, and one that has none yet. Each has the reason.
 var (
-	remarkOnIgnored = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="(replaced by|not needed:) [^"]+"`)
-	remarkOnWaiting = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="no effect yet: [^"]+"`)
+	reportOfIgnored = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="(replaced by|not needed:) [^"]+"`)
+	reportOfUnused  = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="no effect yet: [^"]+"`)
 )
 
 func TestFlagsOfMCMAreAccepted(t *testing.T) {
@@ -83,11 +83,11 @@ func TestFlagsOfMCMAreAccepted(t *testing.T) {
 			t.Errorf("%s: %v", argument, err)
 		}
 		var logs strings.Builder
-		o.reportRemarks(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs))))
-		if ignored := remarkOnIgnored.MatchString(logs.String()); ignored != f.ignored {
+		o.reportIneffective(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs))))
+		if ignored := reportOfIgnored.MatchString(logs.String()); ignored != f.ignored {
 			t.Errorf("%s: ignored %t, and logged is %q", argument, f.ignored, logs.String())
 		}
-		if waits := remarkOnWaiting.MatchString(logs.String()); waits != f.waits {
+		if waits := reportOfUnused.MatchString(logs.String()); waits != f.waits {
 			t.Errorf("%s: waits %t, and logged is %q", argument, f.waits, logs.String())
 		}
 		want := f.value
@@ -121,7 +121,7 @@ func TestReplacementsExist(t *testing.T) {
 		}
 	}
 	named := regexp.MustCompile(`--[a-z-]+`)
-	for _, remark := range set.Remarks() {
+	for _, remark := range set.Ineffective() {
 		for _, flag := range named.FindAllString(remark.Why, -1) {
 			if cmd.Flags().Lookup(strings.TrimPrefix(flag, "--")) == nil {
 				t.Errorf("%s names %s, which does not exist", remark.Flag, flag)

@@ -297,7 +297,7 @@ func (l *link) slow(events *apiserver.Events, q request) {
 		}
 		return last
 	}
-	events.Hold = func() (<-chan struct{}, time.Duration) {
+	events.Delay = func() (<-chan struct{}, time.Duration) {
 		if resumed := l.untilResumed(); resumed != nil {
 			return resumed, longestPause
 		}

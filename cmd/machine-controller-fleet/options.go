@@ -38,8 +38,8 @@ type options struct {
 	metricsAuthorization           bool
 	profiling, contentionProfiling bool
 
-	// remarks are the flags that were set and have no effect.
-	remarks []flags.Remark
+	// ineffective are the flags that were set and have no effect.
+	ineffective []flags.Ineffective
 }
 
 // noTarget as a value of --target-kubeconfig means that there is no target cluster.
@@ -101,7 +101,7 @@ func (o *options) complete(set *flags.Set) error {
 		}
 	}
 	o.fleet.namespace = cmp.Or(o.fleet.namespace, os.Getenv("POD_NAMESPACE"), defaultFleetNamespace)
-	o.remarks = set.Remarks()
+	o.ineffective = set.Ineffective()
 	return o.validate()
 }
 
@@ -121,9 +121,9 @@ func (o *options) validate() error {
 	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate())...)
 }
 
-// reportRemarks logs which flags were set without effect.
-func (o *options) reportRemarks(log klog.Logger) {
-	for _, remark := range o.remarks {
-		log.Info("Flag has no effect", "flag", remark.Flag, "why", remark.Why)
+// reportIneffective logs which flags were set without effect.
+func (o *options) reportIneffective(log klog.Logger) {
+	for _, ineffective := range o.ineffective {
+		log.Info("Flag has no effect", "flag", ineffective.Flag, "why", ineffective.Why)
 	}
 }

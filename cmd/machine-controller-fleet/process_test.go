@@ -25,7 +25,7 @@ type process struct {
 	fleet            *fleet
 	registry         *prometheus.Registry
 	leave            chan struct{}
-	asked            bool // leave is closed
+	leaving          bool // leave is closed
 
 	dead   chan struct{} // closed at its death: nothing is sent and nothing arrives any more
 	kill   func()
@@ -117,9 +117,9 @@ func (p *process) crash() {
 
 // quit is SIGTERM.
 func (p *process) quit() {
-	if !p.asked {
+	if !p.leaving {
 		p.logf("%s is asked to leave", p.session)
-		p.asked = true
+		p.leaving = true
 		close(p.leave)
 	}
 }

@@ -92,7 +92,7 @@ func (t *trial) applyRoots() {
 		}
 	}
 	for _, r := range t.sortedRoots() {
-		t.want(r.namespace, r.name, r.replicas)
+		t.putRoot(r.namespace, r.name, r.replicas)
 	}
 }
 

@@ -35,9 +35,9 @@ const (
 
 // reviewer authenticates and authorizes requests by reviews of the control cluster's API server.
 type reviewer struct {
-	client kubernetes.Interface
-	clock  clock.PassiveClock
-	asking chan struct{}
+	client     kubernetes.Interface
+	clock      clock.PassiveClock
+	concurrent chan struct{}
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]review
@@ -50,7 +50,7 @@ type review struct {
 }
 
 func newReviewer(client kubernetes.Interface, c clock.PassiveClock) *reviewer {
-	return &reviewer{client: client, clock: c, asking: make(chan struct{}, reviewsAtOnce), known: map[[sha256.Size]byte]review{}}
+	return &reviewer{client: client, clock: c, concurrent: make(chan struct{}, reviewsAtOnce), known: map[[sha256.Size]byte]review{}}
 }
 
 // guard returns a handler that serves the requests that the control cluster's RBAC allows for nonResourceURLs.
@@ -88,7 +88,7 @@ func (r *reviewer) status(req *http.Request) (int, error) {
 	if known && now.Sub(last.at) < reviewFresh {
 		return last.status, nil
 	}
-	status, err := r.ask(req, token)
+	status, err := r.review(req, token)
 	if err != nil {
 		if known && now.Sub(last.at) < reviewStale {
 			return last.status, err
@@ -104,11 +104,11 @@ func (r *reviewer) status(req *http.Request) (int, error) {
 	return status, nil
 }
 
-// ask reviews token and access. Errors: the API server does not answer, or too many reviews are in flight.
-func (r *reviewer) ask(req *http.Request, token string) (int, error) {
+// review reviews token and access. Errors: the API server does not answer, or too many reviews are in flight.
+func (r *reviewer) review(req *http.Request, token string) (int, error) {
 	select {
-	case r.asking <- struct{}{}:
-		defer func() { <-r.asking }()
+	case r.concurrent <- struct{}{}:
+		defer func() { <-r.concurrent }()
 	default:
 		return 0, errors.New("too many reviews are in flight")
 	}

@@ -22,7 +22,7 @@ type reviews struct {
 	*reviewer
 
 	clock *clocktesting.FakePassiveClock
-	asked int
+	count int
 	away  bool
 }
 
@@ -40,7 +40,7 @@ func newReviews(t *testing.T) *reviews {
 		}
 	}
 	client.PrependReactor("create", "tokenreviews", react(func(o runtime.Object) runtime.Object {
-		r.asked++
+		r.count++
 		asked, _ := o.(*authenticationv1.TokenReview)
 		answer := asked.DeepCopy()
 		answer.Status.Authenticated = asked.Spec.Token == "reader" || asked.Spec.Token == "stranger"
@@ -88,8 +88,8 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 			t.Errorf("%s with %.20q: status %d, want %d", tc.path, tc.authorization, got, tc.want)
 		}
 	}
-	if r.asked != 4 {
-		t.Errorf("%d tokens were reviewed, want 4: what is no token of a possible length is refused at once", r.asked)
+	if r.count != 4 {
+		t.Errorf("%d tokens were reviewed, want 4: what is no token of a possible length is refused at once", r.count)
 	}
 }
 
@@ -97,8 +97,8 @@ func TestReviewsAreRemembered(t *testing.T) {
 	r := newReviews(t)
 	expect := func(want, asked int) {
 		t.Helper()
-		if got := r.get("/metrics", "Bearer reader"); got != want || r.asked != asked {
-			t.Errorf("at %s: status %d after %d reviews, want %d after %d", r.clock.Now(), got, r.asked, want, asked)
+		if got := r.get("/metrics", "Bearer reader"); got != want || r.count != asked {
+			t.Errorf("at %s: status %d after %d reviews, want %d after %d", r.clock.Now(), got, r.count, want, asked)
 		}
 	}
 	expect(200, 1)
@@ -114,7 +114,7 @@ func TestReviewsAreRemembered(t *testing.T) {
 	expect(200, 3)
 }
 
-func TestManyTokensTakeBoundedMemory(t *testing.T) {
+func TestManyTokensUseBoundedMemory(t *testing.T) {
 	r := newReviews(t)
 	for i := range 3 * rememberedReviews {
 		r.get("/metrics", fmt.Sprintf("Bearer %d", i))
@@ -127,9 +127,9 @@ func TestManyTokensTakeBoundedMemory(t *testing.T) {
 func TestReviewsInFlightAreBounded(t *testing.T) {
 	r := newReviews(t)
 	for range reviewsAtOnce {
-		r.asking <- struct{}{}
+		r.concurrent <- struct{}{}
 	}
-	if got := r.get("/metrics", "Bearer reader"); got != http.StatusServiceUnavailable || r.asked != 0 {
-		t.Errorf("status %d after %d reviews, want 503 without one", got, r.asked)
+	if got := r.get("/metrics", "Bearer reader"); got != http.StatusServiceUnavailable || r.count != 0 {
+		t.Errorf("status %d after %d reviews, want 503 without one", got, r.count)
 	}
 }

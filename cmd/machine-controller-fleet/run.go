@@ -47,7 +47,7 @@ const flushTimeout = 3 * time.Second
 
 // run connects, wires and runs the replica until it has left, which begins when ctx ends.
 func run(ctx context.Context, o options) error {
-	o.reportRemarks(klog.FromContext(ctx))
+	o.reportIneffective(klog.FromContext(ctx))
 	registry := prometheus.NewRegistry()
 	telemetry.LogSDK(klog.FromContext(ctx))
 	build := buildinfo.Read()

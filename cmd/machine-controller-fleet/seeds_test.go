@@ -38,7 +38,7 @@ func (t *trial) begin(replicas, roots int) {
 	for _, namespace := range namespaces() {
 		t.createClass(namespace)
 		for i := range roots {
-			t.want(namespace, fmt.Sprint("root-", i), t.random.IntN(3))
+			t.putRoot(namespace, fmt.Sprint("root-", i), t.random.IntN(3))
 		}
 	}
 	for i := range replicas {
@@ -104,7 +104,7 @@ func lastings() map[string]func(*trial) {
 			})
 		},
 		"bad object":         func(t *trial) { t.storeUndecodable() },
-		"namespace given up": func(t *trial) { t.giveUpNamespace() },
+		"namespace given up": func(t *trial) { t.emptyNamespace() },
 		"cut off":            of(cut, ""),
 		"renewals hang":      of(blockedLeases, ""),
 	}
@@ -131,10 +131,10 @@ func (t *trial) converge() {
 	t.run(t.between(0, 20*time.Second), nil)
 	for _, name := range slices.Sorted(maps.Keys(t.roots)) {
 		r := t.roots[name]
-		t.want(r.namespace, r.name, r.replicas+1)
+		t.putRoot(r.namespace, r.name, r.replicas+1)
 	}
 	for i := range 6 { // so that many slots have objects
-		t.want(namespaces()[i%2], fmt.Sprint("last-", i), 1)
+		t.putRoot(namespaces()[i%2], fmt.Sprint("last-", i), 1)
 	}
 	changed, looked := time.Now(), time.Now()
 	missing, rests := "", 0
@@ -205,14 +205,14 @@ func (t *trial) faultyLeads() bool {
 func (t *trial) changeAtRest(waiting []*root) *root {
 	if t.random.IntN(3) == 0 {
 		t.made++
-		return t.want(namespaces()[t.random.IntN(2)], fmt.Sprint("rest-", t.made), 1)
+		return t.putRoot(namespaces()[t.random.IntN(2)], fmt.Sprint("rest-", t.made), 1)
 	}
 	all := t.sortedRoots()
 	r := all[t.random.IntN(len(all))]
 	if slices.Contains(waiting, r) {
 		return nil
 	}
-	return t.want(r.namespace, r.name, 1+r.replicas%2)
+	return t.putRoot(r.namespace, r.name, 1+r.replicas%2)
 }
 
 // checkServed returns those of the changed roots that are not served, and fails when that lasts for too long.
@@ -297,8 +297,8 @@ func (t *trial) storeUndecodable() {
 	}
 }
 
-// giveUpNamespace deletes the roots of a namespace, and with them the Leases.
-func (t *trial) giveUpNamespace() {
+// emptyNamespace deletes the roots of a namespace, and with them the Leases.
+func (t *trial) emptyNamespace() {
 	t.heal()
 	for _, name := range slices.Sorted(maps.Keys(t.roots)) {
 		if r := t.roots[name]; r.namespace == "b" {

@@ -45,7 +45,7 @@ func newSession(o options, registry prometheus.Registerer, die func(reason strin
 	s := &session{time: fence.NewTime(clock.RealClock{}), metrics: shardsession.NewMetrics(registry), die: die}
 	if o.fleet.stateDir != "" {
 		var err error
-		if s.lock, err = leases.TakeLock(o.fleet.stateDir); err != nil {
+		if s.lock, err = leases.AcquireLock(o.fleet.stateDir); err != nil {
 			return nil, err
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,13 +29,13 @@ type slots struct {
 	*slotcache.Set
 	*watched
 
-	spread    ring.Slots
-	fence     *fence.Fence
-	view      *objectcache.View
-	nodes     *objectcache.Nodes
-	unlabeled *slotlabel.Watch
-	labeler   *slotlabel.Labeler
-	alone     *namespacelease.NamespaceLeases
+	spread     ring.Slots
+	fence      *fence.Fence
+	view       *objectcache.View
+	nodes      *objectcache.Nodes
+	unlabeled  *slotlabel.Watch
+	labeler    *slotlabel.Labeler
+	namespaces *namespacelease.NamespaceLeases
 
 	undecodable *undecodable
 
@@ -67,25 +66,31 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		kinds = append(kinds, slotcache.KindOf("Nodes", s.source("Nodes", "target", objectcache.From(f.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
 	}
 	s.Set = slotcache.New(clock.RealClock{}, kinds...)
-	var err, err2, err3 error
+	var err error
 	s.unlabeled, err = slotlabel.NewWatch(f.metadata, f.targetMetadata, o.namespace, spread.Count())
 	if err != nil {
 		return nil, err
 	}
-	s.labeler, err2 = slotlabel.New(slotlabel.Config{
+	if s.namespaces, err = newNamespaceLeases(o, f, spread, s.roots); err != nil {
+		return nil, err
+	}
+	s.labeler, err = slotlabel.New(slotlabel.Config{
 		Control: f.metadata, Target: f.targetMetadata, Machines: api, Watch: s.unlabeled,
 		Slots: policy.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
-		Served: func(namespace string, slot int) bool { return s.alone.Served(namespace, slot) },
+		Served: s.namespaces.Served,
 		Gate:   fence.NewGate(f.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
 		Holds:  f.session.fence.Holds,
 		Clock:  clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
+	if err != nil {
+		return nil, err
+	}
+	s.namespaces.OnChange(s.labeler.NamespaceChanged)
 	reportLabeler(s.labeler, policy.Deployment, f.view.Deployments.Objects)
 	reportLabeler(s.labeler, policy.Set, f.view.Sets.Objects)
 	reportLabeler(s.labeler, policy.Machine, f.view.Machines.Objects)
 	s.undecodable.showLabeler(s.labeler)
-	s.alone, err3 = newAlone(o, f, s)
-	return s, errors.Join(err2, err3)
+	return s, nil
 }
 
 // reportLabeler reports changes of the objects in this replica's slots to the labeler.
@@ -108,7 +113,7 @@ func reportLabeler[T interface {
 func (s *slots) Open(slots []int) {
 	s.Set.Open(slots)
 	s.labeler.Opened(slots)
-	s.alone.Opened(slots)
+	s.namespaces.Opened(slots)
 	s.lookAtClasses()
 }
 
@@ -125,6 +130,8 @@ func (s *slots) showClasses(o options, f *fleet, controller *machineclass.Contro
 		Machines: f.machines.MachineV1alpha1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,
 		Look: controller.Enqueue, Clock: clock.RealClock{},
 	})
+	s.namespaces.OnChange(s.classes.NamespaceChanged)
+	s.namespaces.OnChange(func(string) { controller.Opened() })
 }
 
 // Run watches and labels until ctx ends.
@@ -133,10 +140,10 @@ func (s *slots) Run(ctx context.Context) {
 	running.Go(func() { s.Set.Run(ctx) })
 	running.Go(func() { s.classes.Run(ctx) })
 	running.Go(func() {
-		if err := s.alone.Start(ctx); err == nil {
+		if err := s.namespaces.Start(ctx); err == nil {
 			s.lookAtClasses()
 		}
-		s.alone.Run(ctx) // also after ctx has ended: Run then shuts down its queue
+		s.namespaces.Run(ctx) // also after ctx has ended: Run then shuts down its queue
 	})
 	running.Go(func() { _ = s.labeler.Run(ctx) }) // it ends when ctx does
 	running.Wait()
@@ -154,7 +161,7 @@ func (s *slots) count(registerer prometheus.Registerer) {
 	}
 	s.undecodable.count(registerer)
 	gauge("mcf_refused_namespaces", "Namespaces with something to do for this replica that another holder of MCM's Leases keeps it out of.",
-		nil, s.alone.CountRefused)
+		nil, s.namespaces.CountRefused)
 }
 
 // known returns the metadata of an object in this replica's slots.
@@ -184,7 +191,7 @@ func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
 		}
 		return policy.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
 	})
-	return s.labeler.Doors().Gate(kind, inner)
+	return s.labeler.Admission().Gate(kind, inner)
 }
 
 // weigh returns the weights of this replica's slots.
@@ -196,7 +203,7 @@ func (s *slots) weigh() map[int]int64 {
 // namespace that another manager serves.
 func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
 	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
-		return s.spread.Of(key.Namespace, key.Name), !s.alone.KeptOut(key.Namespace)
+		return s.spread.Of(key.Namespace, key.Name), !s.namespaces.KeptOut(key.Namespace)
 	})
 }
 

@@ -158,7 +158,7 @@ func (t *trial) judge(p *process) {
 		t.logf("%s has ended: %v %s", p.session, p.err, p.diedOf)
 		p.mu.Unlock()
 	}
-	if p.err == nil && !p.asked && !p.killed && p.diedOf == "" {
+	if p.err == nil && !p.leaving && !p.killed && p.diedOf == "" {
 		t.fail("%s has left, and was not asked to", p.session)
 	}
 	if _, waits := t.restart[p.replica]; !waits && !slices.Contains(t.oracle.lost, p.replica) && !slices.ContainsFunc(t.processes, func(other *process) bool { return other.replica == p.replica && other.isAlive() }) {
@@ -253,8 +253,8 @@ type root struct {
 
 func (r *root) key() string { return r.namespace + "/" + r.name }
 
-// want makes or changes a MachineDeployment.
-func (t *trial) want(namespace, name string, replicas int) *root {
+// putRoot makes or changes a MachineDeployment.
+func (t *trial) putRoot(namespace, name string, replicas int) *root {
 	r := &root{namespace: namespace, name: name, replicas: replicas, changed: time.Now()}
 	t.roots[r.key()] = r
 	t.logf("a user wants %d replicas of %s", replicas, r.key())
@@ -324,9 +324,9 @@ func slotOf(o *apiserver.Object) string {
 // missing returns what all roots lack; "" for nothing.
 func (t *trial) missing() string {
 	var all []string
-	wanted := 0
+	desired := 0
 	for _, r := range t.sortedRoots() {
-		wanted += r.replicas
+		desired += r.replicas
 		if missing := t.unserved(r); missing != "" {
 			all = append(all, missing)
 		}
@@ -339,8 +339,8 @@ func (t *trial) missing() string {
 			return fmt.Sprintf("%d machines that a tenant has forged, and deleted, are there", n)
 		}
 		machines, vms := len(t.control.List("machines"))-t.spoilt, len(t.cloud.live())-t.oracle.forgotten()-unmanaged
-		if machines != wanted || vms != wanted {
-			return fmt.Sprintf("want %d machines and VMs, there are %d machines and %d VMs", wanted, machines, vms)
+		if machines != desired || vms != desired {
+			return fmt.Sprintf("want %d machines and VMs, there are %d machines and %d VMs", desired, machines, vms)
 		}
 	}
 	return strings.Join(all, "; ")

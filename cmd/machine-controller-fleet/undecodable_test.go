@@ -68,7 +68,7 @@ func TestAnUndecodableObjectHasAnEventForEachVersion(t *testing.T) {
 	}
 }
 
-func TestUndecodableObjectsAreCountedUntilTheyLeave(t *testing.T) {
+func TestUndecodableObjectsAreCountedUntilTheyAreGone(t *testing.T) {
 	view, registry := objectcache.NewView(), prometheus.NewRegistry()
 	u := &undecodable{view: view}
 	u.count(registry)

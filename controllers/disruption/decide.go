@@ -21,8 +21,8 @@ type World struct {
 	Limits Limits
 	// Disruptions that are recorded on the root.
 	Disruptions []Disruption
-	// Wanted is the desired number of machines of the root.
-	Wanted int32
+	// Desired is the desired number of machines of the root.
+	Desired int32
 	// Sets of the root, without those that are being deleted.
 	Sets []*v1alpha1.MachineSet
 	// Machines below the root, from the cache.
@@ -68,7 +68,7 @@ type Verdict struct {
 // when that one runs, the second gets one.
 func Decide(w World) Verdict {
 	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w), Wake: wake(w)}
-	v.Disruptions = append(v.Disruptions, give(w, v.Disruptions)...)
+	v.Disruptions = append(v.Disruptions, newDisruptions(w, v.Disruptions)...)
 	v.Changed = len(v.Disruptions) != len(w.Disruptions) || !slices.EqualFunc(v.Disruptions, w.Disruptions, func(a, b Disruption) bool {
 		return a.UID == b.UID && a.Since.Equal(&b.Since)
 	})
@@ -93,14 +93,14 @@ type candidate struct {
 	neverUp bool
 }
 
-// give returns the disruptions that are added now.
-func give(w World, stand []Disruption) (given []Disruption) {
+// newDisruptions returns the disruptions that are added now.
+func newDisruptions(w World, stand []Disruption) (added []Disruption) {
 	waiting := candidates(w, stand)
 	load := loadOf(w, stand, waiting)
 	limit := limitOf(w)
 	many := manyFailToComeUp(w)
 	for _, c := range waiting {
-		if len(stand)+len(given) >= maxDisruptions {
+		if len(stand)+len(added) >= maxDisruptions {
 			break // the others follow when some of these are replaced
 		}
 		free := c.neverUp && len(w.Breakers.openFor(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
@@ -112,9 +112,9 @@ func give(w World, stand []Disruption) (given []Disruption) {
 			continue
 		}
 		load = load.with(c)
-		given = append(given, disruptionOf(c.Machine))
+		added = append(added, disruptionOf(c.Machine))
 	}
-	return given
+	return added
 }
 
 // candidates returns the machines to be replaced, in the order in which they became candidates.
@@ -220,7 +220,7 @@ func missing(w World) (n int) {
 
 // limitOf returns the number of concurrent replacements.
 func limitOf(w World) int {
-	n, err := intstr.GetScaledValueFromIntOrPercent(&w.Limits.Budget, int(w.Wanted), false)
+	n, err := intstr.GetScaledValueFromIntOrPercent(&w.Limits.Budget, int(w.Desired), false)
 	if err != nil {
 		return 1 // the flag was validated
 	}

@@ -255,9 +255,9 @@ func (w wire) add(scope Scope, slot int, tally Tally) {
 
 // Report returns the report of a replica: its current counts, and its previous report of other slots, until their holders have
 // counted them. said is its last report, which may not be in Reports yet.
-func Report(replica string, own Own, reports Reports, said string) string {
+func Report(replica string, own Own, reports Reports, last string) string {
 	all := Own{}
-	before, ok := read(said)
+	before, ok := read(last)
 	if !ok {
 		before = reports.by[replica]
 	}

@@ -214,7 +214,7 @@ type fleet struct {
 	holders []string
 	open    map[int]bool      // counted by the session of its holder
 	texts   map[string]string // reports on the Leases
-	said    map[string]string // last report of each session
+	last    map[string]string // last report of each session
 }
 
 func (f *fleet) own(replica string) Own {
@@ -231,7 +231,7 @@ func (f *fleet) own(replica string) Own {
 // there is a report of every slot, it stays complete.
 func TestSumsAreCorrectOrIncomplete(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
-		f := &fleet{T: t, truth: Own{}, open: map[int]bool{}, texts: map[string]string{}, said: map[string]string{}}
+		f := &fleet{T: t, truth: Own{}, open: map[int]bool{}, texts: map[string]string{}, last: map[string]string{}}
 		slots, replicas := rapid.IntRange(1, 5).Draw(t, "slots"), []string{"a", "b", "c"}
 		want := map[Scope]Tally{}
 		for slot := range slots {
@@ -279,15 +279,15 @@ func (f *fleet) step(slots int, replica string) {
 			f.open[slot] = true
 		}
 	case 3: // a new session of the replica
-		delete(f.said, replica)
+		delete(f.last, replica)
 		for s, holder := range f.holders {
 			if holder == replica {
 				delete(f.open, s)
 			}
 		}
 	default:
-		f.said[replica] = Report(replica, f.own(replica), ParseReports(maps.Clone(f.texts), f.holders), f.said[replica])
-		f.texts[replica] = f.said[replica]
+		f.last[replica] = Report(replica, f.own(replica), ParseReports(maps.Clone(f.texts), f.holders), f.last[replica])
+		f.texts[replica] = f.last[replica]
 	}
 }
 

@@ -157,7 +157,7 @@ func addSets(t *testing.T, w *World, replicas string) {
 		}
 		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("set", i))}}
 		set.Spec.Replicas = int32(n)
-		w.Sets, w.Wanted = append(w.Sets, set), w.Wanted+int32(n)
+		w.Sets, w.Desired = append(w.Sets, set), w.Desired+int32(n)
 	}
 }
 

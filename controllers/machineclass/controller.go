@@ -96,8 +96,8 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 	if err != nil || class == nil {
 		return runner.Result{}, err
 	}
-	held := slices.Contains(class.Finalizers, v1alpha1.FinalizerName)
-	if !held && class.DeletionTimestamp != nil {
+	hasFinalizer := slices.Contains(class.Finalizers, v1alpha1.FinalizerName)
+	if !hasFinalizer && class.DeletionTimestamp != nil {
 		return runner.Result{}, nil // a finalizer can no longer be added
 	}
 	found, here, err := c.use(ctx, key)
@@ -107,9 +107,9 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 	switch {
 	case found == needed:
 		return waitForUsers(class, here), c.keep(ctx, class)
-	case found == used && held:
+	case found == used && hasFinalizer:
 		return waitForUsers(class, here), nil
-	case !held:
+	case !hasFinalizer:
 		return runner.Result{}, nil
 	}
 	for _, secret := range class.SecretKeys() {
@@ -169,9 +169,9 @@ func (c *Controller) keep(ctx context.Context, class *v1alpha1.MachineClass) err
 		return nil // no finalizer can be added any more, and existing ones are kept
 	}
 	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
-		held := class.DeepCopy()
-		held.Finalizers = append(held.Finalizers, v1alpha1.FinalizerName)
-		if _, err := c.classes.Commit(ctx, class, held); err != nil {
+		hasFinalizer := class.DeepCopy()
+		hasFinalizer.Finalizers = append(hasFinalizer.Finalizers, v1alpha1.FinalizerName)
+		if _, err := c.classes.Commit(ctx, class, hasFinalizer); err != nil {
 			return fmt.Errorf("add our finalizer to the MachineClass again: %w", err)
 		}
 	}

@@ -70,8 +70,8 @@ func TestClassIsKeptForMachinesOfOtherReplicas(t *testing.T) {
 			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != 0 {
 				t.Errorf("requeued after %v (%v), want never", result.RequeueAfter, err)
 			}
-			if left, err := api.MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{}); err != nil || len(left.Finalizers) > 0 {
-				t.Errorf("finalizers %v (%v), want none", left.Finalizers, err)
+			if live, err := api.MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{}); err != nil || len(live.Finalizers) > 0 {
+				t.Errorf("finalizers %v (%v), want none", live.Finalizers, err)
 			}
 		})
 	}
@@ -112,11 +112,11 @@ func TestFinalizerIsAddedAgainToAClassWithVMs(t *testing.T) {
 			if err := errors.Join(err1, err2); err != nil {
 				t.Fatal(err)
 			}
-			if held := len(class.Finalizers) > 0; held != tc.want {
-				t.Errorf("the class has our finalizer: %t, want %t", held, tc.want)
+			if hasFinalizer := len(class.Finalizers) > 0; hasFinalizer != tc.want {
+				t.Errorf("the class has our finalizer: %t, want %t", hasFinalizer, tc.want)
 			}
-			if held := len(secret.Finalizers) > 0; held != tc.want {
-				t.Errorf("the Secret has our finalizer: %t, want %t", held, tc.want)
+			if hasFinalizer := len(secret.Finalizers) > 0; hasFinalizer != tc.want {
+				t.Errorf("the Secret has our finalizer: %t, want %t", hasFinalizer, tc.want)
 			}
 		})
 	}
@@ -155,16 +155,16 @@ func TestSecretIsKeptForClassesOfAllNamespaces(t *testing.T) {
 			for i, namespace := range tc.deleted {
 				_, err1 := c.reconcileSecret(t.Context(), types.NamespacedName{Namespace: "third", Name: "s"})
 				_, err2 := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: namespace, Name: "c"})
-				left, err3 := machines.MachineV1alpha1().MachineClasses(namespace).Get(t.Context(), "c", metav1.GetOptions{})
+				live, err3 := machines.MachineV1alpha1().MachineClasses(namespace).Get(t.Context(), "c", metav1.GetOptions{})
 				secret, err4 := secrets.CoreV1().Secrets("third").Get(t.Context(), "s", metav1.GetOptions{})
 				if err := errors.Join(err1, err2, err3, err4); err != nil {
 					t.Fatal(err)
 				}
-				if len(left.Finalizers) > 0 {
-					t.Errorf("the class of %s still has %v", namespace, left.Finalizers)
+				if len(live.Finalizers) > 0 {
+					t.Errorf("the class of %s still has %v", namespace, live.Finalizers)
 				}
-				if held := len(secret.Finalizers) > 0; held != tc.want[i] {
-					t.Errorf("after the deletion of the class in %s the Secret has our finalizer: %t, want %t", namespace, held, tc.want[i])
+				if hasFinalizer := len(secret.Finalizers) > 0; hasFinalizer != tc.want[i] {
+					t.Errorf("after the deletion of the class in %s the Secret has our finalizer: %t, want %t", namespace, hasFinalizer, tc.want[i])
 				}
 			}
 		})
@@ -228,8 +228,8 @@ func TestSecretsAreSweptWhenSlotsWereOpened(t *testing.T) {
 			time.Sleep(sweepGather / 4)
 		}
 		expect(5*time.Second, 6*time.Second)
-		if left, err := secrets.CoreV1().Secrets("n").Get(ctx, "s", metav1.GetOptions{}); err != nil || len(left.Finalizers) > 0 {
-			t.Errorf("finalizers %v (%v), want none: no class names the Secret", left.Finalizers, err)
+		if class, err := secrets.CoreV1().Secrets("n").Get(ctx, "s", metav1.GetOptions{}); err != nil || len(class.Finalizers) > 0 {
+			t.Errorf("finalizers %v (%v), want none: no class names the Secret", class.Finalizers, err)
 		}
 		c.Opened()
 		expect(2*time.Minute, 66*time.Second)

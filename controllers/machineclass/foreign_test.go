@@ -34,8 +34,8 @@ func foreignSecret(sharedWith string, finalizers ...string) *corev1.Secret {
 	}}
 }
 
-// heldSecret reports whether the victim's Secret carries our finalizer.
-func heldSecret(t *testing.T, secrets *fake.Clientset) bool {
+// hasSecretFinalizer reports whether the victim's Secret carries our finalizer.
+func hasSecretFinalizer(t *testing.T, secrets *fake.Clientset) bool {
 	t.Helper()
 	found, err := secrets.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), "victim", "s")
 	if err != nil {
@@ -53,10 +53,10 @@ func TestOnlySharedSecretsOfOtherNamespacesAreKept(t *testing.T) {
 		if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err != nil {
 			t.Fatal(err)
 		}
-		if got := heldSecret(t, secrets); got != want {
+		if got := hasSecretFinalizer(t, secrets); got != want {
 			t.Errorf("shared with %q: kept: %t, want %t", shared, got, want)
 		}
-		if asked := len(secrets.Actions()) > 0; asked != want {
+		if requested := len(secrets.Actions()) > 0; requested != want {
 			t.Errorf("shared with %q: the requests for it were %v", shared, secrets.Actions())
 		}
 		end(c)
@@ -69,11 +69,11 @@ func TestReleaseOfAClassDoesNotChangeSecretsOfOtherNamespaces(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shared  string
 		refuses bool
-		held    bool
+		kept    bool
 	}{
-		"not shared": {held: true},
+		"not shared": {kept: true},
 		"shared":     {shared: "n"},
-		"forbidden":  {shared: "n", refuses: true, held: true},
+		"forbidden":  {shared: "n", refuses: true, kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := foreignClass(v1alpha1.FinalizerName)
@@ -90,12 +90,12 @@ func TestReleaseOfAClassDoesNotChangeSecretsOfOtherNamespaces(t *testing.T) {
 			if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err != nil {
 				t.Fatal(err)
 			}
-			left, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
-			if err != nil || len(left.Finalizers) > 0 {
-				t.Errorf("the class has the finalizers %v (%v), want none", left.Finalizers, err)
+			live, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
+			if err != nil || len(live.Finalizers) > 0 {
+				t.Errorf("the class has the finalizers %v (%v), want none", live.Finalizers, err)
 			}
-			if got := heldSecret(t, secrets); got != tc.held {
-				t.Errorf("the Secret has our finalizer: %t, want %t", got, tc.held)
+			if got := hasSecretFinalizer(t, secrets); got != tc.kept {
+				t.Errorf("the Secret has our finalizer: %t, want %t", got, tc.kept)
 			}
 		})
 	}
@@ -112,7 +112,7 @@ func TestClassThatMayNotUseASecretDoesNotKeepIt(t *testing.T) {
 		if _, err := c.reconcileSecret(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
-		if got := heldSecret(t, secrets); got != want {
+		if got := hasSecretFinalizer(t, secrets); got != want {
 			t.Errorf("shared with %q: kept: %t, want %t", shared, got, want)
 		}
 		end(c)
@@ -128,7 +128,7 @@ func TestClassThatMayNotUseASecretDoesNotKeepIt(t *testing.T) {
 		if _, err := c.reconcileSecret(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
-		if got := heldSecret(t, secrets); got != want {
+		if got := hasSecretFinalizer(t, secrets); got != want {
 			t.Errorf("shared with %q, and the class cannot be decoded: kept: %t, want %t", shared, got, want)
 		}
 		end(c)
@@ -153,11 +153,11 @@ func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 		if err := errors.Join(kept, released, gone, last); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
-		if left, err := api.MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{}); err != nil || len(left.Finalizers) > 0 {
-			t.Errorf("%s: the class has the finalizers %v (%v), want none", key, left.Finalizers, err)
+		if live, err := api.MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{}); err != nil || len(live.Finalizers) > 0 {
+			t.Errorf("%s: the class has the finalizers %v (%v), want none", key, live.Finalizers, err)
 		}
-		if asked := append(about.Actions(), secrets.Actions()...); len(asked) > 0 {
-			t.Errorf("%s: requests %v", key, asked)
+		if requested := append(about.Actions(), secrets.Actions()...); len(requested) > 0 {
+			t.Errorf("%s: requests %v", key, requested)
 		}
 		machines.ClearActions()
 		if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "../c"}); err != nil || len(machines.Actions()) > 0 {

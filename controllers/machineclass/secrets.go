@@ -57,12 +57,12 @@ func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName
 	if err != nil || about == nil || !slices.Contains(about.Finalizers, v1alpha1.SecretFinalizerName) {
 		return err
 	}
-	h := holders{secret: about, except: except}
-	if slices.ContainsFunc(c.cfg.View.Classes.All(), h.holds) {
+	h := keepers{secret: about, except: except}
+	if slices.ContainsFunc(c.cfg.View.Classes.All(), h.keeps) {
 		return nil
 	}
-	held, err := c.isHeld(ctx, h)
-	if err != nil || held {
+	hasFinalizer, err := c.isKept(ctx, h)
+	if err != nil || hasFinalizer {
 		return err
 	}
 	return c.updateSecret(ctx, about, func(secret *corev1.Secret) {
@@ -70,21 +70,21 @@ func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName
 	})
 }
 
-// holders selects the classes that keep a Secret, except one of them. A class that may not use a Secret does not keep it: otherwise
+// keepers selects the classes that keep a Secret, except one of them. A class that may not use a Secret does not keep it: otherwise
 // the Secret's owner could not delete it.
-type holders struct {
+type keepers struct {
 	secret metav1.Object
 	except types.UID
 }
 
-func (h holders) holds(class *v1alpha1.MachineClass) bool {
+func (h keepers) keeps(class *v1alpha1.MachineClass) bool {
 	key := types.NamespacedName{Namespace: h.secret.GetNamespace(), Name: h.secret.GetName()}
 	return class.UID != h.except && slices.Contains(class.Finalizers, v1alpha1.FinalizerName) &&
 		slices.Contains(class.SecretKeys(), key) && v1alpha1.SharedWith(h.secret, class.Namespace)
 }
 
-// mayHold reports whether a class that cannot be decoded keeps the Secret; if its references cannot be decoded either, it may.
-func (h holders) mayHold(f *decode.Failure) bool {
+// mayKeep reports whether a class that cannot be decoded keeps the Secret; if its references cannot be decoded either, it may.
+func (h keepers) mayKeep(f *decode.Failure) bool {
 	var refs struct {
 		SecretRef            *corev1.SecretReference `json:"secretRef"`
 		CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef"`
@@ -92,15 +92,15 @@ func (h holders) mayHold(f *decode.Failure) bool {
 	if err := f.Into(&refs); err != nil {
 		return slices.Contains(f.Finalizers, v1alpha1.FinalizerName) && v1alpha1.SharedWith(h.secret, f.Namespace)
 	}
-	return h.holds(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
+	return h.keeps(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
 }
 
 // classesPage is the number of classes in one page of a list: a landscape has thousands, and one that keeps the Secret ends the search.
 const classesPage = 100
 
-// isHeld reports, by live lists, whether a class keeps a Secret. Nearly always that is a class of its own namespace; if the Secret
+// isKept reports, by live lists, whether a class keeps a Secret. Nearly always that is a class of its own namespace; if the Secret
 // is shared, it may be in any served namespace.
-func (c *Controller) isHeld(ctx context.Context, h holders) (bool, error) {
+func (c *Controller) isKept(ctx context.Context, h keepers) (bool, error) {
 	places := []string{c.cfg.Namespace}
 	if c.cfg.Namespace == metav1.NamespaceAll {
 		places = []string{h.secret.GetNamespace()}
@@ -116,8 +116,8 @@ func (c *Controller) isHeld(ctx context.Context, h holders) (bool, error) {
 			if err != nil {
 				return false, fmt.Errorf("list the MachineClasses of namespace %q: %w", place, err)
 			}
-			if slices.ContainsFunc(live.Items, func(class v1alpha1.MachineClass) bool { return h.holds(&class) }) ||
-				slices.ContainsFunc(undecodable, h.mayHold) {
+			if slices.ContainsFunc(live.Items, func(class v1alpha1.MachineClass) bool { return h.keeps(&class) }) ||
+				slices.ContainsFunc(undecodable, h.mayKeep) {
 				return true, nil
 			}
 			options.Continue = live.Continue

@@ -32,7 +32,7 @@ func TestClassIsKeptForAnUndecodableMachine(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		spec string
-		held bool
+		kept bool
 	}{
 		"it has a VM":            {`{"class":{"name":"c"},"providerID":"vm","drainTimeout":"soon"}`, true},
 		"it has none":            {`{"class":{"name":"c"},"drainTimeout":"soon"}`, true},
@@ -47,9 +47,9 @@ func TestClassIsKeptForAnUndecodableMachine(t *testing.T) {
 			if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err != nil {
 				t.Fatal(err)
 			}
-			left, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
-			if err != nil || len(left.Finalizers) > 0 != tc.held {
-				t.Errorf("finalizers %v (%v), want ours kept: %t", left.Finalizers, err, tc.held)
+			live, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
+			if err != nil || len(live.Finalizers) > 0 != tc.kept {
+				t.Errorf("finalizers %v (%v), want ours kept: %t", live.Finalizers, err, tc.kept)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestSecretIsKeptForAnUndecodableClass(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		content string
-		held    bool
+		kept    bool
 	}{
 		"it names the Secret":                 {`"secretRef":{"namespace":"n","name":"s"}`, true},
 		"it names the Secret as credentials":  {`"credentialsSecretRef":{"namespace":"n","name":"s"}`, true},
@@ -78,8 +78,8 @@ func TestSecretIsKeptForAnUndecodableClass(t *testing.T) {
 				t.Fatal(err)
 			}
 			secret, err := secrets.CoreV1().Secrets("n").Get(t.Context(), "s", metav1.GetOptions{})
-			if err != nil || slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) != tc.held {
-				t.Errorf("finalizers %v (%v), want ours kept: %t", secret.Finalizers, err, tc.held)
+			if err != nil || slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) != tc.kept {
+				t.Errorf("finalizers %v (%v), want ours kept: %t", secret.Finalizers, err, tc.kept)
 			}
 		})
 	}

@@ -37,9 +37,9 @@ func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.
 	case rollout.ReadLive:
 		return c.readLive(ctx, w)
 	case rollout.Mark:
-		return c.mark(ctx, w, verdict.Machines)
+		return c.writeMarks(ctx, w, verdict.Machines)
 	case rollout.ListMachines:
-		return c.listHeld(ctx, w)
+		return c.listLiveMetadata(ctx, w)
 	case rollout.WriteNodes:
 		return c.writeNodes(ctx, w, verdict.Nodes)
 	case rollout.WriteMachines:
@@ -79,7 +79,7 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 	}
 	w.Live, w.MustLook = live, false
 	c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
-	c.asked(w)
+	c.recordLive(w)
 	return nil
 }
 
@@ -148,8 +148,8 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 }
 
 // update writes sets.
-func (c *Controller) update(ctx context.Context, w *rollout.World, wanted []*v1alpha1.MachineSet) error {
-	for _, set := range wanted {
+func (c *Controller) update(ctx context.Context, w *rollout.World, desired []*v1alpha1.MachineSet) error {
+	for _, set := range desired {
 		i := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID })
 		if i < 0 {
 			continue

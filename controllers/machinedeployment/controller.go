@@ -155,13 +155,13 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	if verdict.Deployment == nil {
 		return again, nil
 	}
-	wanted := verdict.Deployment
-	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, wanted, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
+	desired := verdict.Deployment
+	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
 		// The names of deleted machines are written with the status: any other write of a deployment may cause a conflict for
 		// the cluster-autoscaler, which tries again seconds later.
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
-	_, err := c.deployments.Commit(ctx, w.Deployment, wanted)
+	_, err := c.deployments.Commit(ctx, w.Deployment, desired)
 	if apierrors.IsNotFound(err) {
 		return runner.Result{}, nil // the removal of the last finalizer has deleted the deployment
 	}
@@ -238,8 +238,8 @@ func (c *Controller) mustLook(d *v1alpha1.MachineDeployment) bool {
 	return last != metav1.FormatLabelSelector(d.Spec.Selector)
 }
 
-// asked records which sets of the deployment the API server has.
-func (c *Controller) asked(w *rollout.World) {
+// recordLive records which sets of the deployment the API server has.
+func (c *Controller) recordLive(w *rollout.World) {
 	unseen := maps.Clone(w.Live)
 	for _, set := range w.Owned {
 		if !w.Live[set.UID] { // the cache is late
@@ -253,7 +253,7 @@ func (c *Controller) asked(w *rollout.World) {
 
 // made records a set that was created.
 func (c *Controller) made(deployment, set types.UID) {
-	if unseen, asked := c.unseenOf(deployment); asked {
+	if unseen, known := c.unseenOf(deployment); known {
 		unseen[set] = true
 	}
 }
@@ -261,17 +261,17 @@ func (c *Controller) made(deployment, set types.UID) {
 // sees reports whether the API server was read for the deployment's sets, and the given ones, which the cache shows, are all
 // that existed then and all that were created since.
 func (c *Controller) sees(deployment types.UID, shown []*v1alpha1.MachineSet) bool {
-	unseen, asked := c.unseenOf(deployment)
+	unseen, known := c.unseenOf(deployment)
 	for _, set := range shown {
 		delete(unseen, set.UID)
 	}
-	return asked && len(unseen) == 0
+	return known && len(unseen) == 0
 }
 
 // unseenOf returns the sets that exist and that the cache has not shown yet; asked is false if that is not known. One worker at
 // a time reconciles a deployment, and it may change the result.
-func (c *Controller) unseenOf(deployment types.UID) (unseen map[types.UID]bool, asked bool) {
-	found, asked := c.unseen.Load(deployment)
+func (c *Controller) unseenOf(deployment types.UID) (unseen map[types.UID]bool, known bool) {
+	found, known := c.unseen.Load(deployment)
 	unseen, _ = found.(map[types.UID]bool)
-	return unseen, asked
+	return unseen, known
 }

@@ -213,8 +213,8 @@ func TestEachEventIsEmittedOnce(t *testing.T) {
 	}
 }
 
-// TestEachMistakeIsReported: a spec that is wrong in another way than before is reported, also where the condition has the same reason.
-func TestEachMistakeIsReported(t *testing.T) {
+// TestEachInvalidFieldIsReported: a spec that is wrong in another way than before is reported, also where the condition has the same reason.
+func TestEachInvalidFieldIsReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "Hope" })
 		b.patch(`{"spec":{"strategy":{"type":"Faith"}}}`)

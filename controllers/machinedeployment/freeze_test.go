@@ -61,16 +61,16 @@ func (b *bench) freezes(when string, want bool) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	says := slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
+	reported := slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
 		return c.Type == v1alpha1.MachineDeploymentFrozen && c.Status == corev1.ConditionTrue && c.Reason == v1alpha1.ReasonMachineDeploymentStateSync
 	})
-	_, asks := d.Annotations[v1alpha1.AnnotationUnfreeze]
-	if labelled := d.Labels[v1alpha1.LabelFreeze] == "True"; labelled != want || says != want || asks {
+	_, requested := d.Annotations[v1alpha1.AnnotationUnfreeze]
+	if labelled := d.Labels[v1alpha1.LabelFreeze] == "True"; labelled != want || reported != want || requested {
 		b.Errorf("%s: labels %v, annotations %v, conditions %v; want it frozen: %v", when, d.Labels, d.Annotations, d.Status.Conditions, want)
 	}
 	for _, set := range b.sets() {
-		_, asked := set.Annotations[v1alpha1.AnnotationUnfreeze]
-		if _, labelled := set.Labels[v1alpha1.LabelFreeze]; labelled && !want || asked {
+		_, known := set.Annotations[v1alpha1.AnnotationUnfreeze]
+		if _, labelled := set.Labels[v1alpha1.LabelFreeze]; labelled && !want || known {
 			b.Errorf("%s: set %s has labels %v, annotations %v", when, set.Name, set.Labels, set.Annotations)
 		}
 	}

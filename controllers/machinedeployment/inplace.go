@@ -20,15 +20,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
-// updateMarks returns the labels and annotations of Nodes that belong to an in-place update.
-func updateMarks() (labels, annotations []string) {
+// updateKeys returns the labels and annotations of Nodes that belong to an in-place update.
+func updateKeys() (labels, annotations []string) {
 	return []string{v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult},
 		[]string{v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationUpdateFailedReason}
 }
 
-// isMarked reports whether a Node carries a label or an annotation of an in-place update.
-func isMarked(node *corev1.Node) bool {
-	labels, annotations := updateMarks()
+// hasUpdateKeys reports whether a Node carries a label or an annotation of an in-place update.
+func hasUpdateKeys(node *corev1.Node) bool {
+	labels, annotations := updateKeys()
 	return slices.ContainsFunc(labels, func(key string) bool { return node.Labels[key] != "" }) ||
 		slices.ContainsFunc(annotations, func(key string) bool { return node.Annotations[key] != "" })
 }
@@ -52,7 +52,7 @@ func (c *Controller) observeNodes(w *rollout.World) error {
 			if node = c.nodes.Newest(node); nodeowner.Relate(m, node) != nodeowner.Own {
 				continue // it belongs to another machine or VM, or is not claimed yet
 			}
-			if isInPlace(w.Deployment) || isMarked(node) {
+			if isInPlace(w.Deployment) || hasUpdateKeys(node) {
 				w.Nodes[node.Name] = node
 			}
 		}
@@ -78,7 +78,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	}
 	for _, m := range c.cfg.View.Machines.By(indexByNode, node.Name) {
 		root, known := ownerref.RootOf(c.cfg.View, m)
-		if d, ok := root.(*v1alpha1.MachineDeployment); known && ok && (isInPlace(d) || isMarked(node) || !came) {
+		if d, ok := root.(*v1alpha1.MachineDeployment); known && ok && (isInPlace(d) || hasUpdateKeys(node) || !came) {
 			c.runner.Enqueue(objectcache.Key(d))
 		}
 	}
@@ -86,7 +86,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 
 // concernsUpdate reports whether a change of a Node concerns its in-place update; most changes are heartbeats.
 func concernsUpdate(before, after *corev1.Node) bool {
-	labels, annotations := updateMarks()
+	labels, annotations := updateKeys()
 	return slices.ContainsFunc(append(labels, v1alpha1.LabelMachineName), func(key string) bool { return before.Labels[key] != after.Labels[key] }) ||
 		slices.ContainsFunc(annotations, func(key string) bool { return before.Annotations[key] != after.Annotations[key] }) ||
 		machinefacts.InPlaceStage(before) != machinefacts.InPlaceStage(after) || machinefacts.AwaitsComponents(before) != machinefacts.AwaitsComponents(after)
@@ -94,7 +94,7 @@ func concernsUpdate(before, after *corev1.Node) bool {
 
 // writeNodes writes to Nodes what an in-place update needs, or what ends it. A Node that has changed since it was observed is read
 // again, and the next decision is about what was read.
-func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, wanted []*corev1.Node) error {
+func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, desired []*corev1.Node) error {
 	cluster, err := c.cfg.Targets.For(w.Deployment.Namespace)
 	if err != nil {
 		return fmt.Errorf("find the target cluster of namespace %s: %w", w.Deployment.Namespace, err)
@@ -103,7 +103,7 @@ func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, wanted []
 		return fmt.Errorf("write Nodes of namespace %s: it has no target cluster any more", w.Deployment.Namespace)
 	}
 	nodes := cluster.Client.CoreV1().Nodes()
-	for _, node := range wanted {
+	for _, node := range desired {
 		patch, err := nodePatch(w.Nodes[node.Name], node)
 		if err != nil {
 			return fmt.Errorf("encode patch of Node %s: %w", node.Name, err)
@@ -129,18 +129,18 @@ func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, wanted []
 }
 
 // nodePatch returns the merge patch from an observed Node to the wanted one, for the observed version only.
-func nodePatch(observed, wanted *corev1.Node) ([]byte, error) {
-	labels, annotations := updateMarks()
+func nodePatch(observed, desired *corev1.Node) ([]byte, error) {
+	labels, annotations := updateKeys()
 	metadata := map[string]any{
 		"uid": observed.UID, "resourceVersion": observed.ResourceVersion,
-		"labels": values(wanted.Labels, labels), "annotations": values(wanted.Annotations, annotations),
+		"labels": values(desired.Labels, labels), "annotations": values(desired.Annotations, annotations),
 	}
 	patch, spec := map[string]any{"metadata": metadata}, map[string]any{}
-	if observed.Spec.Unschedulable != wanted.Spec.Unschedulable {
-		spec["unschedulable"] = wanted.Spec.Unschedulable
+	if observed.Spec.Unschedulable != desired.Spec.Unschedulable {
+		spec["unschedulable"] = desired.Spec.Unschedulable
 	}
-	if !apiequality.Semantic.DeepEqual(observed.Spec.Taints, wanted.Spec.Taints) {
-		spec["taints"] = wanted.Spec.Taints
+	if !apiequality.Semantic.DeepEqual(observed.Spec.Taints, desired.Spec.Taints) {
+		spec["taints"] = desired.Spec.Taints
 	}
 	if len(spec) > 0 {
 		patch["spec"] = spec
@@ -161,10 +161,10 @@ func values(of map[string]string, keys []string) map[string]any {
 
 // writeMachines writes machines, each in one write. A machine that has changed since it was observed is read again, and the
 // next decision is about what was read.
-func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, wanted []*v1alpha1.Machine) error {
-	w.Held = nil // the list is older than these writes
-	for _, m := range wanted {
-		observed := take(w.Machines, m.UID)
+func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, desired []*v1alpha1.Machine) error {
+	w.LiveMetadata = nil // the list is older than these writes
+	for _, m := range desired {
+		observed := remove(w.Machines, m.UID)
 		if observed == nil {
 			continue
 		}
@@ -196,8 +196,8 @@ func put(machines map[types.UID][]*v1alpha1.Machine, m *v1alpha1.Machine) {
 	}
 }
 
-// take removes a machine from those of its set and returns it; nil if it is not there.
-func take(machines map[types.UID][]*v1alpha1.Machine, uid types.UID) *v1alpha1.Machine {
+// remove removes a machine from those of its set and returns it; nil if it is not there.
+func remove(machines map[types.UID][]*v1alpha1.Machine, uid types.UID) *v1alpha1.Machine {
 	for set, all := range machines {
 		if i := slices.IndexFunc(all, func(m *v1alpha1.Machine) bool { return m.UID == uid }); i >= 0 {
 			m := all[i]
@@ -208,16 +208,16 @@ func take(machines map[types.UID][]*v1alpha1.Machine, uid types.UID) *v1alpha1.M
 	return nil
 }
 
-// listHeld lists the machines of the sets from the API server: one list of metadata, whatever their number.
-func (c *Controller) listHeld(ctx context.Context, w *rollout.World) error {
+// listLiveMetadata lists the machines of the sets from the API server: one list of metadata, whatever their number.
+func (c *Controller) listLiveMetadata(ctx context.Context, w *rollout.World) error {
 	list, err := c.listMachines(ctx, w.Deployment.Namespace, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	w.Held = map[types.UID][]*metav1.ObjectMeta{}
+	w.LiveMetadata = map[types.UID][]*metav1.ObjectMeta{}
 	for i := range list.Items {
 		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil {
-			w.Held[owner.UID] = append(w.Held[owner.UID], &list.Items[i].ObjectMeta)
+			w.LiveMetadata[owner.UID] = append(w.LiveMetadata[owner.UID], &list.Items[i].ObjectMeta)
 		}
 	}
 	return nil

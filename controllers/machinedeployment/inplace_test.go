@@ -192,7 +192,7 @@ func (b *bench) mustBeUpdated(n *nodeServer) {
 	if m.Labels["machineslot"] != "7" || m.Labels[v1alpha1.LabelUpdateResult] != "" || m.Annotations["changed"] != "yes" {
 		b.Errorf("machine %v", m.ObjectMeta)
 	}
-	if isMarked(n.node) || n.node.Spec.Unschedulable {
+	if hasUpdateKeys(n.node) || n.node.Spec.Unschedulable {
 		b.Errorf("Node %v", n.node)
 	}
 	for _, c := range d.Status.Conditions {
@@ -235,8 +235,8 @@ func TestAnUpdateInPlaceAgainstTheOddsOfWriting(t *testing.T) {
 	}, withNode(n))
 }
 
-// TestNodesAreLeftAloneWhereNothingIsUpdatedInPlace: with another strategy no Node is written.
-func TestNodesAreLeftAloneWhereNothingIsUpdatedInPlace(t *testing.T) {
+// TestNodesAreNotWrittenWhereNothingIsUpdatedInPlace: with another strategy no Node is written.
+func TestNodesAreNotWrittenWhereNothingIsUpdatedInPlace(t *testing.T) {
 	n := &nodeServer{}
 	onBench(t, func(b *bench) {
 		b.createInPlace(n)

@@ -52,9 +52,9 @@ func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 	return nil
 }
 
-// mark writes the metadata of machines. When one has changed since it was read, or was deleted, all are read again.
-func (c *Controller) mark(ctx context.Context, w *rollout.World, wanted []*v1alpha1.Machine) error {
-	for _, m := range wanted {
+// writeMarks writes the metadata of machines. When one has changed since it was read, or was deleted, all are read again.
+func (c *Controller) writeMarks(ctx context.Context, w *rollout.World, desired []*v1alpha1.Machine) error {
+	for _, m := range desired {
 		siblings := w.LiveMachines[metav1.GetControllerOfNoCopy(m).UID]
 		i := slices.IndexFunc(siblings, func(s *v1alpha1.Machine) bool { return s.UID == m.UID })
 		written, err := c.machines.Commit(ctx, siblings[i], m)

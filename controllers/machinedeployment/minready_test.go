@@ -47,7 +47,7 @@ func (b *bench) current() (current *v1alpha1.MachineSet) {
 func TestARolloutWaitsForMinReadySeconds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		flag  bool
-		says  string
+		value string
 		waits bool
 	}{
 		"as Machine Controller Manager has it":  {false, "", false},
@@ -69,7 +69,7 @@ func TestARolloutWaitsForMinReadySeconds(t *testing.T) {
 						},
 					}
 				})
-				b.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationCountMinReady, tc.says)
+				b.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationCountMinReady, tc.value)
 				old := b.current().Name
 				b.runs("old")
 				b.pass(time.Hour)

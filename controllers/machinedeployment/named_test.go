@@ -46,9 +46,9 @@ func (b *bench) since(first int) (requests []string) {
 	return requests
 }
 
-// TestNamedMachinesAreMarkedOnWhatTheServerSays: first the deployment and the machines are read past all caches, then the machines
+// TestNamedMachinesAreMarkedAfterALiveRead: first the deployment and the machines are read past all caches, then the machines
 // are marked, and then the set has its size. When the machines are on their way out the names go in one write.
-func TestNamedMachinesAreMarkedOnWhatTheServerSays(t *testing.T) {
+func TestNamedMachinesAreMarkedAfterALiveRead(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
 		set := b.addMachines("a", "b", "c")

@@ -113,8 +113,8 @@ func TestTheNewSetIsThereByTheTimeItIsMade(t *testing.T) {
 	})
 }
 
-// TestSetsAreAskedForOnce: that the cache shows the set which was just made is enough to make it larger.
-func TestSetsAreAskedForOnce(t *testing.T) {
+// TestSetsAreListedLiveOnce: that the cache shows the set which was just made is enough to make it larger.
+func TestSetsAreListedLiveOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
 		lists := func() (n int) {
 			for _, r := range b.server.Requests() {
@@ -155,14 +155,14 @@ func TestSees(t *testing.T) {
 	}
 	c.made(d.UID, "a")
 	check("the API server was not asked", false, "a")
-	c.asked(&rollout.World{Deployment: d, Live: map[types.UID]bool{"a": true, "b": true}, Owned: sets("a")})
+	c.recordLive(&rollout.World{Deployment: d, Live: map[types.UID]bool{"a": true, "b": true}, Owned: sets("a")})
 	check("one is missing", false, "a")
 	check("both are there", true, "a", "b")
 	c.made(d.UID, "c")
 	check("one was made", false, "a", "b")
 	check("and is shown", true, "a", "b", "c")
 	check("one has gone, which was seen", true, "a", "c")
-	c.asked(&rollout.World{Deployment: d, Live: map[types.UID]bool{"c": true}, Owned: sets("a", "c")})
+	c.recordLive(&rollout.World{Deployment: d, Live: map[types.UID]bool{"c": true}, Owned: sets("a", "c")})
 	check("the cache shows one that has gone", false, "a", "c")
 }
 

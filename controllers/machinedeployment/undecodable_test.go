@@ -77,9 +77,9 @@ func TestASetThatCannotBeDecodedIsDeletedWithItsDeployment(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.pass(time.Minute)
-		left := b.server.Object("machinesets", "n", set)
-		if left == nil || left.GetDeletionTimestamp() == nil {
-			t.Errorf("the set is %v, want one that is being deleted", left)
+		remaining := b.server.Object("machinesets", "n", set)
+		if remaining == nil || remaining.GetDeletionTimestamp() == nil {
+			t.Errorf("the set is %v, want one that is being deleted", remaining)
 		}
 		if d := b.deployment(); !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) {
 			t.Error("the finalizer of the deployment is removed before that of its set")
@@ -103,7 +103,7 @@ func TestASetWithoutControllerThatCannotBeDecodedIsAdopted(t *testing.T) {
 	})
 }
 
-func TestTheNameOfTheNewSetIsTakenByOneThatCannotBeDecoded(t *testing.T) {
+func TestTheNewSetHasTheNameOfOneThatCannotBeDecoded(t *testing.T) {
 	name := ""
 	onBench(t, func(b *bench) {
 		b.create()

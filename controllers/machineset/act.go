@@ -106,14 +106,14 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 	var mu sync.Mutex
 	made := 0
 	err := slowStart(ordinals, func(ordinal int64) error {
-		taken, err := c.createOne(ctx, w.Set, ordinal)
+		occupied, err := c.createOne(ctx, w.Set, ordinal)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
 		case err != nil:
 			return err
-		case taken:
-			w.Done.Taken[ordinal] = true
+		case occupied:
+			w.Done.Occupied[ordinal] = true
 		default:
 			w.Done.Created[ordinal] = true
 			made++
@@ -132,7 +132,7 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 
 // createOne creates one machine. taken reports whether its name belongs to another machine. A machine that exists with this set
 // and ordinal was created by an earlier pass that has not observed it.
-func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) (taken bool, err error) {
+func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) (occupied bool, err error) {
 	machine := newMachine(ctx, set, ordinal)
 	if _, known := c.cfg.View.Classes.Get(types.NamespacedName{Namespace: set.Namespace, Name: machine.Spec.Class.Name}); known {
 		machine.Annotations[v1alpha1.AnnotationCreateSent] = "true" // it saves the machine controller a write before it creates the VM
@@ -220,15 +220,15 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 }
 
 // update writes machines. A machine that has changed since it was observed is left to the next pass.
-func (c *Controller) update(ctx context.Context, w *scale.World, wanted []*v1alpha1.Machine) error {
+func (c *Controller) update(ctx context.Context, w *scale.World, desired []*v1alpha1.Machine) error {
 	place := make(map[types.UID]int, len(w.Owned))
 	for i, m := range w.Owned {
 		place[m.UID] = i
 	}
-	for _, m := range wanted {
+	for _, m := range desired {
 		w.Done.Updated[m.UID] = true
 	}
-	return each(wanted, func(m *v1alpha1.Machine) error {
+	return each(desired, func(m *v1alpha1.Machine) error {
 		i := place[m.UID]
 		written, err := c.machines.Commit(ctx, w.Owned[i], m)
 		w.Owned[i] = written // no other goroutine writes this element

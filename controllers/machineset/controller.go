@@ -148,7 +148,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		return runner.Result{}, nil
 	}
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
-	defer c.hold(cached.UID)()
+	defer c.lock(cached.UID)()
 	w := c.observe(c.sets.Newest(cached))
 	return c.pass.Run(ctx, &w)
 }
@@ -168,11 +168,11 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	if verdict.Set == nil {
 		return 0, nil
 	}
-	wanted := verdict.Set
-	if wait = c.pace.Wait(w.Set, change(w.Set, wanted.Status), c.cfg.Clock.Now()); wait > 0 {
-		wanted.Status = w.Set.Status
+	desired := verdict.Set
+	if wait = c.pace.Wait(w.Set, change(w.Set, desired.Status), c.cfg.Clock.Now()); wait > 0 {
+		desired.Status = w.Set.Status
 	}
-	_, err = c.sets.Commit(ctx, w.Set, wanted)
+	_, err = c.sets.Commit(ctx, w.Set, desired)
 	if apierrors.IsNotFound(err) {
 		return 0, nil // the removal of the last finalizer has deleted the set
 	}
@@ -206,7 +206,7 @@ func isRolling(set *v1alpha1.MachineSet) bool {
 // observe returns the world of a set, from the caches and from what this process has done.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Disruptions: recorded.Below(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
-		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
+		Occupied: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	var undecodable []*v1alpha1.Machine
 	w.Owned, undecodable = c.cfg.View.MachinesOf(set)

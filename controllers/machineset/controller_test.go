@@ -229,7 +229,7 @@ func TestMinReadySecondsByFlagAndRoot(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		flag  bool
-		says  string
+		value string
 		count bool
 	}{
 		{"as Machine Controller Manager has it", false, "", false},
@@ -242,7 +242,7 @@ func TestMinReadySecondsByFlagAndRoot(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.create(1, func(set *v1alpha1.MachineSet) {
 					set.Spec.MinReadySeconds = 500
-					set.Annotations = map[string]string{v1alpha1.AnnotationCountMinReady: tc.says}
+					set.Annotations = map[string]string{v1alpha1.AnnotationCountMinReady: tc.value}
 				})
 				b.runs(b.machines()[0].Name)
 				b.pass(499 * time.Second)
@@ -278,8 +278,8 @@ func TestMinReadySecondsOfADeployment(t *testing.T) {
 		})
 		b.runs(b.machines()[0].Name)
 		var heard []int32
-		for _, says := range []string{"null", `"true"`, `"false"`, `"true"`, "null"} {
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationCountMinReady, says)
+		for _, value := range []string{"null", `"true"`, `"false"`, `"true"`, "null"} {
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationCountMinReady, value)
 			if _, err := b.server.Client().MachineDeployments("n").Patch(b.Context(), "d", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ func TestSlowStart(t *testing.T) {
 		items   int
 		refused int // the first item that fails; none if it is as many as there are
 		want    []int
-		says    string
+		message string
 	}{
 		{"nothing", 0, 0, nil, ""},
 		{"one", 1, 1, []int{1}, ""},
@@ -53,8 +53,8 @@ func TestSlowStart(t *testing.T) {
 				if !slices.Equal(batches, tc.want) {
 					t.Errorf("batches of %v, want %v", batches, tc.want)
 				}
-				if said := text(err); said != tc.says {
-					t.Errorf("reported %q, want %q", said, tc.says)
+				if message := text(err); message != tc.message {
+					t.Errorf("reported %q, want %q", message, tc.message)
 				}
 			})
 		})

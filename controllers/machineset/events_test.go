@@ -205,8 +205,8 @@ func TestEachEventIsEmittedOnce(t *testing.T) {
 	}
 }
 
-// TestEachMistakeIsReported: a spec that is wrong in another way than before is reported, also if the condition is unchanged.
-func TestEachMistakeIsReported(t *testing.T) {
+// TestEachInvalidFieldIsReported: a spec that is wrong in another way than before is reported, also if the condition is unchanged.
+func TestEachInvalidFieldIsReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1, func(set *v1alpha1.MachineSet) { set.Spec.Template.Spec.Class.Name = "" })
 		b.patch(`{"spec":{"replicas":-1}}`)

@@ -40,8 +40,8 @@ func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet, fade
 	return set
 }
 
-// hold prevents other decisions about a set until the function that it returns is called.
-func (c *Controller) hold(set types.UID) (release func()) {
+// lock prevents other decisions about a set until the function that it returns is called.
+func (c *Controller) lock(set types.UID) (release func()) {
 	c.mu.Lock()
 	known := c.known(set)
 	c.mu.Unlock()

@@ -75,7 +75,7 @@ func TestASetThatIsBusyIsNotForeseen(t *testing.T) {
 		b.create(2)
 		set := b.set().DeepCopy()
 		set.Spec.Replicas = 3
-		release := b.controller.hold(set.UID)
+		release := b.controller.lock(set.UID)
 		if got := b.controller.Foresee(b.Context(), set, false); got != set {
 			t.Errorf("foreseen is %v", got.Annotations)
 		}
@@ -136,8 +136,8 @@ func TestMachineOfASetInARolloutIsDeletedAtOnce(t *testing.T) {
 		b.pass(time.Second)
 		b.patchMachine(first, `{"metadata":{"finalizers":null}}`)
 		b.pass(time.Minute)
-		if left := b.machines(); len(left) != 1 || left[0].Name == first {
-			t.Errorf("there are %v, want one that is not %s", left, first)
+		if remaining := b.machines(); len(remaining) != 1 || remaining[0].Name == first {
+			t.Errorf("there are %v, want one that is not %s", remaining, first)
 		}
 	})
 }

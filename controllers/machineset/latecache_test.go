@@ -37,10 +37,10 @@ type lateWorld struct {
 	backlog *apitest.Backlog
 	stop    func()
 
-	mu     sync.Mutex
-	faults int            // of 100 requests, how many are refused; and as many are not answered
-	asked  map[string]int // how often, by request
-	story  []string
+	mu        sync.Mutex
+	faults    int            // of 100 requests, how many are refused; and as many are not answered
+	requested map[string]int // how often, by request
+	story     []string
 
 	// most and fewest are the extremes of the desired number of machines since the last time without changes; lost is the number of
 	// machines that others have deleted since.
@@ -70,7 +70,7 @@ func newLateWorld(t *testing.T, seed uint64) *lateWorld {
 	t.Helper()
 	w := &lateWorld{
 		bench: &bench{T: t, server: apitest.New(time.Now), reported: &apitest.EventLog{}},
-		seed:  seed, dice: rand.New(rand.NewPCG(seed, seed)), asked: map[string]int{},
+		seed:  seed, dice: rand.New(rand.NewPCG(seed, seed)), requested: map[string]int{},
 	}
 	w.server.Refuse(func(r apitest.Request) error { return w.fault(r, "refused") })
 	w.server.Lose(func(r apitest.Request) error {
@@ -114,9 +114,9 @@ func (w *lateWorld) fault(r apitest.Request, what string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := fmt.Sprint(w.seed, what, r.Verb, r.Resource, r.Subresource, r.Name)
-	w.asked[text]++
+	w.requested[text]++
 	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, text, w.asked[text])
+	_, _ = fmt.Fprint(h, text, w.requested[text])
 	if int(h.Sum64()>>8%100) >= w.faults {
 		return nil
 	}

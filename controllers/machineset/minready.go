@@ -18,7 +18,7 @@ func (c *Controller) countsMinReady(set *v1alpha1.MachineSet) bool {
 
 // deploymentChanged enqueues the sets of a deployment when its annotation about minReadySeconds has changed.
 func (c *Controller) deploymentChanged(before, after *v1alpha1.MachineDeployment) {
-	if after == nil || says(before) == says(after) {
+	if after == nil || minReadyAnnotation(before) == minReadyAnnotation(after) {
 		return
 	}
 	for _, set := range c.cfg.View.Sets.In(after.Namespace) {
@@ -28,7 +28,7 @@ func (c *Controller) deploymentChanged(before, after *v1alpha1.MachineDeployment
 	}
 }
 
-func says(d *v1alpha1.MachineDeployment) string {
+func minReadyAnnotation(d *v1alpha1.MachineDeployment) string {
 	if d == nil {
 		return ""
 	}

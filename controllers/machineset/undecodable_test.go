@@ -79,8 +79,8 @@ func TestUndecodableMachineIsDeletedWithAllOthers(t *testing.T) {
 				if n := b.standing(); n != 0 {
 					t.Errorf("%d machines are left, want none", n)
 				}
-				if left := b.machine(bad.Name); !slices.Contains(left.Finalizers, v1alpha1.FinalizerName) {
-					t.Errorf("its finalizers are %v: its VM would be forgotten", left.Finalizers)
+				if remaining := b.machine(bad.Name); !slices.Contains(remaining.Finalizers, v1alpha1.FinalizerName) {
+					t.Errorf("its finalizers are %v: its VM would be forgotten", remaining.Finalizers)
 				}
 				if set := b.set(); set.DeletionTimestamp != nil && !slices.Contains(set.Finalizers, v1alpha1.FinalizerName) {
 					t.Errorf("the set is released before its machine")

@@ -77,13 +77,13 @@ func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
 // indexMachines is the index of the machines by the name of their Node.
 const indexMachines = "node-machines"
 
-// isHeldBack reports whether a Node is being deleted and has our finalizer.
-func isHeldBack(node *corev1.Node) bool {
+// isBlocked reports whether a Node is being deleted and has our finalizer.
+func isBlocked(node *corev1.Node) bool {
 	return node != nil && node.DeletionTimestamp != nil && slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
 }
 
 func (c *Controller) nodeChanged(before, after *corev1.Node) {
-	if isHeldBack(after) && !isHeldBack(before) {
+	if isBlocked(after) && !isBlocked(before) {
 		c.runner.Enqueue(objectcache.Key(after))
 	}
 }
@@ -95,7 +95,7 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	}
 	for _, name := range []string{before.Labels[v1alpha1.LabelNode], before.Name} {
 		key := types.NamespacedName{Name: name}
-		if node, known := c.cfg.Cluster.Nodes.Get(key); known && isHeldBack(node) {
+		if node, known := c.cfg.Cluster.Nodes.Get(key); known && isBlocked(node) {
 			c.runner.Enqueue(key)
 		}
 	}
@@ -104,7 +104,7 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 // reconcile removes our finalizer from a Node without a machine.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	node, known := c.cfg.Cluster.Nodes.Get(key)
-	if !known || !isHeldBack(node) || slices.ContainsFunc(c.cfg.View.Machines.By(indexMachines, node.Name), mayHave(node)) {
+	if !known || !isBlocked(node) || slices.ContainsFunc(c.cfg.View.Machines.By(indexMachines, node.Name), mayHave(node)) {
 		return runner.Result{}, nil // the machine controller removes the finalizer
 	}
 	hasMachine, err := c.hasMachine(ctx, node)

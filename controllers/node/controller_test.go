@@ -81,8 +81,8 @@ func TestFinalizerIsRemovedFromNodesWithoutMachine(t *testing.T) {
 				}
 				b.cluster.Nodes.Apply(node(tc.change), false)
 				b.expect(tc.released)
-				if asked := b.machines.Actions(); tc.shown != nil && len(asked) > 0 {
-					t.Errorf("requests %v for a cached machine, want none", asked)
+				if requests := b.machines.Actions(); tc.shown != nil && len(requests) > 0 {
+					t.Errorf("requests %v for a cached machine, want none", requests)
 				}
 			})
 		})
@@ -156,7 +156,7 @@ func (b *bench) expect(released bool) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if held := slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName); held == released || !slices.Contains(n.Finalizers, others) {
+	if hasFinalizer := slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName); hasFinalizer == released || !slices.Contains(n.Finalizers, others) {
 		b.Errorf("its finalizers are %v, want ours removed: %t", n.Finalizers, released)
 	}
 }

@@ -125,7 +125,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 
 // observe collects the input of a decision about a root. The previous holder of a root may have opened a circuit breaker for it.
 func (r *roots[T]) observe(root T) (w disruption.World, err error) {
-	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Wanted: r.wanted(root)}
+	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Desired: r.wanted(root)}
 	if w.Disruptions, err = disruption.ReadDisruptions(root); err != nil {
 		return w, err
 	}

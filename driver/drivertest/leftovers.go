@@ -41,15 +41,15 @@ func testDeleteLeftovers(s *suite) {
 	s.wantStatus(m, driver.NotFound, "after a create that failed part-way")
 	before := s.leftoversOf(bystander)
 	s.mustRemove(m)
-	if left := s.leftoversOf(m); left > 0 {
-		s.t.Errorf("after the delete of a machine without a VM %d left-overs of its create exist, want none", left)
+	if remaining := s.leftoversOf(m); remaining > 0 {
+		s.t.Errorf("after the delete of a machine without a VM %d left-overs of its create exist, want none", remaining)
 	}
 	if after := s.leftoversOf(bystander); after != before {
 		s.t.Errorf("the delete of another machine has changed left-overs: %d, before %d", after, before)
 	}
 	s.mustRemove(bystander)
-	if left := s.Leftovers(s.t); len(left) > 0 {
-		s.t.Errorf("left-overs of %v after all machines were deleted; want none", left)
+	if remaining := s.Leftovers(s.t); len(remaining) > 0 {
+		s.t.Errorf("left-overs of %v after all machines were deleted; want none", remaining)
 	}
 }
 
@@ -62,7 +62,7 @@ func testCreateAfterPart(s *suite) {
 	s.mustRemove(made(m, vm))
 	s.wantVMs(m, 0, "after the delete")
 	s.mustRemove(m)
-	if left := s.leftoversOf(m); left > 0 {
-		s.t.Errorf("after the delete of the VM %d left-overs of its creates exist, want none", left)
+	if remaining := s.leftoversOf(m); remaining > 0 {
+		s.t.Errorf("after the delete of the VM %d left-overs of its creates exist, want none", remaining)
 	}
 }

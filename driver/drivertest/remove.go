@@ -42,7 +42,7 @@ func testForeignProviderID(s *suite) {
 	vm := s.mustCreate(victim)
 	for _, adopt := range []bool{false, true} {
 		s.adopt = adopt
-		s.wantLeft(made(forger, vm), "by a machine without a VM")
+		s.wantForeign(made(forger, vm), "by a machine without a VM")
 		s.wantStatus(made(forger, vm), driver.NotFound, "by the provider ID of another machine's VM")
 		s.wantVMs(victim, 1, "after the delete of another machine with its provider ID")
 
@@ -50,7 +50,7 @@ func testForeignProviderID(s *suite) {
 		if got := s.wantStatus(made(forger, vm), driver.OK, "of a machine with a VM, by the provider ID of another"); got.ProviderID != own.ProviderID {
 			s.t.Errorf("GetMachineStatus returned %s, which is another machine's; want %s", got.ProviderID, own.ProviderID)
 		}
-		s.wantLeft(made(forger, vm), "by a machine with a VM")
+		s.wantForeign(made(forger, vm), "by a machine with a VM")
 		s.wantVMs(forger, 0, "after the delete with another machine's provider ID")
 		s.wantVMs(victim, 1, "after the delete of another machine with its provider ID")
 		forger = s.machine() // a Machine gets one VM in its life
@@ -90,12 +90,12 @@ func testAdopt(s *suite) {
 		}
 	}
 	s.wantStatus(made(m, bare), driver.NotFound, "of a VM without UID")
-	s.wantLeft(made(m, bare), "of a VM without UID")
+	s.wantForeign(made(m, bare), "of a VM without UID")
 	there("after a delete that does not adopt")
 	s.adopt = true
 	for _, other := range []*v1alpha1.Machine{namesake, stranger} {
 		s.wantStatus(made(other, bare), driver.NotFound, "of a VM without UID and of another name or namespace")
-		s.wantLeft(made(other, bare), "of a VM without UID and of another name or namespace")
+		s.wantForeign(made(other, bare), "of a VM without UID and of another name or namespace")
 		there("after the delete of " + other.Namespace + "/" + other.Name)
 	}
 	if got := s.wantStatus(made(m, bare), driver.OK, "that adopts"); got.ProviderID != bare.ProviderID {
@@ -107,8 +107,8 @@ func testAdopt(s *suite) {
 	}
 }
 
-// wantLeft deletes a machine's VM, and fails the test unless the driver reports that it did not change the VM of its provider ID.
-func (s *suite) wantLeft(m *v1alpha1.Machine, when string) {
+// wantForeign deletes a machine's VM, and fails the test unless the driver reports that it did not change the VM of its provider ID.
+func (s *suite) wantForeign(m *v1alpha1.Machine, when string) {
 	s.t.Helper()
 	ctx, cancel := s.bounded()
 	defer cancel()

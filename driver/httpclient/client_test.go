@@ -154,17 +154,17 @@ func fewAtATime(t *testing.T, body string) {
 	t.Helper()
 	_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
 	var mu sync.Mutex
-	var held, most int
+	var blocked, most int
 	note := func(more int) {
 		mu.Lock()
 		defer mu.Unlock()
-		held += more
-		most = max(most, held)
+		blocked += more
+		most = max(most, blocked)
 	}
-	var asking sync.WaitGroup
+	var calling sync.WaitGroup
 	full, release := make(chan struct{}, 3*maxLarge), make(chan struct{})
 	for range 3 * maxLarge {
-		asking.Go(func() {
+		calling.Go(func() {
 			if err := ask(t.Context(), Page(), func(Answer) error {
 				note(1)
 				full <- struct{}{}
@@ -185,7 +185,7 @@ func fewAtATime(t *testing.T, body string) {
 		t.Errorf("one that finds no place: %v, want the end of its context", err)
 	}
 	close(release)
-	asking.Wait()
+	calling.Wait()
 	if most > maxLarge {
 		t.Errorf("%d large answers at a time, want at most %d", most, maxLarge)
 	}
@@ -222,8 +222,8 @@ func TestErrorsAreAnswers(t *testing.T) {
 }
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
-	var asked atomic.Int64
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	var configured atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { configured.Add(1) }))
 	defer elsewhere.Close()
 	for _, status := range []int{300, 301, 302, 303, 304, 307, 308} {
 		_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -236,7 +236,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			t.Errorf("%d: %v, want a RedirectError without the location", status, err)
 		}
 	}
-	if got := asked.Load(); got > 0 {
+	if got := configured.Load(); got > 0 {
 		t.Errorf("%d redirects were followed", got)
 	}
 }
@@ -272,11 +272,11 @@ func TestConnectionsAreBounded(t *testing.T) {
 		return client.Do(req, One(), accept)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	var asking sync.WaitGroup
-	defer asking.Wait()
+	var calling sync.WaitGroup
+	defer calling.Wait()
 	defer cancel()
 	for range most {
-		asking.Go(func() { _ = ask(ctx) })
+		calling.Go(func() { _ = ask(ctx) })
 		<-arrived
 	}
 	late, cancelLate := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -35,16 +35,16 @@ func (e Endpoints) Choose(text string) (*url.URL, error) {
 	if text == "" {
 		return e.allowed[0], nil
 	}
-	asked, err := parse(text)
+	configured, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
 	for _, allowed := range e.allowed {
-		if *asked == *allowed {
+		if *configured == *allowed {
 			return allowed, nil
 		}
 	}
-	return nil, fmt.Errorf("the endpoint %s is not one of those that the flags of the fleet allow; remove it, or ask the fleet's operator to allow it", asked)
+	return nil, fmt.Errorf("the endpoint %s is not one of those that the flags of the fleet allow; remove it, or ask the fleet's operator to allow it", configured)
 }
 
 // parse reads an endpoint in a normal form: lower case, the port always there, no slash at the end.
@@ -70,8 +70,8 @@ func parse(text string) (*url.URL, error) {
 	case strings.Contains(u.EscapedPath(), "%"):
 		return nil, wrong("an encoded path")
 	}
-	if given := u.Port(); given != "" {
-		port = given
+	if own := u.Port(); own != "" {
+		port = own
 	}
 	host := strings.ToLower(u.Hostname())
 	if strings.Contains(host, ":") {

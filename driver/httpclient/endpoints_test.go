@@ -10,7 +10,7 @@ func TestChooseAnEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for asked, want := range map[string]string{
+	for configured, want := range map[string]string{
 		"":                                   "http://cloud:8080",
 		"http://cloud:8080":                  "http://cloud:8080",
 		"http://cloud:8080/":                 "http://cloud:8080",
@@ -50,20 +50,20 @@ func TestChooseAnEndpoint(t *testing.T) {
 		"http://cloud:8080\n":                     "",
 		"http://cl\x00oud:8080":                   "",
 	} {
-		got, err := allowed.Choose(asked)
+		got, err := allowed.Choose(configured)
 		if (err == nil) != (want != "") || got != nil && got.String() != want {
-			t.Errorf("%q: %v, %v; want %q", asked, got, err, want)
+			t.Errorf("%q: %v, %v; want %q", configured, got, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: the error has the password: %v", asked, err)
+			t.Errorf("%q: the error has the password: %v", configured, err)
 		}
 	}
 }
 
 func TestNoEndpoints(t *testing.T) {
-	for _, asked := range []string{"", "http://cloud"} {
-		if got, err := (Endpoints{}).Choose(asked); err == nil {
-			t.Errorf("%q: %v of an empty list", asked, got)
+	for _, configured := range []string{"", "http://cloud"} {
+		if got, err := (Endpoints{}).Choose(configured); err == nil {
+			t.Errorf("%q: %v of an empty list", configured, got)
 		}
 	}
 	for _, bad := range []string{"", "cloud", "http://", "http://a b", "ftp://cloud", "http://u@cloud"} {
@@ -77,13 +77,13 @@ func FuzzChoose(f *testing.F) {
 	for _, seed := range []string{"http://cloud:80", "http://cloud%3a80", "HTTP://cloud#", "http://u@cloud"} {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, asked string) {
+	f.Fuzz(func(t *testing.T, configured string) {
 		allowed, err := ParseEndpoints([]string{"http://cloud"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := allowed.Choose(asked); err == nil && got.String() != "http://cloud:80" {
-			t.Errorf("%q chose %s", asked, got)
+		if got, err := allowed.Choose(configured); err == nil && got.String() != "http://cloud:80" {
+			t.Errorf("%q chose %s", configured, got)
 		}
 	})
 }

@@ -29,11 +29,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // script is a cloud with scripted answers, which records its requests. The conformance suite against the real
 // server is in lab/cloudsim.
 type script struct {
-	mu      sync.Mutex
-	answers []answer
-	asked   []string
-	bodies  []string
-	header  http.Header
+	mu       sync.Mutex
+	answers  []answer
+	requests []string
+	bodies   []string
+	header   http.Header
 }
 
 type answer struct {
@@ -46,7 +46,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
-	s.asked, s.bodies, s.header = append(s.asked, r.Method+" "+r.URL.String()), append(s.bodies, string(body)), r.Header
+	s.requests, s.bodies, s.header = append(s.requests, r.Method+" "+r.URL.String()), append(s.bodies, string(body)), r.Header
 	if len(s.answers) == 0 {
 		panic(http.ErrAbortHandler)
 	}
@@ -234,11 +234,11 @@ func TestDelete(t *testing.T) {
 	}
 	cleared := answer{200, nil, cloudapi.LeftoverList{Items: []cloudapi.Leftover{{ID: "left-1"}}}}
 	for name, c := range map[string]struct {
-		target  driver.Target
-		answers []answer
-		gone    bool
-		want    driver.Code
-		asked   int
+		target   driver.Target
+		answers  []answer
+		gone     bool
+		want     driver.Code
+		requests int
 	}{
 		"ends at once":      {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
 		"takes time":        {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 1},
@@ -255,16 +255,16 @@ func TestDelete(t *testing.T) {
 	} {
 		d, cloud := against(t, c.answers...)
 		resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: c.target})
-		if resp.Gone != c.gone || driver.CodeOf(err) != c.want || len(cloud.asked) != c.asked {
-			t.Errorf("%s: gone=%t, %v, %d requests; want %t, %v, %d", name, resp.Gone, err, len(cloud.asked), c.gone, c.want, c.asked)
+		if resp.Gone != c.gone || driver.CodeOf(err) != c.want || len(cloud.requests) != c.requests {
+			t.Errorf("%s: gone=%t, %v, %d requests; want %t, %v, %d", name, resp.Gone, err, len(cloud.requests), c.gone, c.want, c.requests)
 		}
 	}
 }
 
 func TestInitialize(t *testing.T) {
 	d, cloud := against(t)
-	if _, err := d.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: target("")}); driver.CodeOf(err) != driver.Unimplemented || len(cloud.asked) > 0 {
-		t.Errorf("nothing to do: %v after %d requests, want Unimplemented after none", err, len(cloud.asked))
+	if _, err := d.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: target("")}); driver.CodeOf(err) != driver.Unimplemented || len(cloud.requests) > 0 {
+		t.Errorf("nothing to do: %v after %d requests, want Unimplemented after none", err, len(cloud.requests))
 	}
 	tgt := withID(target(`{"sourceDestCheck": false}`), "simulated:///r/z/i-1")
 	d, cloud = against(t, answer{200, nil, vm(cloudapi.StateRunning)}, answer{200, nil, vm(cloudapi.StateRunning)})
@@ -275,8 +275,8 @@ func TestInitialize(t *testing.T) {
 	if _, err := d.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: tgt}); err != nil {
 		t.Error(err)
 	}
-	if got := cloud.asked[1] + " " + cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes?ifTag=machine-uid%3Duid-a {"sourceDestCheck":false}` {
-		t.Errorf("asked %s", got)
+	if got := cloud.requests[1] + " " + cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes?ifTag=machine-uid%3Duid-a {"sourceDestCheck":false}` {
+		t.Errorf("requested %s", got)
 	}
 }
 
@@ -284,8 +284,8 @@ func TestInitialize(t *testing.T) {
 func TestStatusWithAProviderIDThatNamesNothing(t *testing.T) {
 	d, cloud := against(t, refusal(404, cloudapi.CodeNotFound), answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{vm(cloudapi.StateRunning)}}})
 	resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-2")})
-	if err != nil || resp.ProviderID != "simulated:///r/z/i-1" || len(cloud.asked) != 2 {
-		t.Errorf("%+v, %v after %d requests; want the VM after 2", resp, err, len(cloud.asked))
+	if err != nil || resp.ProviderID != "simulated:///r/z/i-1" || len(cloud.requests) != 2 {
+		t.Errorf("%+v, %v after %d requests; want the VM after 2", resp, err, len(cloud.requests))
 	}
 }
 
@@ -302,7 +302,7 @@ func TestListThatDoesNotEnd(t *testing.T) {
 	page := answer{200, nil, cloudapi.InstanceList{NextPageToken: "again"}}
 	d, cloud := against(t, page, page, page)
 	if _, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: target("").Class}); driver.CodeOf(err) != driver.Internal {
-		t.Errorf("%v after %d requests, want Internal", err, len(cloud.asked))
+		t.Errorf("%v after %d requests, want Internal", err, len(cloud.requests))
 	}
 }
 
@@ -312,18 +312,18 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("%q is accepted as an endpoint", bad)
 		}
 	}
-	var asked atomic.Int64
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	var requested atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requested.Add(1) }))
 	defer elsewhere.Close()
 	for name, c := range map[string]struct {
 		allowed  []string
 		endpoint string
 	}{
-		"none is allowed":            {nil, ""},
-		"none is allowed, and asked": {nil, elsewhere.URL},
-		"nonsense":                   {[]string{unserved}, "nonsense"},
-		"another than is allowed":    {[]string{unserved}, elsewhere.URL},
-		"a user":                     {[]string{elsewhere.URL}, strings.Replace(elsewhere.URL, "http://", "http://user:secret@", 1)},
+		"none is allowed":                        {nil, ""},
+		"none is allowed, and one is configured": {nil, elsewhere.URL},
+		"nonsense":                               {[]string{unserved}, "nonsense"},
+		"another than is allowed":                {[]string{unserved}, elsewhere.URL},
+		"a user":                                 {[]string{elsewhere.URL}, strings.Replace(elsewhere.URL, "http://", "http://user:secret@", 1)},
 	} {
 		d, err := New(Config{Endpoints: c.allowed})
 		if err != nil {
@@ -336,7 +336,7 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("%s: %v, want InvalidArgument that names the key", name, err)
 		}
 	}
-	if got := asked.Load(); got > 0 {
+	if got := requested.Load(); got > 0 {
 		t.Errorf("%d requests were made", got)
 	}
 }
@@ -350,8 +350,8 @@ func FuzzAnswers(f *testing.F) {
 		if err.Code == driver.OK || err.RetryAfter < 0 || err.RetryAfter > driver.MaxRetryAfter {
 			t.Errorf("%d %q %q: %v, retry after %v", status, after, body, err, err.RetryAfter)
 		}
-		var said cloudapi.ErrorBody
-		if err.Code == driver.NotFound && (json.Unmarshal(body, &said) != nil || said.Code != cloudapi.CodeNotFound) {
+		var decoded cloudapi.ErrorBody
+		if err.Code == driver.NotFound && (json.Unmarshal(body, &decoded) != nil || decoded.Code != cloudapi.CodeNotFound) {
 			t.Errorf("%d %q: NotFound, which the cloud did not answer", status, body)
 		}
 	})

@@ -76,8 +76,8 @@ func TestFalseAnswersAreRejected(t *testing.T) {
 				continue
 			}
 			wantUnknown(t, name+" to "+string(op), err)
-			if len(cloud.asked) != 1 {
-				t.Errorf("%s: %d requests: %v", name, len(cloud.asked), cloud.asked)
+			if len(cloud.requests) != 1 {
+				t.Errorf("%s: %d requests: %v", name, len(cloud.requests), cloud.requests)
 			}
 		}
 	}
@@ -111,8 +111,8 @@ func TestFalseAnswersAreRejected(t *testing.T) {
 		} {
 			d, cloud := against(t, answer{http.StatusOK, nil, body})
 			wantUnknown(t, name+" to "+string(op), call(d))
-			if len(cloud.asked) != 1 {
-				t.Errorf("%s: %d requests: %v", name, len(cloud.asked), cloud.asked)
+			if len(cloud.requests) != 1 {
+				t.Errorf("%s: %d requests: %v", name, len(cloud.requests), cloud.requests)
 			}
 		}
 	}
@@ -135,16 +135,16 @@ func TestListWithCircularPagesIsBounded(t *testing.T) {
 		pages = append(pages, answer{http.StatusOK, nil, cloudapi.InstanceList{NextPageToken: fmt.Sprint(i % 2)}})
 	}
 	d, cloud := against(t, pages...)
-	if _, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: target("").Class}); driver.CodeOf(err) != driver.Internal || len(cloud.asked) != maxPages {
-		t.Errorf("%v after %d requests, want Internal after %d", err, len(cloud.asked), maxPages)
+	if _, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: target("").Class}); driver.CodeOf(err) != driver.Internal || len(cloud.requests) != maxPages {
+		t.Errorf("%v after %d requests, want Internal after %d", err, len(cloud.requests), maxPages)
 	}
 }
 
 func TestRedirectsAndLargeErrors(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer answer
-		want   driver.Code
-		says   string
+		answer  answer
+		want    driver.Code
+		message string
 	}{
 		"moved":           {answer{http.StatusMovedPermanently, map[string]string{"Location": "http://169.254.169.254/"}, ""}, driver.Unknown, "redirect"},
 		"moved with body": {answer{http.StatusTemporaryRedirect, map[string]string{"Location": "/x"}, refusal(404, cloudapi.CodeNotFound).body}, driver.Unknown, "redirect"},
@@ -163,11 +163,11 @@ func TestRedirectsAndLargeErrors(t *testing.T) {
 	} {
 		d, cloud := against(t, c.answer)
 		_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-1")})
-		if driver.CodeOf(err) != c.want || !strings.Contains(err.Error(), c.says) || strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), "169.254") {
-			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
+		if driver.CodeOf(err) != c.want || !strings.Contains(err.Error(), c.message) || strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), "169.254") {
+			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.message)
 		}
-		if len(driver.MessageOf(err)) > driver.MaxMessage || len(cloud.asked) != 1 {
-			t.Errorf("%s: a message of %d bytes after %d requests", name, len(driver.MessageOf(err)), len(cloud.asked))
+		if len(driver.MessageOf(err)) > driver.MaxMessage || len(cloud.requests) != 1 {
+			t.Errorf("%s: a message of %d bytes after %d requests", name, len(driver.MessageOf(err)), len(cloud.requests))
 		}
 	}
 }
@@ -201,9 +201,9 @@ func TestEndlessListOfOneMachineIsBounded(t *testing.T) {
 	}
 	for op, call := range looks {
 		for name, c := range map[string]struct {
-			pages []answer
-			want  driver.Code
-			asked int
+			pages    []answer
+			want     driver.Code
+			requests int
 		}{
 			"a full page, and more":           {[]answer{ofUID(driver.MaxOwned, "a"), ofUID(driver.MaxOwned, "b")}, driver.OutOfRange, 1},
 			"one on a page, and more":         {[]answer{ofUID(1, "a"), ofUID(1, "b"), ofUID(1, "c")}, driver.OutOfRange, 2},
@@ -212,16 +212,16 @@ func TestEndlessListOfOneMachineIsBounded(t *testing.T) {
 			"nothing, and more":               {empty, driver.Internal, driver.MaxOwned},
 		} {
 			d, cloud := against(t, c.pages...)
-			if err := call(d); driver.CodeOf(err) != c.want || len(cloud.asked) != c.asked {
-				t.Errorf("%s, %s: %v after %d requests, want %v after %d", op, name, err, len(cloud.asked), c.want, c.asked)
+			if err := call(d); driver.CodeOf(err) != c.want || len(cloud.requests) != c.requests {
+				t.Errorf("%s, %s: %v after %d requests, want %v after %d", op, name, err, len(cloud.requests), c.want, c.requests)
 			}
 		}
 	}
 	ended, cleared := answer{http.StatusOK, nil, vm(cloudapi.StateTerminated)}, answer{http.StatusOK, nil, cloudapi.LeftoverList{}}
 	for name, c := range map[string]struct {
-		answers []answer
-		gone    bool
-		asked   int
+		answers  []answer
+		gone     bool
+		requests int
 	}{
 		"a page, and more":       {[]answer{ofUID(2, "a"), withVM(ended, "i-0"), withVM(ended, "i-1"), ofUID(1, "")}, false, 3},
 		"a page":                 {[]answer{ofUID(2, ""), withVM(ended, "i-0"), withVM(ended, "i-1"), cleared}, true, 4},
@@ -229,13 +229,13 @@ func TestEndlessListOfOneMachineIsBounded(t *testing.T) {
 	} {
 		d, cloud := against(t, c.answers...)
 		resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target("")})
-		if err != nil || resp.Gone != c.gone || len(cloud.asked) != c.asked {
-			t.Errorf("delete, %s: gone=%t, %v after %d requests; want %t after %d", name, resp.Gone, err, len(cloud.asked), c.gone, c.asked)
+		if err != nil || resp.Gone != c.gone || len(cloud.requests) != c.requests {
+			t.Errorf("delete, %s: gone=%t, %v after %d requests; want %t after %d", name, resp.Gone, err, len(cloud.requests), c.gone, c.requests)
 		}
 	}
 	d, cloud := against(t, empty...)
 	if resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target("")}); resp.Gone || driver.CodeOf(err) != driver.Internal {
-		t.Errorf("delete, nothing and more: gone=%t, %v after %d requests, want Internal", resp.Gone, err, len(cloud.asked))
+		t.Errorf("delete, nothing and more: gone=%t, %v after %d requests, want Internal", resp.Gone, err, len(cloud.requests))
 	}
 }
 

@@ -20,32 +20,32 @@ func TestOwnershipOfVMIsDecidedByTags(t *testing.T) {
 		return tags
 	}
 	for name, c := range map[string]struct {
-		state      cloudapi.InstanceState
-		tags       map[string]string
-		adopt      bool
-		owns, left bool
+		state         cloudapi.InstanceState
+		tags          map[string]string
+		adopt         bool
+		owns, foreign bool
 	}{
 		"its own":                            {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-a"}, owns: true},
 		"its own, and it adopts":             {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-a"}, adopt: true, owns: true},
 		"its own, which has ended":           {state: cloudapi.StateTerminated, tags: map[string]string{TagMachineUID: "uid-a"}},
-		"another machine's":                  {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-b"}, left: true},
+		"another machine's":                  {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-b"}, foreign: true},
 		"another machine's, which has ended": {state: cloudapi.StateTerminated, tags: map[string]string{TagMachineUID: "uid-b"}},
-		"of no machine":                      {state: cloudapi.StateRunning, left: true},
-		"of no machine, and it adopts":       {state: cloudapi.StateRunning, adopt: true, left: true},
-		"without UID":                        {state: cloudapi.StateRunning, tags: ofMCM, left: true},
+		"of no machine":                      {state: cloudapi.StateRunning, foreign: true},
+		"of no machine, and it adopts":       {state: cloudapi.StateRunning, adopt: true, foreign: true},
+		"without UID":                        {state: cloudapi.StateRunning, tags: ofMCM, foreign: true},
 		"without UID, and it adopts":         {state: cloudapi.StateRunning, tags: ofMCM, adopt: true, owns: true},
-		"of another name":                    {state: cloudapi.StateRunning, tags: with(ofMCM, TagMachine, "b"), adopt: true, left: true},
-		"of another namespace":               {state: cloudapi.StateRunning, tags: with(ofMCM, TagCluster, "other"), adopt: true, left: true},
-		"of its names and another UID":       {state: cloudapi.StateRunning, tags: with(ofMCM, TagMachineUID, "uid-b"), adopt: true, left: true},
+		"of another name":                    {state: cloudapi.StateRunning, tags: with(ofMCM, TagMachine, "b"), adopt: true, foreign: true},
+		"of another namespace":               {state: cloudapi.StateRunning, tags: with(ofMCM, TagCluster, "other"), adopt: true, foreign: true},
+		"of its names and another UID":       {state: cloudapi.StateRunning, tags: with(ofMCM, TagMachineUID, "uid-b"), adopt: true, foreign: true},
 	} {
 		found := vm(c.state)
 		found.Tags = c.tags
 		d, _ := against(t, answer{200, nil, found}, answer{200, nil, cloudapi.InstanceList{}})
-		asked := withID(target(""), found.ProviderID)
-		asked.Adopt = c.adopt
-		resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: asked})
-		if owns := err == nil && resp.ProviderID != ""; owns != c.owns || resp.Left != c.left || !owns && driver.CodeOf(err) != driver.NotFound {
-			t.Errorf("%s: %+v, %v; want it: %t, left: %t", name, resp, err, c.owns, c.left)
+		requested := withID(target(""), found.ProviderID)
+		requested.Adopt = c.adopt
+		resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: requested})
+		if owns := err == nil && resp.ProviderID != ""; owns != c.owns || resp.Left != c.foreign || !owns && driver.CodeOf(err) != driver.NotFound {
+			t.Errorf("%s: %+v, %v; want it: %t, foreign: %t", name, resp, err, c.owns, c.foreign)
 		}
 	}
 }
@@ -61,11 +61,11 @@ func TestAnswerWithAnotherVMIsRejected(t *testing.T) {
 }
 
 func TestMachineWithoutUIDMakesNoRequest(t *testing.T) {
-	asked := target("")
-	asked.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	requested := target("")
+	requested.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	d, cloud := against(t)
-	if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: asked}); driver.CodeOf(err) != driver.InvalidArgument || len(cloud.asked) > 0 {
-		t.Errorf("%v after %d requests, want InvalidArgument after none", err, len(cloud.asked))
+	if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: requested}); driver.CodeOf(err) != driver.InvalidArgument || len(cloud.requests) > 0 {
+		t.Errorf("%v after %d requests, want InvalidArgument after none", err, len(cloud.requests))
 	}
 }
 

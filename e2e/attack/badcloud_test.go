@@ -25,15 +25,15 @@ type badCloud struct {
 	server, elsewhere *httptest.Server
 
 	mu     sync.Mutex
-	seen   map[string][]asked // by lie, and by "" for the address elsewhere
+	seen   map[string][]lyingRequest // by lie, and by "" for the address elsewhere
 	vms    map[string]cloudapi.Instance
 	stolen string // the provider ID that the thief gives all its VMs
 	// waiting is how many requests wait for the silent cloud now, and mostWaiting the most that have waited at a time.
 	waiting, mostWaiting int
 }
 
-// asked is a request.
-type asked struct {
+// lyingRequest is a request.
+type lyingRequest struct {
 	head string // method, URL and header
 	body []byte
 }
@@ -85,7 +85,7 @@ var lies = map[string]func(*badCloud, http.ResponseWriter, *http.Request){
 
 func newBadCloud(t *testing.T) *badCloud {
 	t.Helper()
-	c := &badCloud{seen: map[string][]asked{}, vms: map[string]cloudapi.Instance{}}
+	c := &badCloud{seen: map[string][]lyingRequest{}, vms: map[string]cloudapi.Instance{}}
 	c.elsewhere = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { c.note("", r) }))
 	mux := http.NewServeMux()
 	for lie, answer := range lies {
@@ -120,11 +120,11 @@ func (c *badCloud) note(lie string, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen[lie] = append(c.seen[lie], asked{fmt.Sprint(r.Method, " ", r.URL, " ", r.Header, " ", err), body})
+	c.seen[lie] = append(c.seen[lie], lyingRequest{fmt.Sprint(r.Method, " ", r.URL, " ", r.Header, " ", err), body})
 }
 
-// asked returns the requests to a cloud.
-func (c *badCloud) asked(lie string) []asked {
+// requestsFor returns the requests to a cloud.
+func (c *badCloud) requestsFor(lie string) []lyingRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.seen[lie])

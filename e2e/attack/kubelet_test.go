@@ -31,8 +31,8 @@ func (a *tenant) kubelet(node string) kubernetes.Interface {
 	return client
 }
 
-// claimed waits until the Node of a machine is bound to it.
-func (a *tenant) claimed(m *v1alpha1.Machine) (node *corev1.Node) {
+// nodeOf waits until the Node of a machine is bound to it.
+func (a *tenant) nodeOf(m *v1alpha1.Machine) (node *corev1.Node) {
 	a.Helper()
 	a.eventually("the Node of machine "+m.Name+" is claimed", func(ctx context.Context) (err error) {
 		node, err = a.lab.Target.CoreV1().Nodes().Get(ctx, nodeOf(m), metav1.GetOptions{})
@@ -49,7 +49,7 @@ func (a *tenant) claimed(m *v1alpha1.Machine) (node *corev1.Node) {
 func kubeletAroundTheAdmin(a *tenant) {
 	m := a.machine(a.named("mine"), harness.ClassName, func(m *v1alpha1.Machine) { m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"} })
 	m = a.running(m.Name)
-	node := a.claimed(m)
+	node := a.nodeOf(m)
 	nodes := a.lab.Target.CoreV1().Nodes()
 	_, err := nodes.Patch(a.ctx, node.Name, types.StrategicMergePatchType, fmt.Appendf(nil,
 		`{"metadata":{"labels":{%q:"gold"}},"spec":{"taints":[{"key":%q,"value":"yes","effect":"NoSchedule"}]}}`, restrictedLabel, quarantine), metav1.PatchOptions{})
@@ -111,8 +111,8 @@ const (
 // kubeletThatFlaps reports repeatedly that its Node is ready, and that it is not.
 func kubeletThatFlaps(a *tenant) {
 	m := a.running(a.machine(a.named("mine"), harness.ClassName).Name)
-	node := a.claimed(m)
-	mark, err := a.lab.MarkAudit()
+	node := a.nodeOf(m)
+	position, err := a.lab.AuditEnd()
 	a.must(err)
 	kubelet := a.kubelet(node.Name).CoreV1().Nodes()
 	begin := time.Now()
@@ -127,7 +127,7 @@ func kubeletThatFlaps(a *tenant) {
 	if took > flapTime {
 		a.Fatalf("%d changes took %s", flaps, took)
 	}
-	requests, err := a.lab.Requests(mark)
+	requests, err := a.lab.Requests(position)
 	a.must(err)
 	statuses := 0
 	for _, r := range requests {

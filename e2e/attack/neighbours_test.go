@@ -105,8 +105,8 @@ func forgedOwnerReferences(a *tenant) {
 		}
 		return notFound(err)
 	})
-	if left := a.machinesOf(a.namespace); len(left) != 5 {
-		a.Errorf("of the forged machines %d are left: they did not block a deletion", len(left))
+	if remaining := a.machinesOf(a.namespace); len(remaining) != 5 {
+		a.Errorf("of the forged machines %d are left: they did not block a deletion", len(remaining))
 	}
 }
 

@@ -117,9 +117,9 @@ type tenant struct {
 
 	user, namespace string
 
-	api     machineclient.MachineV1alpha1Interface
-	secrets corev1client.SecretInterface
-	mark    harness.AuditMark
+	api      machineclient.MachineV1alpha1Interface
+	secrets  corev1client.SecretInterface
+	position harness.AuditPosition
 }
 
 // kinds of the machine API.
@@ -156,9 +156,9 @@ func (s *scene) tenant(t *testing.T) *tenant {
 	must(err)
 	core, err := kubernetes.NewForConfig(config)
 	must(err)
-	mark, err := s.lab.MarkAudit()
+	position, err := s.lab.AuditEnd()
 	must(err)
-	a := &tenant{T: t, scene: s, user: user, namespace: name, api: machines.MachineV1alpha1(), secrets: core.CoreV1().Secrets(name), mark: mark}
+	a := &tenant{T: t, scene: s, user: user, namespace: name, api: machines.MachineV1alpha1(), secrets: core.CoreV1().Secrets(name), position: position}
 	t.Cleanup(a.finish)
 	a.eventually("the tenant has his rights", func(ctx context.Context) error {
 		_, err := a.secrets.Patch(ctx, harness.ClassName, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
@@ -180,7 +180,7 @@ func (a *tenant) finish() {
 	if err := a.victim.verdict(a.ctx); err != nil {
 		a.Error(err)
 	}
-	requests, err := a.lab.Requests(a.mark)
+	requests, err := a.lab.Requests(a.position)
 	if err != nil {
 		a.Error(err)
 		return

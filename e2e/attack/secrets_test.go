@@ -52,13 +52,13 @@ func secretOfTheControlCluster(a *tenant) {
 func (a *tenant) nothingLeaks(text string) {
 	a.Helper()
 	for lie := range lies {
-		for _, request := range a.cloud.asked(lie) {
+		for _, request := range a.cloud.requestsFor(lie) {
 			if strings.Contains(request.head+string(request.body), text) || bytes.Contains(request.body, []byte(base64.StdEncoding.EncodeToString([]byte(text)))) {
 				a.Errorf("the cloud %q received %s %s", lie, request.head, request.body)
 			}
 		}
 	}
-	if got := a.cloud.asked(""); len(got) > 0 {
+	if got := a.cloud.requestsFor(""); len(got) > 0 {
 		a.Errorf("an address that no flag allows received %q", got)
 	}
 }
@@ -105,7 +105,7 @@ func pathInTheNameOfASecret(a *tenant) {
 	a.reports("path-2", "NotFound", "does not exist")
 	a.machine(a.named("other"), harness.ClassName)
 	a.running(a.named("other"))
-	requests, err := a.lab.Watches(a.mark)
+	requests, err := a.lab.Watches(a.position)
 	a.must(err)
 	for _, r := range requests {
 		if r.IsFleet() && r.Resource == "secrets" && r.Name == "" && !strings.Contains(r.URI, "fieldSelector=metadata.name") && !strings.Contains(r.UserAgent, "metadata") {

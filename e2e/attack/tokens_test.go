@@ -126,9 +126,9 @@ func tokenForAnotherNode(a *tenant) {
 		a.Errorf("the list of Secrets: %v", err)
 	}
 	// A machine can have the name of a Node without a machine, like those of control planes.
-	unmanaged := a.asksFor(a.withToken(controlPlane), controlPlane)
-	a.decided(a.asksFor(vm, other), certificatesv1.CertificateDenied, other, "own")
-	a.decided(a.asksFor(vm, "own"), certificatesv1.CertificateApproved, "own")
+	unmanaged := a.requestFor(a.withToken(controlPlane), controlPlane)
+	a.decided(a.requestFor(vm, other), certificatesv1.CertificateDenied, other, "own")
+	a.decided(a.requestFor(vm, "own"), certificatesv1.CertificateApproved, "own")
 	now, err := a.lab.Target.CertificatesV1().CertificateSigningRequests().Get(a.ctx, unmanaged, metav1.GetOptions{})
 	a.must(err)
 	if len(now.Status.Conditions) > 0 || len(now.Status.Certificate) > 0 {
@@ -139,15 +139,15 @@ func tokenForAnotherNode(a *tenant) {
 // withToken returns the access by the bootstrap token of a VM.
 func (a *tenant) withToken(machine string) kubernetes.Interface {
 	a.Helper()
-	for _, request := range a.cloud.asked("obedient") {
-		var asked cloudapi.CreateInstanceRequest
-		if err := json.Unmarshal(request.body, &asked); err != nil || asked.Name != machine {
+	for _, request := range a.cloud.requestsFor("obedient") {
+		var requested cloudapi.CreateInstanceRequest
+		if err := json.Unmarshal(request.body, &requested); err != nil || requested.Name != machine {
 			continue // it is no create, or that of another VM
 		}
-		words := bytes.Fields(asked.UserData)
+		words := bytes.Fields(requested.UserData)
 		at := slices.IndexFunc(words, func(word []byte) bool { return string(word) == "--token" })
 		if at < 0 {
-			a.Fatalf("the user data of machine %s has no token: %s", machine, asked.UserData)
+			a.Fatalf("the user data of machine %s has no token: %s", machine, requested.UserData)
 		}
 		config := rest.AnonymousClientConfig(a.lab.TargetConfig)
 		config.BearerToken = string(words[at+1])
@@ -159,8 +159,8 @@ func (a *tenant) withToken(machine string) kubernetes.Interface {
 	return nil
 }
 
-// asksFor requests the certificate of a Node, and returns the name of the request.
-func (a *tenant) asksFor(client kubernetes.Interface, node string) (request string) {
+// requestFor requests the certificate of a Node, and returns the name of the request.
+func (a *tenant) requestFor(client kubernetes.Interface, node string) (request string) {
 	a.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	a.must(err)

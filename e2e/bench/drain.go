@@ -47,12 +47,12 @@ func measureDrains(ctx context.Context, lab *harness.Lab, draining int, s sample
 	}
 	s["create_50_while_draining_seconds"] = pair{value: busy.value, floor: idle.value}
 	s["create_50_while_draining_ratio"] = pair{value: busy.value / idle.value}
-	left, err := lab.Phases(ctx, names["old"])
+	remaining, err := lab.Phases(ctx, names["old"])
 	if err != nil {
 		return err
 	}
-	if left[v1alpha1.MachineTerminating] != draining {
-		return fmt.Errorf("of %d machines whose pods never end, these are left: %v", draining, left)
+	if remaining[v1alpha1.MachineTerminating] != draining {
+		return fmt.Errorf("of %d machines whose pods never end, these are left: %v", draining, remaining)
 	}
 	return endDrains(ctx, lab, names)
 }

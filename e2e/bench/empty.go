@@ -39,7 +39,7 @@ func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
 	if err := lab.Running(ctx, namespace, emptied); err != nil {
 		return err
 	}
-	mark, err := lab.MarkAudit()
+	position, err := lab.AuditEnd()
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
 			return err
 		}
 	}
-	requests, err := lab.Requests(mark)
+	requests, err := lab.Requests(position)
 	if err != nil {
 		return err
 	}

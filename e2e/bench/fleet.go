@@ -33,7 +33,7 @@ func measureFleet(ctx context.Context, lab *harness.Lab, namespace string) (samp
 		return nil, err
 	}
 	api := lab.Machines.MachineV1alpha1()
-	mark, err := lab.MarkAudit()
+	position, err := lab.AuditEnd()
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func measureFleet(ctx context.Context, lab *harness.Lab, namespace string) (samp
 	if err != nil {
 		return nil, err
 	}
-	if mark, err = count(ctx, lab, mark, s, "create"); err != nil {
+	if position, err = count(ctx, lab, position, s, "create"); err != nil {
 		return nil, err
 	}
 	s["delete_100_seconds"], err = timed(ctx, lab, namespace, gone, func() error {
@@ -64,20 +64,20 @@ func measureFleet(ctx context.Context, lab *harness.Lab, namespace string) (samp
 	if err != nil {
 		return nil, err
 	}
-	_, err = count(ctx, lab, mark, s, "delete")
+	_, err = count(ctx, lab, position, s, "delete")
 	life := s["create_writes_per_machine"].value + s["create_token_writes_per_machine"].value + s["delete_writes_per_machine"].value
 	s["life_writes_per_machine"] = pair{value: life}
 	return s, err
 }
 
-// count adds the fleet's writes since the mark, for each machine, and returns the next mark.
-func count(ctx context.Context, lab *harness.Lab, mark harness.AuditMark, s sample, what string) (harness.AuditMark, error) {
+// count adds the fleet's writes since the position, for each machine, and returns the next position.
+func count(ctx context.Context, lab *harness.Lab, position harness.AuditPosition, s sample, what string) (harness.AuditPosition, error) {
 	select {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("count the writes: %w", ctx.Err())
 	case <-time.After(settled):
 	}
-	requests, err := lab.Requests(mark)
+	requests, err := lab.Requests(position)
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +95,11 @@ func count(ctx context.Context, lab *harness.Lab, mark harness.AuditMark, s samp
 	if what == "create" {
 		s["create_token_writes_per_machine"] = pair{value: float64(tokens) / total}
 	}
-	return lab.MarkAudit()
+	return lab.AuditEnd()
 }
 
 // run and gone report whether the end of a measurement is reached, by the phases of the existing machines.
-func run(wanted int) func(phases map[string]v1alpha1.MachinePhase) bool {
+func run(desired int) func(phases map[string]v1alpha1.MachinePhase) bool {
 	return func(phases map[string]v1alpha1.MachinePhase) bool {
 		n := 0
 		for _, phase := range phases {
@@ -107,7 +107,7 @@ func run(wanted int) func(phases map[string]v1alpha1.MachinePhase) bool {
 				n++
 			}
 		}
-		return n == wanted
+		return n == desired
 	}
 }
 

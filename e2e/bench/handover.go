@@ -23,9 +23,9 @@ import (
 // move is a hand-over that was measured.
 type move struct {
 	slot int
-	// asked is when the other assigned replica was written, took the time from then until the slot was served.
-	asked time.Time
-	took  time.Duration
+	// assignedAt is when the other assigned replica was written, took the time from then until the slot was served.
+	assignedAt time.Time
+	took       time.Duration
 }
 
 // moves are hand-overs that were measured.
@@ -90,7 +90,7 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 // needs all calls, so it has to be called when those that were in flight have ended.
 func (m *moves) onlyBusy(calls []cloudapi.Call) error {
 	before := len(m.made)
-	m.made = slices.DeleteFunc(m.made, func(one move) bool { return atCloud(calls, one.slot, one.asked) < machines })
+	m.made = slices.DeleteFunc(m.made, func(one move) bool { return atCloud(calls, one.slot, one.assignedAt) < machines })
 	m.idle += before - len(m.made)
 	if m.idle > mostIdle {
 		return fmt.Errorf("of %d hand-overs only %d were requested while all %d machines of the slot had a call of the cloud in flight", m.idle+len(m.made), len(m.made), machines)
@@ -130,12 +130,12 @@ func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []strin
 	}
 	waited, cancel := context.WithTimeout(ctx, arrived)
 	defer cancel()
-	served, late := servedAt(waited, lab, next, made.slot, made.asked)
+	served, late := servedAt(waited, lab, next, made.slot, made.assignedAt)
 	if late == nil {
-		made.took = served.Sub(made.asked)
+		made.took = served.Sub(made.assignedAt)
 		return made, true, nil
 	}
-	made.took = time.Since(made.asked)
+	made.took = time.Since(made.assignedAt)
 	lease, err := slotLease(ctx, lab, made.slot)
 	if err != nil || lease.Annotations[v1alpha1.AnnotationAssignedReplica] != next {
 		return made, false, err
@@ -169,7 +169,7 @@ func assignNext(ctx context.Context, lab *harness.Lab, m *move, replicas []strin
 		}
 		next = replicas[(slices.Index(replicas, now)+1)%len(replicas)]
 		lease.Annotations[v1alpha1.AnnotationAssignedReplica] = next
-		m.asked = time.Now()
+		m.assignedAt = time.Now()
 		_, err = lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	})

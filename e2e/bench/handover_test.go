@@ -11,13 +11,13 @@ import (
 
 // TestOnlyBusy: a hand-over counts only if calls of the cloud were in flight for all machines of its slot when it was requested.
 func TestOnlyBusy(t *testing.T) {
-	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	requested := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	const slot = 7
 	call := func(i int) cloudapi.Call {
 		return cloudapi.Call{
 			Caller:    fmt.Sprintf("machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa; slot=%d; epoch=1)", slot),
 			Operation: cloudapi.OpDeleteInstance, Machine: fmt.Sprintf("md-0-%d", i),
-			Start: asked.Add(-longestCall / 2), End: asked.Add(longestCall / 2),
+			Start: requested.Add(-longestCall / 2), End: requested.Add(longestCall / 2),
 		}
 	}
 	for name, test := range map[string]struct {
@@ -26,9 +26,9 @@ func TestOnlyBusy(t *testing.T) {
 	}{
 		"all at the cloud":       {func(*cloudapi.Call) {}, true},
 		"one makes a VM":         {func(c *cloudapi.Call) { c.Operation = cloudapi.OpCreateInstance }, true},
-		"one begins just then":   {func(c *cloudapi.Call) { c.Start = asked }, true},
-		"one begins later":       {func(c *cloudapi.Call) { c.Start = asked.Add(time.Millisecond) }, false},
-		"one has ended":          {func(c *cloudapi.Call) { c.End = asked }, false},
+		"one begins just then":   {func(c *cloudapi.Call) { c.Start = requested }, true},
+		"one begins later":       {func(c *cloudapi.Call) { c.Start = requested.Add(time.Millisecond) }, false},
+		"one has ended":          {func(c *cloudapi.Call) { c.End = requested }, false},
 		"one only reads":         {func(c *cloudapi.Call) { c.Operation = cloudapi.OpGetInstance }, false},
 		"one is requested again": {func(c *cloudapi.Call) { c.Machine = "md-0-0" }, false},
 		"one of another slot": {func(c *cloudapi.Call) {
@@ -41,12 +41,12 @@ func TestOnlyBusy(t *testing.T) {
 			calls[i] = call(i)
 		}
 		test.change(&calls[machines-1])
-		m := moves{made: []move{{slot: slot, asked: asked, took: time.Second}}}
+		m := moves{made: []move{{slot: slot, assignedAt: requested, took: time.Second}}}
 		if err := m.onlyBusy(calls); err != nil || len(m.made)+m.idle != 1 || (len(m.made) == 1) != test.counts {
 			t.Errorf("%s: %d count, %d are excluded (%v), want it to count: %t", name, len(m.made), m.idle, err, test.counts)
 		}
 	}
-	m := moves{made: slices.Repeat([]move{{slot: slot, asked: asked}}, mostIdle+1)}
+	m := moves{made: slices.Repeat([]move{{slot: slot, assignedAt: requested}}, mostIdle+1)}
 	if err := m.onlyBusy(nil); err == nil {
 		t.Error("want an error if no call of the cloud was in flight, got none")
 	}

@@ -69,7 +69,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := lab.WaitStopped(ctx, slots); err != nil {
+	if err := lab.WaitHeld(ctx, slots); err != nil {
 		return false, err
 	}
 	if err := lab.Cloud.Set(ctx, settings); err != nil {

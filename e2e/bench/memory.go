@@ -38,13 +38,13 @@ func measureMemory(ctx context.Context, lab *harness.Lab, count int, s sample) e
 	if err != nil {
 		return err
 	}
-	var mark harness.AuditMark
+	var position harness.AuditPosition
 	labelled, err := standStill(ctx, lab, func() error {
 		if err := addMachines(ctx, lab, preload.Load{Namespace: many, Deployments: count / perDeployment, Machines: perDeployment}); err != nil {
 			return err
 		}
 		var err error
-		mark, err = lab.MarkAudit()
+		position, err = lab.AuditEnd()
 		return err
 	})
 	if err != nil {
@@ -80,7 +80,7 @@ func measureMemory(ctx context.Context, lab *harness.Lab, count int, s sample) e
 			fmt.Printf("%d replicas: %s owns %d machines, %.1f MB live heap, %.1f MB beyond its machines\n",
 				size, replica, owned[replica], heap/1e6, rest)
 		}
-		if err := ownWatches(ctx, lab, mark); err != nil {
+		if err := ownWatches(ctx, lab, position); err != nil {
 			return err
 		}
 		most, err := receivedForOwn(ctx, lab, size)

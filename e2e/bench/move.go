@@ -42,7 +42,7 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	if err != nil {
 		return err
 	}
-	mark, err := lab.MarkAudit()
+	position, err := lab.AuditEnd()
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 			return err
 		}
 	}
-	writes, err := machineWrites(lab, mark)
+	writes, err := machineWrites(lab, position)
 	if err != nil {
 		return err
 	}
@@ -170,9 +170,9 @@ func settleAt(ctx context.Context, lab *harness.Lab, namespace string, size int)
 	})
 }
 
-// machineWrites counts the fleet's writes to Machines since the mark.
-func machineWrites(lab *harness.Lab, mark harness.AuditMark) (n int, err error) {
-	requests, err := lab.Requests(mark)
+// machineWrites counts the fleet's writes to Machines since the position.
+func machineWrites(lab *harness.Lab, position harness.AuditPosition) (n int, err error) {
+	requests, err := lab.Requests(position)
 	for _, r := range requests {
 		if r.IsFleet() && r.IsWrite() && r.Resource == "machines" {
 			n++

@@ -53,7 +53,7 @@ func (l load) rollIn(ctx context.Context, lab *harness.Lab, namespace string) (*
 	if err := pause(ctx, 5*settled); err != nil {
 		return nil, err
 	}
-	mark, err := lab.MarkAudit()
+	position, err := lab.AuditEnd()
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (l load) rollIn(ctx context.Context, lab *harness.Lab, namespace string) (*
 	if err := pause(ctx, 5*settled); err != nil { // late writes are counted with the roll that caused them
 		return nil, err
 	}
-	if r.requests, err = lab.Requests(mark); err != nil {
+	if r.requests, err = lab.Requests(position); err != nil {
 		return nil, err
 	}
 	_, err = timed(ctx, lab, namespace, gone, func() error {
@@ -103,9 +103,9 @@ func (l load) roll(ctx context.Context, lab *harness.Lab, namespace string) (*ro
 		return nil, err
 	}
 	defer watcher.Stop()
-	left, runs := map[string]bool{}, map[string]bool{}
+	remaining, runs := map[string]bool{}, map[string]bool{}
 	for _, m := range list.Items {
-		left[m.Name] = true
+		remaining[m.Name] = true
 	}
 	r, start := &rolling{}, time.Now()
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:"yes"}}}}}`, rolled)
@@ -114,14 +114,14 @@ func (l load) roll(ctx context.Context, lab *harness.Lab, namespace string) (*ro
 			return nil, fmt.Errorf("change the template: %w", err)
 		}
 	}
-	for len(left) > 0 || len(runs) < l.total() {
+	for len(remaining) > 0 || len(runs) < l.total() {
 		m, isGone, err := next(ctx, watcher)
 		if err != nil {
-			return nil, fmt.Errorf("%d new machines run, and %d old ones are left: %w", len(runs), len(left), err)
+			return nil, fmt.Errorf("%d new machines run, and %d old ones are left: %w", len(runs), len(remaining), err)
 		}
 		switch {
-		case isGone && left[m.Name]:
-			delete(left, m.Name)
+		case isGone && remaining[m.Name]:
+			delete(remaining, m.Name)
 			r.gone = append(r.gone, time.Since(start))
 		case !isGone && !runs[m.Name] && m.Annotations[rolled] != "" && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning:
 			runs[m.Name] = true

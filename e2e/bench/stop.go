@@ -46,13 +46,13 @@ func measureStops(ctx context.Context, lab *harness.Lab, s sample) error {
 	if err != nil {
 		return err
 	}
-	asked := 0
+	requested := 0
 	for _, c := range calls {
 		if c.Operation == cloudapi.OpDeleteInstance && c.Start.After(begin) {
-			asked++
+			requested++
 		}
 	}
 	s["delete_100_slow_stop_seconds"] = pair{value: took.value, floor: stopTime.Seconds()}
-	s["delete_slow_stop_calls_per_machine"] = pair{value: float64(asked) / total}
+	s["delete_slow_stop_calls_per_machine"] = pair{value: float64(requested) / total}
 	return lab.Cloud.Set(ctx, settings)
 }

@@ -20,8 +20,8 @@ import (
 // slotted are the resources whose objects are in slots.
 var slotted = []string{"machinedeployments", "machinesets", "machines", "nodes"}
 
-// ownWatches waits until each replica watches the objects of its slots, and few others; the mark precedes all watches.
-func ownWatches(ctx context.Context, lab *harness.Lab, mark harness.AuditMark) error {
+// ownWatches waits until each replica watches the objects of its slots, and few others; the position precedes all watches.
+func ownWatches(ctx context.Context, lab *harness.Lab, position harness.AuditPosition) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return harness.EventuallyEvery(ctx, 5*time.Second, "replicas watch what they hold", func(ctx context.Context) error {
@@ -29,7 +29,7 @@ func ownWatches(ctx context.Context, lab *harness.Lab, mark harness.AuditMark) e
 		if err != nil {
 			return err
 		}
-		watches, err := lab.OpenWatches(mark)
+		watches, err := lab.OpenWatches(position)
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func newBedWith(t *testing.T, n, slots int) *bed {
 	if err := b.lab.Prepare(b.ctx, b.namespace, `{"sourceDestCheck":false}`); err != nil { // so that VMs are initialized, too
 		t.Fatal(err)
 	}
-	if err := b.lab.WaitStopped(b.ctx, slots); err != nil {
+	if err := b.lab.WaitHeld(b.ctx, slots); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -85,18 +85,18 @@ func (b *bed) end(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.held(t)
+	b.waitHeld(t)
 	endRight(b.ctx, t, b.lab, b.namespace)
 	b.recorder.verdict(t)
 }
 
-// held waits until every slot is held by a session that lives, and logs how long that took.
-func (b *bed) held(t *testing.T) {
+// waitHeld waits until every slot is held by a session that lives, and logs how long that took.
+func (b *bed) waitHeld(t *testing.T) {
 	t.Helper()
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if err := b.lab.WaitStopped(ctx, b.slots); err != nil {
+	if err := b.lab.WaitHeld(ctx, b.slots); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("all slots are held after %.1f s", time.Since(start).Seconds())

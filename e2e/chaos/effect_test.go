@@ -250,7 +250,7 @@ func (b *bed) requests(t *testing.T, session, link string) (at []time.Time) {
 		}
 		return at
 	}
-	requests, err := b.lab.Requests(b.recorder.mark)
+	requests, err := b.lab.Requests(b.recorder.position)
 	if err != nil {
 		t.Fatal(err)
 	}

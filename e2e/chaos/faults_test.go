@@ -38,7 +38,7 @@ func TestFaults(t *testing.T) {
 			start := time.Now()
 			f.do(t, b)
 			t.Logf("the fault lasted %.1f s", time.Since(start).Seconds())
-			b.held(t)
+			b.waitHeld(t)
 		})
 		if !passed {
 			t.FailNow() // the next faults would hit a fleet that is broken already
@@ -92,7 +92,7 @@ func killForLong(t *testing.T, b *bed) {
 	s := b.standing(t)
 	b.do(t, s.replica, harness.Kill)
 	b.loses(t, s)
-	b.held(t)
+	b.waitHeld(t)
 	b.do(t, s.replica, harness.Start)
 	b.startsAnew(t, s) // and gets its share back
 }

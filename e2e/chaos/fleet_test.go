@@ -45,7 +45,7 @@ func TestRollingRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.ready(t, name)
-		b.held(t)
+		b.waitHeld(t)
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
@@ -81,7 +81,7 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 		if err := b.lab.Replace(b.ctx, name); err != nil {
 			t.Fatal(err)
 		}
-		b.held(t)
+		b.waitHeld(t)
 		if now := b.atWork(t, name); now == before {
 			t.Errorf("session %s is at work after its pod was replaced", now)
 		}
@@ -224,11 +224,11 @@ func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
 		if err := <-scaled; err != nil {
 			t.Fatal(err)
 		}
-		b.held(t)
+		b.waitHeld(t)
 		if err := b.lab.Scale(b.ctx, 2); err != nil {
 			t.Fatal(err)
 		}
-		b.held(t)
+		b.waitHeld(t)
 	}
 	b.end(t)
 }
@@ -259,7 +259,7 @@ func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 		}
 		b.spread(t, n)
 		b.growing(t, machines)
-		b.held(t)
+		b.waitHeld(t)
 	}
 	b.running(t, machines)
 	b.end(t)

@@ -92,7 +92,7 @@ func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace str
 	if err := api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error { return nothingLeft(ctx, lab, namespace) }); err != nil {
+	if err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error { return allDeleted(ctx, lab, namespace) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := noSecondVM(lab); err != nil {
@@ -100,7 +100,7 @@ func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace str
 	}
 }
 
-func nothingLeft(ctx context.Context, lab *harness.Lab, namespace string) error {
+func allDeleted(ctx context.Context, lab *harness.Lab, namespace string) error {
 	if err := noObjects(ctx, lab, namespace); err != nil {
 		return err
 	}

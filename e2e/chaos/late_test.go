@@ -56,7 +56,7 @@ func tryLate(t *testing.T, b *bed, match string, find trace) error {
 	name, session := at.Replica, at.Session
 	t.Logf("%s has stopped before %s", session, at.What)
 	b.do(t, name, harness.Pause)
-	holders := b.takenOver(t, session)
+	holders := b.waitTakenOver(t, session)
 	// Released while the process cannot answer, so that it is sent before the process notices how late it is.
 	from := time.Now()
 	released := make(chan error, 1)
@@ -72,7 +72,7 @@ func tryLate(t *testing.T, b *bed, match string, find trace) error {
 // lateWrite finds a request in the audit log, by when it was answered.
 func lateWrite(b *bed, what string, from, to time.Time) (actors []check.Actor, err error) {
 	what, _, _ = strings.Cut(what, " under ")
-	requests, err := b.lab.Requests(b.recorder.mark)
+	requests, err := b.lab.Requests(b.recorder.position)
 	for _, r := range requests {
 		uri, unreadable := url.Parse(r.URI)
 		if unreadable != nil || !r.IsWrite() || !strings.HasSuffix(what, " "+uri.Path) || r.At.Before(from) || r.At.After(to) {
@@ -114,7 +114,7 @@ func pauseInCall(t *testing.T, b *bed) {
 	paused := time.Now()
 	b.do(t, name, harness.Pause)
 	b.cloud(t, `{"latency":{"CreateInstance":{"mean":"300ms","spread":"200ms"}}}`) // for all others
-	holders := b.takenOver(t, session)
+	holders := b.waitTakenOver(t, session)
 	taken := time.Now()
 	b.wait(t, time.Until(paused.Add(longCall+time.Second)))
 	b.do(t, name, harness.Resume)
@@ -228,22 +228,22 @@ func (b *bed) calling(t *testing.T) (replica, session string) {
 	return replica, session
 }
 
-// takenOver waits until other sessions hold all slots, and returns which.
-func (b *bed) takenOver(t *testing.T, session string) (holders map[string]string) {
+// waitTakenOver waits until other sessions hold all slots, and returns which.
+func (b *bed) waitTakenOver(t *testing.T, session string) (holders map[string]string) {
 	t.Helper()
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if err := harness.Eventually(ctx, "others hold the slots of "+session, func(ctx context.Context) (err error) {
 		holders, err = b.lab.Holders(ctx)
-		left := 0
+		remaining := 0
 		for _, holder := range holders {
 			if holder == session || holder == "" {
-				left++
+				remaining++
 			}
 		}
-		if err == nil && left > 0 {
-			err = fmt.Errorf("%d slots are left", left)
+		if err == nil && remaining > 0 {
+			err = fmt.Errorf("%d slots are left", remaining)
 		}
 		return err
 	}); err != nil {

@@ -21,13 +21,13 @@ import (
 type recorder struct {
 	lab       *harness.Lab
 	namespace string
-	mark      harness.AuditMark
+	position  harness.AuditPosition
 	unwatch   func()
 	outages   []harness.Outage
 
 	mu       sync.Mutex
 	listed   bool // all objects from the start of the watches have been observed
-	wanted   map[string]int
+	desired  map[string]int
 	ahead    map[string]int             // desired machines that were not observed yet, by deployment
 	machines map[string]map[string]bool // by deployment, those without deletionTimestamp
 	counts   []check.Count
@@ -39,11 +39,11 @@ type recorder struct {
 // them.
 func record(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) *recorder {
 	t.Helper()
-	mark, err := lab.MarkAudit()
+	position, err := lab.AuditEnd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{lab: lab, namespace: namespace, mark: mark, unwatch: func() {}, endings: map[string]time.Time{}}
+	r := &recorder{lab: lab, namespace: namespace, position: position, unwatch: func() {}, endings: map[string]time.Time{}}
 	r.watch(ctx, t)
 	return r
 }
@@ -53,7 +53,7 @@ func (r *recorder) watch(ctx context.Context, t *testing.T) {
 	t.Helper()
 	r.unwatch()
 	r.mu.Lock()
-	r.listed, r.wanted, r.machines = false, map[string]int{}, map[string]map[string]bool{}
+	r.listed, r.desired, r.machines = false, map[string]int{}, map[string]map[string]bool{}
 	r.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	factory := machineinformers.NewSharedInformerFactoryWithOptions(r.lab.Machines, 0, machineinformers.WithNamespace(r.namespace))
@@ -83,7 +83,7 @@ func (r *recorder) watch(ctx context.Context, t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.listed = true
-	for deployment := range r.wanted {
+	for deployment := range r.desired {
 		r.count(deployment)
 	}
 }
@@ -99,7 +99,7 @@ func (r *recorder) deployment(obj any, there bool) {
 		return // from before
 	}
 	delete(r.ahead, d.Name)
-	r.wanted[d.Name] = int(d.Spec.Replicas)
+	r.desired[d.Name] = int(d.Spec.Replicas)
 	r.count(d.Name)
 }
 
@@ -138,17 +138,17 @@ func (r *recorder) expect(deployment string, replicas int) {
 	if r.ahead == nil {
 		r.ahead = map[string]int{}
 	}
-	r.ahead[deployment], r.wanted[deployment] = replicas, replicas
+	r.ahead[deployment], r.desired[deployment] = replicas, replicas
 	r.count(deployment)
 }
 
 // count records the number of machines; r.mu is held.
 func (r *recorder) count(deployment string) {
-	wanted, known := r.wanted[deployment]
+	desired, known := r.desired[deployment]
 	if !known || !r.listed {
 		return // the two watches are not ordered: the next change counts
 	}
-	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Wanted: wanted, Machines: len(r.machines[deployment])})
+	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Desired: desired, Machines: len(r.machines[deployment])})
 }
 
 // reset records that the epochs of a slot start again; -1 means all.
@@ -188,7 +188,7 @@ func (r *recorder) verdict(t *testing.T) check.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	requests, err := r.lab.Requests(r.mark)
+	requests, err := r.lab.Requests(r.position)
 	if err != nil {
 		t.Fatal(err)
 	}

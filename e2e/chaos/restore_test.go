@@ -49,7 +49,7 @@ func TestRestoredEtcd(t *testing.T) {
 	if len(gone) != 5 {
 		t.Fatalf("machines before %v, and these are forgotten: %v", known, gone)
 	}
-	b.held(t)
+	b.waitHeld(t)
 	create("again")
 	b.running(t, 10)
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -93,7 +93,7 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 		}
 	})
 	b.recorder.reset(-1, away.From, away.To)
-	b.held(t)
+	b.waitHeld(t)
 	gone, forgotten := missing(then, known), missing(known, b.uids(t))
 	t.Logf("since the snapshot %d machines were deleted, and %d were created, which are forgotten", len(gone), len(forgotten))
 	if len(gone) == 0 || len(forgotten) == 0 {

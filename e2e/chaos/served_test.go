@@ -257,9 +257,9 @@ func (b *bed) responsible(ctx context.Context, root string) string {
 	}
 	session := *lease.Spec.HolderIdentity
 	holder := fmt.Sprintf("slot %d is held by %s, and assigned to %q", slot, session, assigned)
-	asked, cancel := context.WithTimeout(ctx, time.Second)
+	bounded, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	view, err := b.lab.Slots(asked, replicaOf(session))
+	view, err := b.lab.Slots(bounded, replicaOf(session))
 	if err != nil {
 		return fmt.Sprintf("%s, whose process does not answer: %v", holder, err)
 	}

@@ -33,7 +33,7 @@ func TestMoreReplicasThanSlots(t *testing.T) {
 	s := b.standing(t)
 	b.do(t, s.replica, harness.Kill)
 	b.loses(t, s)
-	b.held(t)
+	b.waitHeld(t)
 	b.atWork(t, spare)
 	for i := range deployments {
 		if err := b.lab.ScaleDeployment(b.ctx, b.namespace, fmt.Sprintf("pool-%d", i), each+1); err != nil {
@@ -44,7 +44,7 @@ func TestMoreReplicasThanSlots(t *testing.T) {
 
 	b.do(t, s.replica, harness.Start)
 	b.ready(t, s.replica)
-	b.held(t)
+	b.waitHeld(t)
 	if now := b.standsBy(t); now != s.replica {
 		t.Errorf("want the restarted replica %[2]s to stand by, got %[1]s", now, s.replica)
 	}

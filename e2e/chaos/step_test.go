@@ -99,7 +99,7 @@ func TestKillAtEachCall(t *testing.T) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	s.must(harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error {
-		return errors.Join(nothingLeft(ctx, s.lab, other), nothingLeft(ctx, s.lab, stepped))
+		return errors.Join(allDeleted(ctx, s.lab, other), allDeleted(ctx, s.lab, stepped))
 	}))
 	s.recorder.verdict(t)
 }

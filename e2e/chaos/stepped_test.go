@@ -35,12 +35,12 @@ func (s *stepper) killedAtEach() {
 // isDrained checks that the pods are gone when the VM is about to be deleted.
 func (s *stepper) isDrained() {
 	s.Helper()
-	left, err := s.lab.Target.CoreV1().Pods(metav1.NamespaceAll).List(s.ctx, metav1.ListOptions{
+	remaining, err := s.lab.Target.CoreV1().Pods(metav1.NamespaceAll).List(s.ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", stepped).String(),
 	})
 	s.must(err)
-	if len(left.Items) > 0 {
-		s.Fatalf("the VM is about to be deleted, and %d pods are on its Node, such as %s", len(left.Items), left.Items[0].Name)
+	if len(remaining.Items) > 0 {
+		s.Fatalf("the VM is about to be deleted, and %d pods are on its Node, such as %s", len(remaining.Items), remaining.Items[0].Name)
 	}
 }
 
@@ -64,7 +64,7 @@ func (s *stepper) oneVM() {
 // evictedOnce checks that each pod on the machine's Node was evicted once.
 func (s *stepper) evictedOnce() {
 	s.Helper()
-	requests, err := s.lab.Requests(s.recorder.mark)
+	requests, err := s.lab.Requests(s.recorder.position)
 	s.must(err)
 	removals := map[string]int{}
 	for _, r := range requests {

@@ -25,9 +25,9 @@ const (
 	servedWithin       = 45 * time.Second
 	servedWithinLeader = 60 * time.Second
 	// A list of the fleet's Leases, or of the objects of a grant, is larger than stallAbove thousand bytes, and the answers to
-	// some writes are smaller. A connection that has stopped is closed after stallHold.
+	// some writes are smaller. A connection that has stopped is closed after stallTime.
 	stallAbove = 10
-	stallHold  = 10 * time.Second
+	stallTime  = 10 * time.Second
 	// blindAfter is longer than a watch of the Leases waits for its beginning, and shorter than the fence.
 	blindAfter = 4 * time.Second
 )
@@ -160,7 +160,7 @@ func (b *bed) stall(t *testing.T, replica, link string) {
 	b.link(t, replica, link, harness.Refuse())
 	b.link(t, replica, link, harness.Cut(harness.Both))
 	b.wait(t, blindAfter)
-	b.link(t, replica, link, harness.Stall(stallAbove, stallHold))
+	b.link(t, replica, link, harness.Stall(stallAbove, stallTime))
 }
 
 // blindLeader stalls the lists and the watches of the leader's Leases, while its renewals pass, and kills another replica for

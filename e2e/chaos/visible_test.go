@@ -153,8 +153,8 @@ func (l *lookout) look(ctx context.Context, b *bed, replica string, signs []sign
 		if known {
 			continue
 		}
-		asked, cancel := context.WithTimeout(ctx, 2*time.Second)
-		text, err := s.shown(asked, b, replica)
+		bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
+		text, err := s.shown(bounded, b, replica)
 		cancel()
 		l.mu.Lock()
 		if err == nil {

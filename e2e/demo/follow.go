@@ -74,9 +74,9 @@ func (f *follower) fleet(machines []machine) fleet {
 	return f.journal.fleet(machines)
 }
 
-// take returns the moves that were not returned before, once no slot has moved for some time.
-func (f *follower) take(quiet time.Duration) []move {
+// settled returns the moves that were not returned before, once no slot has moved for some time.
+func (f *follower) settled(quiet time.Duration) []move {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.journal.take(time.Now(), quiet)
+	return f.journal.settled(time.Now(), quiet)
 }

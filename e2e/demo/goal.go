@@ -47,30 +47,30 @@ func (g goal) scene(p picture) (scene, error) {
 // how many machines there were.
 func settled(before int) goal {
 	return goal{facts: picture.machineFacts, reach: func(p picture) progress {
-		wanted, running, ready := p.wanted(), p.running(), p.readyNodes()
+		desired, running, ready := p.desired(), p.running(), p.readyNodes()
 		most := max(p.machines(), len(p.Nodes), len(p.VMs))
 		least := min(running, ready, len(p.VMs))
-		reached := most == wanted && least == wanted && p.fits()
-		if wanted < before {
-			return progress{Done: max(before-most, 0), Total: before - wanted, What: "machines are gone", Reached: reached}
+		reached := most == desired && least == desired && p.fits()
+		if desired < before {
+			return progress{Done: max(before-most, 0), Total: before - desired, What: "machines are gone", Reached: reached}
 		}
-		return progress{Done: min(running, ready), Total: wanted, What: "machines run", Reached: reached}
+		return progress{Done: min(running, ready), Total: desired, What: "machines run", Reached: reached}
 	}}
 }
 
 // podsRun is reached when all desired pods run.
 func podsRun() goal {
 	return goal{facts: picture.podFacts, reach: func(p picture) progress {
-		reached := p.Pods.Wanted > 0 && p.Pods.Running == p.Pods.Wanted && p.Pods.Others == 0
-		return progress{Done: min(p.Pods.Running, p.Pods.Wanted), Total: p.Pods.Wanted, What: "pods run", Reached: reached}
+		reached := p.Pods.Desired > 0 && p.Pods.Running == p.Pods.Desired && p.Pods.Others == 0
+		return progress{Done: min(p.Pods.Running, p.Pods.Desired), Total: p.Pods.Desired, What: "pods run", Reached: reached}
 	}}
 }
 
 // podsGone is reached when none of before pods is left.
 func podsGone(before int) goal {
 	return goal{facts: picture.podFacts, reach: func(p picture) progress {
-		left := p.Pods.Running + p.Pods.Others
-		return progress{Done: max(before-left, 0), Total: before, What: "pods are gone", Reached: p.Pods == pods{}}
+		remaining := p.Pods.Running + p.Pods.Others
+		return progress{Done: max(before-remaining, 0), Total: before, What: "pods are gone", Reached: p.Pods == pods{}}
 	}}
 }
 

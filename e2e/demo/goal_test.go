@@ -13,7 +13,7 @@ import (
 
 // running is a picture in which everything is as it is wanted.
 func running(n int) picture {
-	p := picture{Deployments: []deployment{{Name: "a", Wanted: n, Phases: phases{v1alpha1.MachineRunning: n}}}}
+	p := picture{Deployments: []deployment{{Name: "a", Desired: n, Phases: phases{v1alpha1.MachineRunning: n}}}}
 	for range n {
 		p.Nodes = append(p.Nodes, node{Kind: simulatedNode, Ready: true})
 		p.VMs = append(p.VMs, vm{Zone: "sim-1a", State: cloudapi.StateRunning})
@@ -38,22 +38,22 @@ func TestSettled(t *testing.T) {
 		want   progress
 	}{
 		"all there":          {0, running(3), run(3, 3, true)},
-		"nothing yet":        {0, picture{Deployments: []deployment{{Wanted: 3}}}, run(0, 3, false)},
+		"nothing yet":        {0, picture{Deployments: []deployment{{Desired: 3}}}, run(0, 3, false)},
 		"a Node not Ready":   {0, changed(running(3), func(p *picture) { p.Nodes[1].Ready = false }), run(2, 3, false)},
 		"a Node too many":    {0, changed(running(3), func(p *picture) { p.Nodes = append(p.Nodes, node{Ready: true}) }), run(3, 3, false)},
 		"a VM too many":      {0, changed(running(3), func(p *picture) { p.VMs = append(p.VMs, vm{}) }), run(3, 3, false)},
 		"a VM too few":       {0, changed(running(3), func(p *picture) { p.VMs = p.VMs[1:] }), run(3, 3, false)},
 		"a machine too many": {0, changed(running(3), func(p *picture) { p.Deployments[0].Phases[v1alpha1.MachineTerminating] = 1 }), run(3, 3, false)},
-		"not scaled down":    {5, changed(running(5), func(p *picture) { p.Deployments[0].Wanted = 2 }), gone(0, 3, false)},
-		"half scaled down":   {5, changed(running(4), func(p *picture) { p.Deployments[0].Wanted = 2 }), gone(1, 3, false)},
+		"not scaled down":    {5, changed(running(5), func(p *picture) { p.Deployments[0].Desired = 2 }), gone(0, 3, false)},
+		"half scaled down":   {5, changed(running(4), func(p *picture) { p.Deployments[0].Desired = 2 }), gone(1, 3, false)},
 		"a VM is left":       {5, changed(running(2), func(p *picture) { p.VMs = append(p.VMs, vm{}) }), gone(2, 3, false)},
 		"scaled down":        {5, running(2), gone(3, 3, true)},
 		"deleted":            {2, picture{}, gone(2, 2, true)},
 		"the object is left": {2, picture{Deployments: []deployment{{Name: "a", Ending: true}}}, gone(2, 2, false)},
 		"one in place of the other": {0, picture{
 			Deployments: []deployment{
-				{Name: "a", Wanted: 1, Phases: phases{v1alpha1.MachineRunning: 2}},
-				{Name: "b", Wanted: 1},
+				{Name: "a", Desired: 1, Phases: phases{v1alpha1.MachineRunning: 2}},
+				{Name: "b", Desired: 1},
 			},
 			Nodes: running(2).Nodes, VMs: running(2).VMs,
 		}, run(1, 2, false)},
@@ -73,11 +73,11 @@ func TestPodGoals(t *testing.T) {
 		want progress
 	}{
 		"not desired yet": {podsRun(), pods{}, progress{0, 0, "pods run", false}},
-		"some":            {podsRun(), pods{Wanted: 3, Running: 1, Others: 2}, progress{1, 3, "pods run", false}},
-		"one too many":    {podsRun(), pods{Wanted: 3, Running: 3, Others: 1}, progress{3, 3, "pods run", false}},
-		"all":             {podsRun(), pods{Wanted: 3, Running: 3}, progress{3, 3, "pods run", true}},
+		"some":            {podsRun(), pods{Desired: 3, Running: 1, Others: 2}, progress{1, 3, "pods run", false}},
+		"one too many":    {podsRun(), pods{Desired: 3, Running: 3, Others: 1}, progress{3, 3, "pods run", false}},
+		"all":             {podsRun(), pods{Desired: 3, Running: 3}, progress{3, 3, "pods run", true}},
 		"still there":     {podsGone(3), pods{Running: 1, Others: 1}, progress{1, 3, "pods are gone", false}},
-		"still desired":   {podsGone(3), pods{Wanted: 3}, progress{3, 3, "pods are gone", false}},
+		"still desired":   {podsGone(3), pods{Desired: 3}, progress{3, 3, "pods are gone", false}},
 		"gone":            {podsGone(3), pods{}, progress{3, 3, "pods are gone", true}},
 	} {
 		t.Run(name, func(t *testing.T) {

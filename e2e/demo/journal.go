@@ -29,8 +29,8 @@ type slotLease struct {
 	holder   string // a session; "" if there is none
 	last     string // the last session that held it
 	assigned string // a replica
-	// asked is when the slot was assigned to that replica; zero when that holds it.
-	asked time.Time
+	// assignedAt is when the slot was assigned to that replica; zero when that holds it.
+	assignedAt time.Time
 }
 
 // move is a slot that moved from one session to another.
@@ -50,8 +50,8 @@ type manner string
 const (
 	handedOver manner = "handed over"
 	takenOver  manner = "taken over"
-	// takenBack is by a new session of the same replica.
-	takenBack manner = "taken back"
+	// reacquired is by a new session of the same replica.
+	reacquired manner = "taken back"
 )
 
 func newJournal() *journal {
@@ -74,7 +74,7 @@ func (j *journal) see(lease *coordinationv1.Lease, at time.Time) {
 		return
 	}
 	before := j.slots[number]
-	now := slotLease{holder: holder, last: before.last, assigned: lease.Annotations[v1alpha1.AnnotationAssignedReplica], asked: before.asked}
+	now := slotLease{holder: holder, last: before.last, assigned: lease.Annotations[v1alpha1.AnnotationAssignedReplica], assignedAt: before.assignedAt}
 	if holder != "" {
 		if before.last != "" && before.last != holder {
 			j.moves = append(j.moves, j.move(number, before, holder, at))
@@ -82,9 +82,9 @@ func (j *journal) see(lease *coordinationv1.Lease, at time.Time) {
 		now.last = holder
 	}
 	if now.atRest() {
-		now.asked = time.Time{}
-	} else if now.asked.IsZero() {
-		now.asked = at
+		now.assignedAt = time.Time{}
+	} else if now.assignedAt.IsZero() {
+		now.assignedAt = at
 	}
 	j.slots[number] = now
 }
@@ -93,9 +93,9 @@ func (j *journal) move(number int, before slotLease, holder string, at time.Time
 	m := move{slot: number, from: replicaOf(before.last), to: replicaOf(holder), how: takenOver, at: at, took: at.Sub(j.deed)}
 	switch {
 	case before.holder == "":
-		m.how, m.took = handedOver, at.Sub(before.asked)
+		m.how, m.took = handedOver, at.Sub(before.assignedAt)
 	case m.from == m.to:
-		m.how = takenBack
+		m.how = reacquired
 	}
 	return m
 }
@@ -109,8 +109,8 @@ func replicaOf(session string) string {
 	return replica
 }
 
-// take returns the moves that it has not returned before, once there was none for some time.
-func (j *journal) take(now time.Time, quiet time.Duration) []move {
+// settled returns the moves that it has not returned before, once there was none for some time.
+func (j *journal) settled(now time.Time, quiet time.Duration) []move {
 	if len(j.moves) == 0 || now.Sub(j.moves[len(j.moves)-1].at) < quiet {
 		return nil
 	}

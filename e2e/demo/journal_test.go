@@ -73,7 +73,7 @@ func TestMoves(t *testing.T) {
 		},
 		"its holder restarts": {
 			[]version{{0, session0, "fleet-0"}, {300, session0b, "fleet-0"}},
-			moved("fleet-0", "fleet-0", takenBack, 300, 200),
+			moved("fleet-0", "fleet-0", reacquired, 300, 200),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,18 +89,18 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-func TestMovesAreTakenOnceItIsQuiet(t *testing.T) {
+func TestMovesAreReportedOnceNoneFollows(t *testing.T) {
 	start := time.Now()
 	j := newJournal()
 	j.see(lease("slot-000", session0, "fleet-0"), start)
 	j.see(lease("slot-000", session0b, "fleet-0"), start)
-	if got := j.take(start.Add(time.Second), 2*time.Second); got != nil {
+	if got := j.settled(start.Add(time.Second), 2*time.Second); got != nil {
 		t.Errorf("taken too early: %+v", got)
 	}
-	if got := j.take(start.Add(2*time.Second), 2*time.Second); len(got) != 1 {
+	if got := j.settled(start.Add(2*time.Second), 2*time.Second); len(got) != 1 {
 		t.Errorf("want the one move, got %+v", got)
 	}
-	if got := j.take(start.Add(4*time.Second), 0); got != nil {
+	if got := j.settled(start.Add(4*time.Second), 0); got != nil {
 		t.Errorf("taken twice: %+v", got)
 	}
 }
@@ -186,7 +186,7 @@ func TestStories(t *testing.T) {
 	}
 	moves = append(moves,
 		move{slot: 40, from: "fleet-0", to: "fleet-2", how: handedOver, took: 30 * time.Millisecond},
-		move{slot: 50, from: "fleet-1", to: "fleet-1", how: takenBack, took: 800 * time.Millisecond},
+		move{slot: 50, from: "fleet-1", to: "fleet-1", how: reacquired, took: 800 * time.Millisecond},
 		move{slot: 51, from: "fleet-1", to: "fleet-0", how: takenOver, took: 15 * time.Second},
 		move{slot: 52, from: "fleet-1", to: "fleet-0", how: takenOver, took: 15500 * time.Millisecond})
 	want := []string{

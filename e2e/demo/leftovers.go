@@ -17,9 +17,9 @@ import (
 // finding is the remaining objects of one kind, of which none should be left.
 type finding struct {
 	// Kind in the plural, and a remark on the evidence.
-	Kind, Remark string
-	// Left are the names of what is left.
-	Left []string
+	Kind, Note string
+	// Remaining are the names of what remains.
+	Remaining []string
 }
 
 // leftovers searches for all objects that the fleet or its user has created.
@@ -37,33 +37,33 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 	if err := errors.Join(errDeployments, errSets, errMachines, errClasses, errNodes, errTokens, errVMs, errCalls); err != nil {
 		return nil, fmt.Errorf("check for leftovers: %w", err)
 	}
-	left, twice := vmsLeft(vms)
+	remaining, twice := remainingVMs(vms)
 	report := check.Check(check.History{Calls: calls})
 	return []finding{
-		{Kind: "MachineDeployments", Left: names(deployments.Items)},
-		{Kind: "MachineSets", Left: names(sets.Items)},
-		{Kind: "Machines", Left: names(machines.Items)},
-		{Kind: "MachineClasses", Left: names(classes.Items)},
-		{Kind: "Nodes", Left: names(nodes.Items)},
-		{Kind: "bootstrap tokens", Left: names(tokens.Items)},
-		{Kind: "VMs at the cloud", Remark: fmt.Sprintf("%d were made, %d have ended", len(vms), len(vms)-len(left)), Left: left},
-		{Kind: "machines with a second VM", Left: twice},
-		{Kind: "calls to the cloud that had an effect twice, or under no slot", Remark: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Left: report.Faults},
+		{Kind: "MachineDeployments", Remaining: names(deployments.Items)},
+		{Kind: "MachineSets", Remaining: names(sets.Items)},
+		{Kind: "Machines", Remaining: names(machines.Items)},
+		{Kind: "MachineClasses", Remaining: names(classes.Items)},
+		{Kind: "Nodes", Remaining: names(nodes.Items)},
+		{Kind: "bootstrap tokens", Remaining: names(tokens.Items)},
+		{Kind: "VMs at the cloud", Note: fmt.Sprintf("%d were made, %d have ended", len(vms), len(vms)-len(remaining)), Remaining: remaining},
+		{Kind: "machines with a second VM", Remaining: twice},
+		{Kind: "calls to the cloud that had an effect twice, or under no slot", Note: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Remaining: report.Faults},
 	}, nil
 }
 
-// vmsLeft are the VMs that have not ended, and the names of machines for which more than one was made.
-func vmsLeft(vms []cloudapi.Instance) (left, twice []string) {
+// remainingVMs are the VMs that have not ended, and the names of machines for which more than one was made.
+func remainingVMs(vms []cloudapi.Instance) (remaining, twice []string) {
 	made := map[string]int{}
 	for _, v := range vms {
 		if v.State != cloudapi.StateTerminated {
-			left = append(left, v.ID)
+			remaining = append(remaining, v.ID)
 		}
 		if made[v.Name]++; made[v.Name] == 2 {
 			twice = append(twice, v.Name)
 		}
 	}
-	return left, twice
+	return remaining, twice
 }
 
 // names are those of a list's objects.
@@ -78,12 +78,12 @@ func names[T any, P interface {
 	return all
 }
 
-// anyLeft returns an error that names what is left.
-func anyLeft(findings []finding) error {
+// anyRemaining returns an error that names what remains.
+func anyRemaining(findings []finding) error {
 	var errs []error
 	for _, f := range findings {
-		if len(f.Left) > 0 {
-			errs = append(errs, fmt.Errorf("there are %s: %s", f.Kind, strings.Join(f.Left, ", ")))
+		if len(f.Remaining) > 0 {
+			errs = append(errs, fmt.Errorf("there are %s: %s", f.Kind, strings.Join(f.Remaining, ", ")))
 		}
 	}
 	return errors.Join(errs...)
@@ -94,11 +94,11 @@ func verdicts(k ink, findings []finding) []string {
 	var lines []string
 	for _, f := range findings {
 		line := k.green("✓") + " no " + f.Kind
-		if len(f.Left) > 0 {
-			line = fmt.Sprintf("%s %d %s", k.red("✗"), len(f.Left), f.Kind)
+		if len(f.Remaining) > 0 {
+			line = fmt.Sprintf("%s %d %s", k.red("✗"), len(f.Remaining), f.Kind)
 		}
-		if f.Remark != "" {
-			line += k.dim(" (" + f.Remark + ")")
+		if f.Note != "" {
+			line += k.dim(" (" + f.Note + ")")
 		}
 		lines = append(lines, margin+line)
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-func TestVMsLeft(t *testing.T) {
-	left, twice := vmsLeft([]cloudapi.Instance{
+func TestRemainingVMs(t *testing.T) {
+	remaining, twice := remainingVMs([]cloudapi.Instance{
 		{ID: "i-1", Name: "a", State: cloudapi.StateTerminated},
 		{ID: "i-2", Name: "b", State: cloudapi.StateStopping},
 		{ID: "i-3", Name: "a", State: cloudapi.StateTerminated},
 		{ID: "i-4", Name: "a", State: cloudapi.StateRunning},
 	})
-	if diff := cmp.Diff([]string{"i-2", "i-4"}, left); diff != "" {
+	if diff := cmp.Diff([]string{"i-2", "i-4"}, remaining); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"a"}, twice); diff != "" {
@@ -28,15 +28,15 @@ func TestVMsLeft(t *testing.T) {
 
 func TestFindings(t *testing.T) {
 	nodes := []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n-1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n-2"}}}
-	findings := []finding{{Kind: "VMs", Remark: "2 were made"}, {Kind: "Nodes", Left: names(nodes)}}
+	findings := []finding{{Kind: "VMs", Note: "2 were made"}, {Kind: "Nodes", Remaining: names(nodes)}}
 	want := []string{"    ✓ no VMs (2 were made)", "    ✗ 2 Nodes"}
 	if diff := cmp.Diff(want, verdicts(false, findings)); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}
-	if err := anyLeft(findings); err == nil || err.Error() != "there are Nodes: n-1, n-2" {
+	if err := anyRemaining(findings); err == nil || err.Error() != "there are Nodes: n-1, n-2" {
 		t.Errorf("anyLeft = %v, want the Nodes", err)
 	}
-	if err := anyLeft(findings[:1]); err != nil {
+	if err := anyRemaining(findings[:1]); err != nil {
 		t.Errorf("anyLeft = %v when nothing is left", err)
 	}
 }

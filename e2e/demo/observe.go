@@ -60,9 +60,9 @@ func observeMachines(ctx context.Context, lab *harness.Lab) ([]deployment, []mac
 	}
 	found := map[string]deployment{}
 	for _, w := range wishes.Items {
-		d := deployment{Name: w.Name, Wanted: int(w.Spec.Replicas), Ending: w.DeletionTimestamp != nil, Phases: map[v1alpha1.MachinePhase]int{}}
+		d := deployment{Name: w.Name, Desired: int(w.Spec.Replicas), Ending: w.DeletionTimestamp != nil, Phases: map[v1alpha1.MachinePhase]int{}}
 		if d.Ending {
-			d.Wanted = 0
+			d.Desired = 0
 		}
 		found[w.Name] = d
 	}
@@ -109,7 +109,7 @@ func observePods(ctx context.Context, lab *harness.Lab) (pods, error) {
 	var p pods
 	for _, w := range wishes.Items {
 		if w.DeletionTimestamp == nil && w.Spec.Replicas != nil {
-			p.Wanted += int(*w.Spec.Replicas)
+			p.Desired += int(*w.Spec.Replicas)
 		}
 	}
 	list, err := lab.Target.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})

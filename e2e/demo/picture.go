@@ -24,8 +24,8 @@ type picture struct {
 // deployment is a MachineDeployment with its machines, or machines whose MachineDeployment is gone.
 type deployment struct {
 	Name string
-	// Wanted is how many machines there should be; none, once it is being deleted.
-	Wanted int
+	// Desired is how many machines there should be; none, once it is being deleted.
+	Desired int
 	// Ending reports whether the object is being deleted.
 	Ending bool
 	Phases map[v1alpha1.MachinePhase]int
@@ -54,7 +54,7 @@ type vm struct {
 
 // pods are those of the user.
 type pods struct {
-	Wanted, Running, Others int
+	Desired, Running, Others int
 }
 
 func (d deployment) machines() (n int) {
@@ -64,9 +64,9 @@ func (d deployment) machines() (n int) {
 	return n
 }
 
-func (p picture) wanted() (n int) {
+func (p picture) desired() (n int) {
 	for _, d := range p.Deployments {
-		n += d.Wanted
+		n += d.Desired
 	}
 	return n
 }
@@ -81,7 +81,7 @@ func (p picture) machines() (n int) {
 // running counts the running machines that are desired.
 func (p picture) running() (n int) {
 	for _, d := range p.Deployments {
-		n += min(d.Phases[v1alpha1.MachineRunning], d.Wanted)
+		n += min(d.Phases[v1alpha1.MachineRunning], d.Desired)
 	}
 	return n
 }
@@ -97,7 +97,7 @@ func (p picture) readyNodes() (n int) {
 
 // fits reports whether each MachineDeployment has exactly its desired machines, and none is being deleted.
 func (p picture) fits() bool {
-	return !slices.ContainsFunc(p.Deployments, func(d deployment) bool { return d.Ending || d.machines() != d.Wanted })
+	return !slices.ContainsFunc(p.Deployments, func(d deployment) bool { return d.Ending || d.machines() != d.Desired })
 }
 
 // fact is a row: its subject, a symbol for each machine, and words. Symbols are nil in rows that never have any.

@@ -161,7 +161,7 @@ func (d *demo) reportMoves(p picture, now scene) {
 		after = 0
 	}
 	var lines []string
-	for _, story := range stories(d.leases.take(after), p.Machines) {
+	for _, story := range stories(d.leases.settled(after), p.Machines) {
 		lines = append(lines, fmt.Sprintf("%s%7s  %s", margin, seconds(now.elapsed), story))
 	}
 	d.screen.log(lines...)

@@ -63,8 +63,8 @@ func line(s scene) string {
 	for _, row := range s.facts {
 		words = append(words, row.Label+": "+row.Text)
 	}
-	mark := map[outcome]string{reached: "✓ ", missed: "✗ "}[s.outcome]
-	return mark + strings.Join(words, "; ")
+	sign := map[outcome]string{reached: "✓ ", missed: "✗ "}[s.outcome]
+	return sign + strings.Join(words, "; ")
 }
 
 func bar(k ink, done, total int) string {

@@ -18,8 +18,8 @@ type phases = map[v1alpha1.MachinePhase]int
 func growing() picture {
 	return picture{
 		Deployments: []deployment{
-			{Name: "kubelets-a", Wanted: 2, Phases: phases{v1alpha1.MachineRunning: 1, v1alpha1.MachinePending: 1}},
-			{Name: "workers-b", Wanted: 3, Phases: phases{"": 1, v1alpha1.MachineCrashLoopBackOff: 1, v1alpha1.MachineRunning: 1}},
+			{Name: "kubelets-a", Desired: 2, Phases: phases{v1alpha1.MachineRunning: 1, v1alpha1.MachinePending: 1}},
+			{Name: "workers-b", Desired: 3, Phases: phases{"": 1, v1alpha1.MachineCrashLoopBackOff: 1, v1alpha1.MachineRunning: 1}},
 		},
 		Nodes: []node{
 			{Name: "kubelets-a-1", Zone: "sim-1a", Kind: kubeletNode, Ready: true},
@@ -31,7 +31,7 @@ func growing() picture {
 			{Zone: "sim-1a", State: cloudapi.StateRunning},
 			{Zone: "sim-1b", State: cloudapi.StatePending},
 		},
-		Pods: pods{Wanted: 4, Running: 2, Others: 1},
+		Pods: pods{Desired: 4, Running: 2, Others: 1},
 		Fleet: fleet{Replicas: []replica{
 			{Name: "fleet-0", Machines: make([]v1alpha1.MachinePhase, 2)},
 			{Name: "fleet-1"},

@@ -201,7 +201,7 @@ func (d *demo) lookForRest(ctx context.Context) error {
 		if found, err = leftovers(ctx, d.lab); err != nil {
 			return err
 		}
-		return anyLeft(found)
+		return anyRemaining(found)
 	})
 	d.screen.print(verdicts(d.screen.ink, found)...)
 	return err

@@ -50,8 +50,8 @@ func (r Request) IsFleet() bool {
 // IsToken reports whether the request was about a bootstrap token.
 func (r Request) IsToken() bool { return r.Resource == "secrets" && r.Namespace == "kube-system" }
 
-// AuditMark is a moment in the audit logs.
-type AuditMark map[string]int64
+// AuditPosition is a moment in the audit logs.
+type AuditPosition map[string]int64
 
 // auditLogs names the logs of all the lab's API servers.
 func (l *Lab) auditLogs() []string {
@@ -67,17 +67,17 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// MarkAudit returns the current end of the audit logs.
-func (l *Lab) MarkAudit() (AuditMark, error) {
-	mark := AuditMark{}
+// AuditEnd returns the current end of the audit logs.
+func (l *Lab) AuditEnd() (AuditPosition, error) {
+	position := AuditPosition{}
 	for _, log := range l.auditLogs() {
 		info, err := os.Stat(log)
 		if err != nil {
 			return nil, fmt.Errorf("audit log: %w", err)
 		}
-		mark[log] = info.Size()
+		position[log] = info.Size()
 	}
-	return mark, nil
+	return position, nil
 }
 
 // The stages of a request that the audit logs have.
@@ -86,14 +86,14 @@ const (
 	complete = "ResponseComplete"
 )
 
-// Requests returns the requests since the mark, of all API servers, that have been answered completely.
-func (l *Lab) Requests(since AuditMark) ([]Request, error) { return l.audited(since, complete) }
+// Requests returns the requests since the position, of all API servers, that have been answered completely.
+func (l *Lab) Requests(since AuditPosition) ([]Request, error) { return l.audited(since, complete) }
 
-// Watches returns the watches that were begun since the mark, at all API servers, also those that are still open.
-func (l *Lab) Watches(since AuditMark) ([]Request, error) { return l.audited(since, started) }
+// Watches returns the watches that were begun since the position, at all API servers, also those that are still open.
+func (l *Lab) Watches(since AuditPosition) ([]Request, error) { return l.audited(since, started) }
 
-// OpenWatches returns the watches that were begun since the mark, and that have not ended.
-func (l *Lab) OpenWatches(since AuditMark) ([]Request, error) {
+// OpenWatches returns the watches that were begun since the position, and that have not ended.
+func (l *Lab) OpenWatches(since AuditPosition) ([]Request, error) {
 	watches, err := l.Watches(since)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (l *Lab) OpenWatches(since AuditMark) ([]Request, error) {
 	return slices.DeleteFunc(watches, func(r Request) bool { return ended[r.id] }), err
 }
 
-func (l *Lab) audited(since AuditMark, stage string) ([]Request, error) {
+func (l *Lab) audited(since AuditPosition, stage string) ([]Request, error) {
 	var requests []Request
 	for _, log := range l.auditLogs() {
 		err := eachLine(log, since[log], func(line []byte) error {

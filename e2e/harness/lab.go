@@ -147,9 +147,9 @@ func Open(ctx context.Context, dir string) (*Lab, error) {
 		return nil, fmt.Errorf("open lab %s, see `make lab-up`: %w", dir, err)
 	}
 	lab.launcher = endpoints["launcher"]
-	asked, cancel := context.WithTimeout(ctx, answerTime)
+	bounded, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	if err := send(asked, http.MethodGet, lab.launcher+"/v1/processes", nil, nil); err != nil {
+	if err := send(bounded, http.MethodGet, lab.launcher+"/v1/processes", nil, nil); err != nil {
 		return nil, fmt.Errorf("lab %s does not run, see `make lab-up`: %w", dir, err)
 	}
 	if lab.Config, err = config(dir, "admin.kubeconfig"); err != nil {

@@ -72,13 +72,13 @@ func (l *Lab) Links(ctx context.Context) ([]Link, error) {
 	var list struct {
 		Links []Link `json:"links"`
 	}
-	err := l.ask(ctx, http.MethodGet, "/v1/links", nil, &list)
+	err := l.send(ctx, http.MethodGet, "/v1/links", nil, &list)
 	return list.Links, err
 }
 
 // SetFault sets the fault of a link of a process, in place of an earlier one.
 func (l *Lab) SetFault(ctx context.Context, process, link string, fault Fault) error {
-	return l.ask(ctx, http.MethodPut, "/v1/links/"+url.PathEscape(process)+"/"+url.PathEscape(link), fault, nil)
+	return l.send(ctx, http.MethodPut, "/v1/links/"+url.PathEscape(process)+"/"+url.PathEscape(link), fault, nil)
 }
 
 // Heal ends all faults of a process's links.

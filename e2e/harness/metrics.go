@@ -39,7 +39,7 @@ func (l *Lab) Metrics(ctx context.Context, process, name string) (map[string]flo
 }
 
 // metrics returns the values of a process whose name with labels is selected.
-func (l *Lab) metrics(ctx context.Context, process string, isWanted func(name string) bool) (map[string]float64, error) {
+func (l *Lab) metrics(ctx context.Context, process string, matches func(name string) bool) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.Endpoint(process)+"/metrics", http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("get the metrics of %s: %w", process, err)
@@ -60,7 +60,7 @@ func (l *Lab) metrics(ctx context.Context, process string, isWanted func(name st
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || !isWanted(line[:at]) {
+		if at < 0 || !matches(line[:at]) {
 			continue
 		}
 		if found[line[:at]], err = strconv.ParseFloat(line[at+1:], 64); err != nil {

@@ -42,7 +42,7 @@ type podList struct {
 // Do requests an action on a process from the launcher. When it returns, the process has ended and been reaped, or runs, but need
 // not be ready.
 func (l *Lab) Do(ctx context.Context, process, action string) error {
-	return l.ask(ctx, http.MethodPost, "/v1/processes/"+url.PathEscape(process)+"/"+action, nil, nil)
+	return l.send(ctx, http.MethodPost, "/v1/processes/"+url.PathEscape(process)+"/"+action, nil, nil)
 }
 
 // Restart ends a replica's process at once, starts it again, and waits until it is ready.
@@ -66,7 +66,7 @@ func (l *Lab) Ready(ctx context.Context, replica string) error {
 // Pods returns the fleet's pods, doubles among them, by replica.
 func (l *Lab) Pods(ctx context.Context) ([]Pod, error) {
 	var list podList
-	err := l.ask(ctx, http.MethodGet, "/v1/pods", nil, &list)
+	err := l.send(ctx, http.MethodGet, "/v1/pods", nil, &list)
 	return list.Pods, err
 }
 
@@ -85,7 +85,7 @@ func (l *Lab) Replicas(ctx context.Context) ([]string, error) {
 // Scale sets the number of replicas, as a StatefulSet does, and waits until all are ready. Those with the highest numbers are
 // removed, all at once, with 30 s of grace.
 func (l *Lab) Scale(ctx context.Context, replicas int) error {
-	if err := l.ask(ctx, http.MethodPut, "/v1/replicas", map[string]int{"replicas": replicas}, nil); err != nil {
+	if err := l.send(ctx, http.MethodPut, "/v1/replicas", map[string]int{"replicas": replicas}, nil); err != nil {
 		return err
 	}
 	for i := range replicas {
@@ -98,33 +98,33 @@ func (l *Lab) Scale(ctx context.Context, replicas int) error {
 
 // Replace deletes a replica's pod, with grace, and starts the next one: with another UID and an empty folder.
 func (l *Lab) Replace(ctx context.Context, replica string) error {
-	return l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/replace", nil, nil)
+	return l.send(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/replace", nil, nil)
 }
 
 // Double starts a second process of a replica, with the same pod UID and folder, and returns its name. It has proxies of its own,
 // and is not restarted.
 func (l *Lab) Double(ctx context.Context, replica string) (string, error) {
-	return replica + "-double", l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double", nil, nil)
+	return replica + "-double", l.send(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double", nil, nil)
 }
 
 // DoubleInNewPod is Double with a pod of its own, as happens when a pod is deleted by force and its process keeps running.
 func (l *Lab) DoubleInNewPod(ctx context.Context, replica string) (string, error) {
-	return replica + "-double", l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double?pod=new", nil, nil)
+	return replica + "-double", l.send(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double?pod=new", nil, nil)
 }
 
 // Save saves a snapshot of etcd to a new file, an absolute path.
 func (l *Lab) Save(ctx context.Context, file string) error {
-	return l.ask(ctx, http.MethodPost, "/v1/etcd/save", map[string]any{"file": file}, nil)
+	return l.send(ctx, http.MethodPost, "/v1/etcd/save", map[string]any{"file": file}, nil)
 }
 
 // Restore restores the snapshot of Save, and waits for the control plane, which is restarted. Revisions are used a second time,
 // unless they are raised by bump: watches that continue from a lost one miss new changes.
 func (l *Lab) Restore(ctx context.Context, file string, bump uint64) error {
-	return l.ask(ctx, http.MethodPost, "/v1/etcd/restore", map[string]any{"file": file, "bumpRevision": bump}, nil)
+	return l.send(ctx, http.MethodPost, "/v1/etcd/restore", map[string]any{"file": file, "bumpRevision": bump}, nil)
 }
 
-// ask sends a request to the launcher.
-func (l *Lab) ask(ctx context.Context, method, path string, body, out any) error {
+// send sends a request to the launcher.
+func (l *Lab) send(ctx context.Context, method, path string, body, out any) error {
 	var content bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&content).Encode(body); err != nil {

@@ -45,10 +45,10 @@ func (l *Lab) Holders(ctx context.Context) (map[string]string, error) {
 // leasesInterval is how often all Leases of a fleet are listed: hundreds of them, which costs an API server much.
 const leasesInterval = 250 * time.Millisecond
 
-// WaitStopped waits until so many slots are all held by sessions that live: their processes answer, may act, and report these
+// WaitHeld waits until so many slots are all held by sessions that live: their processes answer, may act, and report these
 // slots. A session Lease does not show that its session was killed or paused a moment ago. A new fleet takes about 15 s for it,
 // since a new slot Lease is in quarantine first.
-func (l *Lab) WaitStopped(ctx context.Context, slots int) error {
+func (l *Lab) WaitHeld(ctx context.Context, slots int) error {
 	return EventuallyEvery(ctx, leasesInterval, fmt.Sprintf("all %d slots are held", slots), func(ctx context.Context) error {
 		leases, err := l.fleetLeases(ctx)
 		if err != nil {

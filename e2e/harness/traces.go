@@ -26,11 +26,11 @@ const maxTraces = "10000"
 
 // Spans returns the spans of a lab with tracing that have the name and the tags. Replicas send theirs every 5 s.
 func (l *Lab) Spans(ctx context.Context, name string, tags map[string]string) ([]Span, error) {
-	wanted, err := json.Marshal(tags)
+	desired, err := json.Marshal(tags)
 	if err != nil {
 		return nil, fmt.Errorf("encode the tags: %w", err)
 	}
-	query := url.Values{"service": {telemetry.ServiceName}, "operation": {name}, "tags": {string(wanted)}, "limit": {maxTraces}}
+	query := url.Values{"service": {telemetry.ServiceName}, "operation": {name}, "tags": {string(desired)}, "limit": {maxTraces}}
 	var answer struct {
 		Data []struct{ Spans []jaegerSpan }
 	}

@@ -69,8 +69,8 @@ func (l *Lab) EverySlots(ctx context.Context) (views []SlotsView, err error) {
 		return nil, err
 	}
 	for _, pod := range pods {
-		asked, cancel := context.WithTimeout(ctx, answersWithin)
-		view, err := l.Slots(asked, pod.Name)
+		bounded, cancel := context.WithTimeout(ctx, answersWithin)
+		view, err := l.Slots(bounded, pod.Name)
 		cancel()
 		if err == nil {
 			views = append(views, view)

@@ -277,14 +277,14 @@ func (f *finder) literal(n *ast.CompositeLit) {
 			f.weaken(pair.Value)
 			continue
 		}
-		if rule := leftOut[of+"."+name.Name]; rule {
+		if rule := skipped[of+"."+name.Name]; rule {
 			f.add("field", fmt.Sprintf("leave out %s in %s", oneLine(f.text(pair)), of), of+" "+f.text(pair), f.wrap(pair.Value, "mutant_.Zero(#, ", ")")...)
 		}
 	}
 }
 
-// leftOut are fields that implement a rule: the literal is valid without them.
-var leftOut = map[string]bool{
+// skipped are fields that implement a rule: the literal is valid without them.
+var skipped = map[string]bool{
 	"Change.Ticket": true, "Doomed.Failed": true, "Doomed.UID": true, "question.releases": true, "question.acquired": true,
 	"assignment.Slot.HomeUntil": true, "assignment.Slot.UnownedSince": true, "assignment.Slot.Moved": true, "assignment.Slot.Passed": true, "assignment.Replica.Leaving": true,
 	"member.Request.Lease": false, "Disruption.Since": true, "load.coming": true, "load.allowed": true, "Exit.Empty": true,

@@ -106,7 +106,7 @@ func updated(o options, jobs []job, results map[string]result, rows map[string]l
 // verdict is an error when too many survive: any with the nightly nets, more than one in twenty with those of CI. A mutant that is
 // listed as equivalent and was killed is an error, too: the reason is wrong.
 func verdict(o options, jobs []job, results map[string]result, rows map[string]listed) error {
-	left := len(survivors(jobs, results, rows))
+	remaining := len(survivors(jobs, results, rows))
 	for _, j := range jobs {
 		if got, ran := results[j.id]; ran && got.outcome != survived && rows[j.id].isEquivalent() {
 			return fmt.Errorf("%s: expected it to survive, since it is listed as equivalent; got %s by %s", j.id, got.outcome, got.net)
@@ -116,8 +116,8 @@ func verdict(o options, jobs []job, results map[string]result, rows map[string]l
 	if o.level == ci {
 		most = len(results) / 20
 	}
-	if left > most {
-		return fmt.Errorf("expected at most %d of %d mutants to survive, got %d", most, len(results), left)
+	if remaining > most {
+		return fmt.Errorf("expected at most %d of %d mutants to survive, got %d", most, len(results), remaining)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func areas(seeds, first string) []area {
 			"shard/assignment/assign.go",
 		}, protocol},
 		{"fence", []string{
-			"shard/fence/fence.go", "shard/fence/holding.go", "shard/fence/gate.go", "shard/fence/transport.go", "shard/fence/drivers.go",
+			"shard/fence/fence.go", "shard/fence/ownershipstate.go", "shard/fence/gate.go", "shard/fence/transport.go", "shard/fence/drivers.go",
 			"shard/session/replica.go:Replica.carryOut", "shard/session/candidacy.go", "shard/namespacelease/policy/decide.go",
 		}, fence},
 		{"intents", []string{

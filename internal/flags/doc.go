@@ -4,7 +4,7 @@
 // It guarantees that the file accepts all flags of the command line, under the same names; that the command line takes
 // precedence; that a name which is no flag is an error that names the nearest one; that a value which is rejected is
 // reported with its place, what was expected, what came, and what to do; and that a flag without an effect which a user has
-// set is in Remarks.
+// set is in Ineffective.
 //
 // It does not read the environment, does not watch the file, and does not check what concerns several flags.
 //

@@ -16,11 +16,11 @@ import (
 // Trait is a property of a flag beyond its type: OrZero, Ignored, or a NoEffectYet.
 type Trait interface{ trait() }
 
-type mark int
+type plainTrait int
 
 const (
 	// OrZero lets a number or a duration be 0, which otherwise has to be more.
-	OrZero mark = iota + 1
+	OrZero plainTrait = iota + 1
 	// Ignored marks a flag that is accepted because existing manifests have it, and that has no meaning here. Its usage
 	// names the replacement, or why it is not needed.
 	Ignored
@@ -29,7 +29,7 @@ const (
 // NoEffectYet marks a flag whose value is not used yet, and has the cause. Remove it with the first use.
 type NoEffectYet string
 
-func (mark) trait()        {}
+func (plainTrait) trait()  {}
 func (NoEffectYet) trait() {}
 
 // Set is the flags of a command. Make one with New, declare flags in its groups, and call Complete when the command runs.
@@ -211,21 +211,21 @@ func (s *Set) Complete() error {
 	return errors.Join(errs...)
 }
 
-// Remark is a flag that was set and has no effect.
-type Remark struct{ Flag, Why string }
+// Ineffective is a flag that was set and has no effect.
+type Ineffective struct{ Flag, Why string }
 
-// Remarks returns the flags that were set without effect.
-func (s *Set) Remarks() (remarks []Remark) {
+// Ineffective returns the flags that were set without effect.
+func (s *Set) Ineffective() (ineffective []Ineffective) {
 	for _, d := range s.flags {
 		switch why := d.noEffectYet(); {
 		case !d.Changed:
 		case d.is(Ignored):
-			remarks = append(remarks, Remark{Flag: d.place(), Why: d.Usage})
+			ineffective = append(ineffective, Ineffective{Flag: d.place(), Why: d.Usage})
 		case why != "":
-			remarks = append(remarks, Remark{Flag: d.place(), Why: why})
+			ineffective = append(ineffective, Ineffective{Flag: d.place(), Why: why})
 		}
 	}
-	return remarks
+	return ineffective
 }
 
 // noEffectYet returns why the value is not used yet; "" when it is used.

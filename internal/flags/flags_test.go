@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// wanted has a flag of every type.
-type wanted struct {
+// parsed has a flag of every type.
+type parsed struct {
 	Name, Other string
 	Words       []string
 	Loud        bool
@@ -49,8 +49,8 @@ func (t *tried) Parse(args []string) error {
 	return t.cmd.Execute()
 }
 
-func declareWanted() (*wanted, *tried) {
-	w := &wanted{}
+func declareParsed() (*parsed, *tried) {
+	w := &parsed{}
 	cmd := &cobra.Command{Use: "try", Long: "Tries flags.", SilenceErrors: true, SilenceUsage: true}
 	set := New(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error { return set.Complete() }
@@ -72,18 +72,18 @@ func declareWanted() (*wanted, *tried) {
 }
 
 // parseFile parses with a file of that content.
-func parseFile(t *testing.T, content string, args ...string) (*wanted, *tried, error) {
+func parseFile(t *testing.T, content string, args ...string) (*parsed, *tried, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fleet.yaml")
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, set := declareWanted()
+	w, set := declareParsed()
 	return w, set, set.Parse(append(args, "--config="+file))
 }
 
 func TestFileAcceptsAllFlagsOfTheCommandLine(t *testing.T) {
-	want, set := declareWanted()
+	want, set := declareParsed()
 	err := set.Parse([]string{"--name=0123", "--words=x, z", "--loud", "--count=7", "--share=0.25", "--wait-time=1h30m", "--old=-1", "--v=4"})
 	if err != nil {
 		t.Fatal(err)
@@ -99,8 +99,8 @@ func TestFileAcceptsAllFlagsOfTheCommandLine(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-command line +file):\n%s", content, diff)
 		}
-		if len(set.Remarks()) != 2 {
-			t.Errorf("want remarks on wait-time and old, got %v", set.Remarks())
+		if len(set.Ineffective()) != 2 {
+			t.Errorf("want remarks on wait-time and old, got %v", set.Ineffective())
 		}
 	}
 }
@@ -159,25 +159,25 @@ func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 			t.Errorf("%s: want an error with the file's name and\n%s, got\n%v", tc.content, tc.want, err)
 		}
 	}
-	_, set := declareWanted()
+	_, set := declareParsed()
 	if err := set.Parse([]string{"--config=/does/not/exist"}); err == nil || !strings.Contains(err.Error(), "--config: open /does/not/exist") {
 		t.Errorf("a file that does not exist: %v", err)
 	}
 }
 
-func TestRemarksAreOnWhatWasSet(t *testing.T) {
-	_, set := declareWanted()
+func TestIneffectiveFlagsAreThoseThatWereSet(t *testing.T) {
+	_, set := declareParsed()
 	if err := set.Parse([]string{"--old=0", "--count=4", "--wait-time=1h"}); err != nil {
 		t.Fatal(err)
 	}
-	want := []Remark{{Flag: "--wait-time", Why: "no effect yet: no code waits"}, {Flag: "--old", Why: "replaced by --count"}}
-	if diff := cmp.Diff(want, set.Remarks()); diff != "" {
+	want := []Ineffective{{Flag: "--wait-time", Why: "no effect yet: no code waits"}, {Flag: "--old", Why: "replaced by --count"}}
+	if diff := cmp.Diff(want, set.Ineffective()); diff != "" {
 		t.Errorf("remarks (-want +got):\n%s", diff)
 	}
 }
 
 func TestPrinted(t *testing.T) {
-	_, set := declareWanted()
+	_, set := declareParsed()
 	const help = `Tries flags.
 
 Usage:

@@ -12,7 +12,7 @@ func TestNamedMachinesAreDeletedWhileRolloutIsPaused(t *testing.T) {
 	eachAutoscaler(t, func(t *testing.T, seed uint64, generation int) {
 		r := newRolling(t, seed, rollingUpdate("1", "0"), int32(5+newDice(seed).IntN(4)))
 		r.foresees = seed%2 == 0
-		r.user(wants("b"))
+		r.user(useTemplate("b"))
 		r.calm(time.Duration(1+r.dice.IntN(8)) * time.Minute)
 		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = true })
 		r.calm(20 * time.Minute)
@@ -20,8 +20,8 @@ func TestNamedMachinesAreDeletedWhileRolloutIsPaused(t *testing.T) {
 		a.beyond = 1 - (len(r.machines.now()) - int(r.deployment().Spec.Replicas)) // raised replicas include it, as with MCM
 		a.keeps = 1                                                                // with 0 replicas there is no surge either
 		a.storm(1 + a.dice.IntN(6))
-		if left := a.standing(); generation > 1 && len(left) > 0 || len(left) > a.raised {
-			t.Fatalf("seed %d: %v were named and not deleted, and the replicas were raised by %d:\n%s", seed, left, a.raised, a.tale())
+		if remaining := a.standing(); generation > 1 && len(remaining) > 0 || len(remaining) > a.raised {
+			t.Fatalf("seed %d: %v were named and not deleted, and the replicas were raised by %d:\n%s", seed, remaining, a.raised, a.tale())
 		}
 		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
 		r.calm(90 * time.Minute)

@@ -147,8 +147,8 @@ func (a *autoscaler) check() {
 	for ; a.looked < len(a.machines.history); a.looked++ {
 		before, after := a.machines.history[a.looked-1], a.machines.history[a.looked]
 		for name, was := range before {
-			is, left := after[name]
-			if was.DeletionTimestamp == nil && (!left || is.DeletionTimestamp != nil) && a.named[was.UID] == "" {
+			is, remaining := after[name]
+			if was.DeletionTimestamp == nil && (!remaining || is.DeletionTimestamp != nil) && a.named[was.UID] == "" {
 				a.Fatalf("seed %d: %s is deleted, and was not named:\n%s", a.seed, name, a.tale())
 			}
 		}
@@ -192,8 +192,8 @@ func (a *autoscaler) storm(times int) {
 
 // mustHaveGone fails unless exactly the named machines were deleted.
 func (a *autoscaler) mustHaveGone() {
-	if left := a.standing(); len(left) > 0 {
-		a.Fatalf("seed %d: %v were named and not deleted:\n%s", a.seed, left, a.tale())
+	if remaining := a.standing(); len(remaining) > 0 {
+		a.Fatalf("seed %d: %v were named and not deleted:\n%s", a.seed, remaining, a.tale())
 	}
 	d := a.deployment()
 	if list := d.Annotations[v1alpha1.AnnotationTriggerDeletion]; list != "" {
@@ -230,8 +230,8 @@ func TestNamedMachinesAreDeleted(t *testing.T) {
 		if generation > 1 || a.raised == 0 {
 			a.mustHaveGone()
 		}
-		if left := a.standing(); len(left) > a.raised {
-			t.Fatalf("seed %d: %v were named and not deleted, and the replicas were raised by %d:\n%s", seed, left, a.raised, a.tale())
+		if remaining := a.standing(); len(remaining) > a.raised {
+			t.Fatalf("seed %d: %v were named and not deleted, and the replicas were raised by %d:\n%s", seed, remaining, a.raised, a.tale())
 		}
 	})
 }

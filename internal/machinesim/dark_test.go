@@ -57,7 +57,7 @@ func TestZoneOutage(t *testing.T) {
 			w.run(15 * time.Second)
 			for _, slot := range slices.Clone(w.owners[0].slots) {
 				w.owners[0].drop(slot)
-				w.owners[1].take(slot)
+				w.owners[1].acquire(slot)
 			}
 			w.run(20*time.Minute + 45*time.Second)
 		},
@@ -95,8 +95,8 @@ func TestZoneOutage(t *testing.T) {
 			}
 			w.darken(false, 3*time.Minute)
 			w.run(10 * time.Minute)
-			if after := w.alive(); !maps.Equal(before, after) || w.given > 0 {
-				t.Errorf("%d machines failed; there were %v and are %v", w.given, before, after)
+			if after := w.alive(); !maps.Equal(before, after) || w.failedMachines > 0 {
+				t.Errorf("%d machines failed; there were %v and are %v", w.failedMachines, before, after)
 			}
 			for _, d := range w.deployments.now() {
 				if len(d.Status.Conditions) > 0 {
@@ -131,7 +131,7 @@ func (w *world) restart() {
 	for i, p := range w.owners {
 		anew := newProcess(w, p.name)
 		for _, slot := range p.slots {
-			anew.take(slot)
+			anew.acquire(slot)
 		}
 		w.owners[i] = anew
 	}
@@ -142,7 +142,7 @@ func (w *world) move(slot int) {
 	for i, p := range w.owners {
 		if slices.Contains(p.slots, slot) {
 			p.drop(slot)
-			w.owners[(i+1)%len(w.owners)].take(slot)
+			w.owners[(i+1)%len(w.owners)].acquire(slot)
 			return
 		}
 	}
@@ -156,8 +156,8 @@ func TestWithoutCircuitBreakers(t *testing.T) {
 	w.fallible = true
 	w.darken(true, time.Minute)
 	w.run(30 * time.Minute)
-	if w.given < 4 || len(w.breakersSeen) > 0 {
-		t.Errorf("%d machines failed and %d deployments had an open circuit breaker; want at least 4 and none", w.given, len(w.breakersSeen))
+	if w.failedMachines < 4 || len(w.breakersSeen) > 0 {
+		t.Errorf("%d machines failed and %d deployments had an open circuit breaker; want at least 4 and none", w.failedMachines, len(w.breakersSeen))
 	}
 }
 
@@ -165,7 +165,7 @@ func TestWithoutCircuitBreakers(t *testing.T) {
 // writes take effect long after. Of no deployment are ever more machines being replaced than its disruption budget allows,
 // and in the end all machines run.
 func TestNeverTooManyReplacements(t *testing.T) {
-	given, many := 0, worlds.Some(*seeds)
+	failedMachines, many := 0, worlds.Some(*seeds)
 	for seed := *first; seed < *first+uint64(many); seed++ {
 		w := newWorld(t, seed, 2, 4, 2)
 		w.fallible, w.wild = true, true
@@ -173,14 +173,14 @@ func TestNeverTooManyReplacements(t *testing.T) {
 		w.limits.Thresholds = disruption.Thresholds{NotReady: 5 + w.dice.IntN(4), Percent: 50 + w.dice.IntN(51), ClosePercent: 30, CloseAfter: time.Minute}
 		w.muddle(600)
 		w.settle(seed)
-		given += w.given
+		failedMachines += w.failedMachines
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("seeds %d to %d: %d machines failed", *first, *first+uint64(many)-1, given)
-	if given < many {
-		t.Errorf("%d machines failed in %d worlds: too few for this test", given, many)
+	t.Logf("seeds %d to %d: %d machines failed", *first, *first+uint64(many)-1, failedMachines)
+	if failedMachines < many {
+		t.Errorf("%d machines failed in %d worlds: too few for this test", failedMachines, many)
 	}
 }
 

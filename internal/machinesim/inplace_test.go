@@ -68,7 +68,7 @@ func TestInPlaceEveryMachineStays(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, inPlaceUpdate("0", "1", auto), int32(1+seed%5))
 			before := r.names()
-			r.user(wants("b"))
+			r.user(useTemplate("b"))
 			r.storm(r.dice.IntN(600))
 			if got := r.names(); got != before {
 				t.Fatalf("seed %d: machines %s, want %s:\n%s", seed, got, before, r.tale())
@@ -107,9 +107,9 @@ func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
 		"one beyond":                    {inPlaceUpdate("1", "0", auto), 2, nil, 0},
 		"two missing":                   {inPlaceUpdate("0", "2", auto), 2, nil, 0},
 		"manual":                        {inPlaceUpdate("1", "1", manual), 2, nil, 0},
-		"another template in between":   {inPlaceUpdate("0", "1", auto), 2, wants("c"), 1},
-		"back in between":               {inPlaceUpdate("0", "1", auto), 2, wants("a"), 1},
-		"back in between, one beyond":   {inPlaceUpdate("1", "0", auto), 1, wants("a"), 1},
+		"another template in between":   {inPlaceUpdate("0", "1", auto), 2, useTemplate("c"), 1},
+		"back in between":               {inPlaceUpdate("0", "1", auto), 2, useTemplate("a"), 1},
+		"back in between, one beyond":   {inPlaceUpdate("1", "0", auto), 1, useTemplate("a"), 1},
 		"paused in between and resumed": {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = !s.Paused }, 2},
 		"fewer in between":              {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 1 }, 1},
 		"more in between":               {inPlaceUpdate("1", "0", auto), 1, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 2 }, 1},
@@ -118,7 +118,7 @@ func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRolling(t, 1, tc.strategy, tc.replicas)
 			r.instant = true
-			r.user(wants("b"))
+			r.user(useTemplate("b"))
 			e := &explorer{T: t, seen: map[string]bool{}, outcomes: map[string]string{}, onPath: map[string]bool{}}
 			e.explore(r, tc.then, tc.changes)
 			if len(e.outcomes) != 1 {
@@ -136,7 +136,7 @@ func TestInPlaceManual(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, inPlaceUpdate("2", "1", manual), int32(1+seed%5))
 			before := r.names()
-			r.user(wants("b"))
+			r.user(useTemplate("b"))
 			r.storm(300)
 			r.calm(time.Hour)
 			for _, node := range r.nodes.now() {
@@ -178,7 +178,7 @@ func TestUpdatesInPlaceThatFail(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, inPlaceUpdate("1", "1", auto), 4)
 			r.fails, r.steady = 2, false
-			r.user(wants("b"))
+			r.user(useTemplate("b"))
 			r.storm(600)
 			r.calm(3 * time.Hour)
 			r.mustBeDone()
@@ -195,7 +195,7 @@ func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {
 	for _, unavailable := range []string{"1", "2", "100%"} {
 		t.Run(unavailable, func(t *testing.T) {
 			r := newRolling(t, 1, inPlaceUpdate("0", unavailable, auto), replicas)
-			r.user(wants("b"))
+			r.user(useTemplate("b"))
 			begin := len(r.deployments.history)
 			r.calm(time.Hour)
 			r.mustBeDone()
@@ -238,7 +238,7 @@ func TestDeletedInTheMiddleOfAnUpdateInPlace(t *testing.T) {
 					r.fails = 1
 				}
 				r.foresees = seed%4 < 2
-				r.user(wants("b"))
+				r.user(useTemplate("b"))
 				r.stormUntil(is)
 				r.deleteIt()
 				chosen := r.chosen()
@@ -272,11 +272,11 @@ func isTransfer(obj metav1.Object) bool {
 func (r *rolling) stormUntil(is moment) {
 	reached := false
 	if is.writes != nil {
-		r.holds = func(obj metav1.Object) bool {
+		r.delays = func(obj metav1.Object) bool {
 			reached = reached || is.writes(obj)
 			return is.writes(obj)
 		}
-		defer func() { r.holds = nil }()
+		defer func() { r.delays = nil }()
 	}
 	for range 3000 {
 		if reached = reached || slices.ContainsFunc(sorted(r.nodes.now()), func(n *corev1.Node) bool { return is.shows != "" && machinefacts.InPlaceStage(n) == is.shows }); reached {
@@ -302,7 +302,7 @@ func (r *rolling) chosen() (names []string) {
 // another Node by now. It selects the recorded one, and when the late write takes effect there is no second one.
 func TestLateSelection(t *testing.T) {
 	r := newRolling(t, 1, inPlaceUpdate("0", "1", auto), 3)
-	r.user(wants("b"))
+	r.user(useTemplate("b"))
 	r.passDeployment()
 	machines := sorted(r.machines.now())
 	for _, m := range machines {
@@ -310,7 +310,7 @@ func TestLateSelection(t *testing.T) {
 	}
 	r.setPhase(machines[0], v1alpha1.MachineUnknown) // it would be selected first
 	r.least--                                        // for it
-	r.holds = func(obj metav1.Object) bool { return obj.GetLabels()[v1alpha1.LabelSelectedForUpdate] != "" }
+	r.delays = func(obj metav1.Object) bool { return obj.GetLabels()[v1alpha1.LabelSelectedForUpdate] != "" }
 	r.passDeployment()
 	if len(r.late) > 0 {
 		t.Fatalf("a Node is selected although a machine is missing:\n%s", r.tale())
@@ -321,8 +321,8 @@ func TestLateSelection(t *testing.T) {
 		t.Fatalf("%d Nodes are about to be selected, want one:\n%s", len(r.late), r.tale())
 	}
 	r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Strategy = inPlaceUpdate("0", "1", auto) })
-	r.takeOver()
-	r.holds, r.least = nil, 2
+	r.replaceOwner()
+	r.delays, r.least = nil, 2
 	r.setPhase(r.machines.now()[machines[0].Name], v1alpha1.MachineRunning)
 	r.passDeployment()
 	r.late[0]()

@@ -61,7 +61,7 @@ func (r *rolling) updateInPlace(name string) {
 	phase := m.Status.CurrentStatus.Phase
 	switch stage := machinefacts.InPlaceStage(node); {
 	case len(node.Spec.Taints) > 0 && result == "":
-		if r.takes(m, time.Minute) { // its critical components are ready
+		if r.isOver(m, time.Minute) { // its critical components are ready
 			node = node.DeepCopy()
 			node.Spec.Taints = nil
 			r.nodes.update(node)
@@ -69,7 +69,7 @@ func (r *rolling) updateInPlace(name string) {
 	case phase == v1alpha1.MachineInPlaceUpdateSuccessful:
 		r.setPhase(m, v1alpha1.MachineRunning)
 	case phase == v1alpha1.MachineInPlaceUpdateFailed:
-		if r.takes(m, 5*time.Minute) {
+		if r.isOver(m, 5*time.Minute) {
 			r.machines.delete(m, r.now) // it has failed permanently
 		}
 	case result == v1alpha1.UpdateResultSuccessful && stage != v1alpha1.NodeReasonUpdateSuccessful:
@@ -85,13 +85,13 @@ func (r *rolling) updateInPlace(name string) {
 	case stage == v1alpha1.NodeReasonCandidateForUpdate && node.Labels[v1alpha1.LabelSelectedForUpdate] == "true":
 		r.setStage(node, v1alpha1.NodeReasonSelectedForUpdate)
 	case stage == v1alpha1.NodeReasonSelectedForUpdate && phase == v1alpha1.MachineRunning:
-		if r.takes(m, time.Minute) { // its drain has ended
+		if r.isOver(m, time.Minute) { // its drain has ended
 			r.setPhase(m, v1alpha1.MachineInPlaceUpdating)
 		}
 	case stage == v1alpha1.NodeReasonSelectedForUpdate && phase == v1alpha1.MachineInPlaceUpdating:
 		r.setStage(node, v1alpha1.NodeReasonReadyForUpdate)
 	case stage == v1alpha1.NodeReasonReadyForUpdate && result == "":
-		if r.takes(m, 3*time.Minute) {
+		if r.isOver(m, 3*time.Minute) {
 			r.agent(node)
 		}
 	}
@@ -108,8 +108,8 @@ func (r *rolling) fallIll() {
 	}
 }
 
-// takes reports whether a step of a machine has taken its time. It takes no time where every order is tried.
-func (r *rolling) takes(m *v1alpha1.Machine, most time.Duration) bool {
+// isOver reports whether a step of a machine has taken its time. It takes no time where every order is tried.
+func (r *rolling) isOver(m *v1alpha1.Machine, most time.Duration) bool {
 	if r.instant {
 		return true
 	}
@@ -157,8 +157,8 @@ func (r *rolling) setStage(node *corev1.Node, stage string) {
 }
 
 // writeNodes makes the owner write Nodes.
-func (r *rolling) writeNodes(w *rollout.World, wanted []*corev1.Node) (goOn bool) {
-	for _, node := range wanted {
+func (r *rolling) writeNodes(w *rollout.World, desired []*corev1.Node) (goOn bool) {
+	for _, node := range desired {
 		stored, goOn := put(r, r.nodes, node)
 		if !goOn {
 			return false
@@ -169,9 +169,9 @@ func (r *rolling) writeNodes(w *rollout.World, wanted []*corev1.Node) (goOn bool
 }
 
 // writeMachines makes the owner write machines.
-func (r *rolling) writeMachines(w *rollout.World, wanted []*v1alpha1.Machine) (goOn bool) {
-	w.Held = nil
-	for _, m := range wanted {
+func (r *rolling) writeMachines(w *rollout.World, desired []*v1alpha1.Machine) (goOn bool) {
+	w.LiveMetadata = nil
+	for _, m := range desired {
 		stored, goOn := put(r, r.machines, m)
 		if !goOn {
 			return false

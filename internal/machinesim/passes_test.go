@@ -35,7 +35,7 @@ func (p *process) disruptions(slot int) []disruption.Disruption {
 func (p *process) reconcileSet(slot int) {
 	c := p.shown[slot]
 	w := scale.World{Now: p.clock(), Disruptions: p.disruptions(slot), Done: scale.Done{
-		Created: map[int64]bool{}, Taken: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
+		Created: map[int64]bool{}, Occupied: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
 	}}
 	for _, set := range sorted(catchUp(p.world, p.sets, &c.sets)) {
 		if slotOf(set) == slot {
@@ -123,7 +123,7 @@ func (p *process) create(w *scale.World, ordinal int64) {
 	if p.machines.create(m) || p.machines.now()[m.Name].Annotations[v1alpha1.AnnotationOrdinal] == m.Annotations[v1alpha1.AnnotationOrdinal] {
 		w.Done.Created[ordinal] = true
 	} else {
-		w.Done.Taken[ordinal] = true
+		w.Done.Occupied[ordinal] = true
 	}
 }
 
@@ -167,19 +167,19 @@ func (p *process) look(w *lifecycle.World) {
 	}
 }
 
-func (p *process) save(w *lifecycle.World, wanted *v1alpha1.Machine) bool {
+func (p *process) save(w *lifecycle.World, desired *v1alpha1.Machine) bool {
 	before := w.Machine.Status.CurrentStatus.Phase
-	if equalObjects(w.Machine, wanted) {
+	if equalObjects(w.Machine, desired) {
 		return true
 	}
-	wanted = wanted.DeepCopy()
-	wanted.Status.CurrentStatus.LastUpdateTime = wanted.Status.CurrentStatus.LastUpdateTime.Rfc3339Copy() // as on the wire
+	desired = desired.DeepCopy()
+	desired.Status.CurrentStatus.LastUpdateTime = desired.Status.CurrentStatus.LastUpdateTime.Rfc3339Copy() // as on the wire
 	_, goOn := p.write(func() bool {
-		stored, ok := p.machines.update(wanted)
+		stored, ok := p.machines.update(desired)
 		if ok {
 			w.Machine = stored
 			if stored.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && before != v1alpha1.MachineFailed {
-				p.given++
+				p.failedMachines++
 				p.check()
 			}
 		}

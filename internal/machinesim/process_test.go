@@ -22,10 +22,10 @@ type process struct {
 	ahead time.Duration // of its clock
 	slots []int
 	// shown is the position of each cache, by slot: each was begun when the slot was acquired.
-	shown    map[int]*caches
-	breakers disruption.Breakers
-	said     string
-	seen     map[types.UID]bool
+	shown      map[int]*caches
+	breakers   disruption.Breakers
+	lastReport string
+	seen       map[types.UID]bool
 }
 
 // caches are the positions of those of the kinds.
@@ -41,8 +41,8 @@ func newProcess(w *world, name string) *process {
 
 func (p *process) clock() time.Time { return p.now.Add(p.ahead) }
 
-// take acquires a slot. Its caches begin with a read that began after that.
-func (p *process) take(slot int) {
+// acquire acquires a slot. Its caches begin with a read that began after that.
+func (p *process) acquire(slot int) {
 	p.slots = append(p.slots, slot)
 	p.shown[slot] = &caches{len(p.deployments.history) - 1, len(p.sets.history) - 1, len(p.machines.history) - 1, len(p.nodes.history) - 1}
 }
@@ -165,8 +165,8 @@ func (p *process) count() {
 }
 
 func (p *process) report() {
-	p.said = disruption.Report(p.name, p.own(), p.reports(), p.said)
-	p.texts[p.name] = p.said
+	p.lastReport = disruption.Report(p.name, p.own(), p.reports(), p.lastReport)
+	p.texts[p.name] = p.lastReport
 }
 
 // reconcileRoot records disruptions, and the state of the circuit breaker on the deployment.
@@ -182,7 +182,7 @@ func (p *process) reconcileRoot(slot int) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	w := disruption.World{Now: p.clock(), Limits: p.limits, Disruptions: disruptions, Wanted: root.Spec.Replicas}
+	w := disruption.World{Now: p.clock(), Limits: p.limits, Disruptions: disruptions, Desired: root.Spec.Replicas}
 	for _, set := range sorted(catchUp(p.world, p.sets, &c.sets)) {
 		if slotOf(set) == slot {
 			w.Sets = append(w.Sets, set)
@@ -204,15 +204,15 @@ func (p *process) reconcileRoot(slot int) {
 	if (len(v.Open) > 0) == (len(root.Status.Conditions) > 0) && !v.Changed {
 		return
 	}
-	wanted := root.DeepCopy()
-	disruption.WriteDisruptions(wanted, v.Disruptions)
-	wanted.Status.Conditions = nil
+	desired := root.DeepCopy()
+	disruption.WriteDisruptions(desired, v.Disruptions)
+	desired.Status.Conditions = nil
 	if len(v.Open) > 0 {
 		p.breakersSeen[root.Name] = true
-		wanted.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{Type: v1alpha1.MachineDeploymentCircuitBreakerOpen}}
+		desired.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{Type: v1alpha1.MachineDeploymentCircuitBreakerOpen}}
 	}
 	p.write(func() bool {
-		_, ok := p.deployments.update(wanted)
+		_, ok := p.deployments.update(desired)
 		return ok
 	})
 }

@@ -39,10 +39,10 @@ func TestEveryInterleavingOfARolloutEndsTheSame(t *testing.T) {
 		"one beyond, one missing":       {rollingUpdate("1", "1"), 2, nil},
 		"two beyond":                    {rollingUpdate("2", "0"), 2, nil},
 		"all at once":                   {recreate, 2, nil},
-		"another template in between":   {rollingUpdate("1", "0"), 2, wants("c")},
-		"back in between":               {rollingUpdate("1", "0"), 2, wants("a")},
-		"another, all at once":          {recreate, 2, wants("c")},
-		"one missing, back in between":  {rollingUpdate("0", "1"), 2, wants("a")},
+		"another template in between":   {rollingUpdate("1", "0"), 2, useTemplate("c")},
+		"back in between":               {rollingUpdate("1", "0"), 2, useTemplate("a")},
+		"another, all at once":          {recreate, 2, useTemplate("c")},
+		"one missing, back in between":  {rollingUpdate("0", "1"), 2, useTemplate("a")},
 		"paused in between and resumed": {rollingUpdate("1", "0"), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = !s.Paused }},
 		"fewer in between":              {rollingUpdate("1", "0"), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 1 }},
 		"more in between":               {rollingUpdate("1", "0"), 1, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 2 }},
@@ -54,7 +54,7 @@ func TestEveryInterleavingOfARolloutEndsTheSame(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, foresees %v", name, foresees), func(t *testing.T) {
 				r := newRolling(t, 1, tc.strategy, tc.replicas)
 				r.foresees = foresees
-				r.user(wants("b"))
+				r.user(useTemplate("b"))
 				e := &explorer{T: t, seen: map[string]bool{}, outcomes: map[string]string{}, onPath: map[string]bool{}}
 				changes := 0
 				if tc.then != nil {
@@ -73,7 +73,7 @@ func TestEveryInterleavingOfARolloutEndsTheSame(t *testing.T) {
 	}
 }
 
-func wants(template string) func(*v1alpha1.MachineDeploymentSpec) {
+func useTemplate(template string) func(*v1alpha1.MachineDeploymentSpec) {
 	return func(s *v1alpha1.MachineDeploymentSpec) {
 		s.Template.Annotations = map[string]string{"template": template}
 	}
@@ -166,7 +166,7 @@ func (r *rolling) copy() *rolling {
 		world: w, broken: r.broken, tooLate: maps.Clone(r.tooLate), ends: map[types.UID]time.Time{}, least: r.least, most: r.most, resized: r.resized, steady: r.steady,
 		recreates: r.recreates, foresees: r.foresees, inPlace: r.inPlace, manual: r.manual, instant: r.instant, fails: r.fails,
 	}
-	c.takeOver()
+	c.replaceOwner()
 	return c
 }
 

@@ -30,15 +30,15 @@ func newest[T object[T]](r *rolling, cached T) T {
 }
 
 // put writes an object, and remembers what was written.
-func put[T object[T]](r *rolling, s *store[T], wanted T) (stored T, goOn bool) {
-	if r.holds != nil && r.holds(wanted) {
-		r.late = append(r.late, func() { s.update(wanted) })
+func put[T object[T]](r *rolling, s *store[T], desired T) (stored T, goOn bool) {
+	if r.delays != nil && r.delays(desired) {
+		r.late = append(r.late, func() { s.update(desired) })
 		return stored, false
 	}
 	_, goOn = r.owner.write(func() (ok bool) {
 		owner := r.owner
-		if stored, ok = s.update(wanted); ok && owner == r.owner {
-			r.shows[wanted.GetName()] = stored
+		if stored, ok = s.update(desired); ok && owner == r.owner {
+			r.shows[desired.GetName()] = stored
 		}
 		return ok
 	})
@@ -125,12 +125,12 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 	case rollout.ReadLive:
 		r.readLive(w)
 	case rollout.Mark:
-		return r.mark(w, v.Machines)
+		return r.writeMarks(w, v.Machines)
 	case rollout.ListMachines:
-		w.Held = map[types.UID][]*metav1.ObjectMeta{}
+		w.LiveMetadata = map[types.UID][]*metav1.ObjectMeta{}
 		for _, m := range sorted(r.machines.now()) {
 			set := metav1.GetControllerOfNoCopy(m).UID
-			w.Held[set] = append(w.Held[set], &m.ObjectMeta)
+			w.LiveMetadata[set] = append(w.LiveMetadata[set], &m.ObjectMeta)
 		}
 	case rollout.WriteNodes:
 		return r.writeNodes(w, v.Nodes)
@@ -174,9 +174,9 @@ func (r *rolling) readLive(w *rollout.World) {
 	}
 }
 
-// mark writes the metadata of machines. When one has changed since it was read, or was deleted, all are read again.
-func (r *rolling) mark(w *rollout.World, wanted []*v1alpha1.Machine) (goOn bool) {
-	for _, m := range wanted {
+// writeMarks writes the metadata of machines. When one has changed since it was read, or was deleted, all are read again.
+func (r *rolling) writeMarks(w *rollout.World, desired []*v1alpha1.Machine) (goOn bool) {
+	for _, m := range desired {
 		refused := false
 		_, goOn := r.owner.write(func() bool {
 			stored, ok := r.annotate(m)
@@ -199,13 +199,13 @@ func (r *rolling) mark(w *rollout.World, wanted []*v1alpha1.Machine) (goOn bool)
 }
 
 // annotate writes the annotations of a machine, if it has not changed since it was read.
-func (r *rolling) annotate(wanted *v1alpha1.Machine) (stored *v1alpha1.Machine, ok bool) {
-	is, exists := r.machines.now()[wanted.Name]
+func (r *rolling) annotate(desired *v1alpha1.Machine) (stored *v1alpha1.Machine, ok bool) {
+	is, exists := r.machines.now()[desired.Name]
 	if !exists {
 		return nil, false
 	}
 	is = is.DeepCopy()
-	is.Annotations, is.ResourceVersion, is.UID = wanted.Annotations, wanted.ResourceVersion, wanted.UID
+	is.Annotations, is.ResourceVersion, is.UID = desired.Annotations, desired.ResourceVersion, desired.UID
 	return r.machines.update(is)
 }
 
@@ -258,7 +258,7 @@ func (r *rolling) passSet(name string) {
 // observeSet returns the owner's view of a set.
 func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
 	w := scale.World{Now: r.owner.clock(), Set: set, Done: scale.Done{
-		Created: map[int64]bool{}, Taken: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{},
+		Created: map[int64]bool{}, Occupied: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{},
 		Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	for _, m := range sorted(catchUp(r.world, r.machines, &r.owner.shown[0].machines)) {

@@ -85,7 +85,7 @@ func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, 
 			r := newRolling(t, seed, strategy, int32(1+dice.IntN(6)))
 			r.foresees, r.sick = dice.IntN(2) == 0, !r.inPlace && dice.IntN(3) == 0
 			r.mortal = r.sick && dice.IntN(2) == 0
-			r.user(wants("b"))
+			r.user(useTemplate("b"))
 			for range dice.IntN(6) {
 				r.storm(dice.IntN(turns))
 				r.act()
@@ -117,7 +117,7 @@ func TestDeletedInTheMiddleOfARollout(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, rollingUpdate("1", "1"), 4)
 			r.foresees = seed%2 == 0
-			r.user(wants("b"))
+			r.user(useTemplate("b"))
 			r.storm(r.dice.IntN(300))
 			r.deleteIt()
 			r.storm(300)

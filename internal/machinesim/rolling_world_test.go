@@ -35,7 +35,7 @@ type rolling struct {
 	resized     bool
 	inPlace     bool
 	manual      bool                     // users select Nodes
-	holds       func(metav1.Object) bool // writes that take effect late, after their process died
+	delays      func(metav1.Object) bool // writes that take effect late, after their process died
 	instant     bool                     // every order is tried, so nothing takes time
 	fails       int                      // one update in place in so many fails; 0 means none
 	steady      bool                     // all machines have run
@@ -73,7 +73,7 @@ func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentSt
 		},
 	}
 	w.deployments.create(d)
-	r.takeOver()
+	r.replaceOwner()
 	r.limit(d)
 	r.calm(10 * time.Minute)
 	r.mustBeDone()
@@ -102,11 +102,11 @@ func rollingUpdate(surge, unavailable string) v1alpha1.MachineDeploymentStrategy
 	}
 }
 
-// takeOver makes a new process own everything. Its caches begin with the current objects.
-func (r *rolling) takeOver() {
+// replaceOwner makes a new process own everything. Its caches begin with the current objects.
+func (r *rolling) replaceOwner() {
 	r.note("a new owner")
 	r.owner = newProcess(r.world, "replica")
-	r.owner.take(0)
+	r.owner.acquire(0)
 	r.shows, r.unseen = map[string]metav1.Object{}, nil
 }
 
@@ -194,12 +194,12 @@ func (r *rolling) live() {
 		case phase == v1alpha1.MachinePending && !r.now.Before(end) && !r.broken[m.Annotations["template"]]:
 			r.comeUp(m)
 		case phase == v1alpha1.MachineUnknown:
-			if r.takes(m, 20*time.Second) {
+			if r.isOver(m, 20*time.Second) {
 				r.getWell(m, !r.mortal || r.dice.IntN(2) == 0)
 			}
 			continue
 		case phase == v1alpha1.MachineFailed:
-			if r.dice.IntN(2) == 0 && r.takes(m, time.Minute) { // it is kept, or its deletion was too slow
+			if r.dice.IntN(2) == 0 && r.isOver(m, time.Minute) { // it is kept, or its deletion was too slow
 				r.getWell(m, true)
 			}
 			continue
@@ -285,7 +285,7 @@ func (r *rolling) storm(steps int) {
 			r.fallIll()
 		}
 		if r.chance(100) {
-			r.takeOver() // the last owner is dead, or is suspended in the middle of a pass
+			r.replaceOwner() // the last owner is dead, or is suspended in the middle of a pass
 		}
 		if len(r.late) > 0 && r.chance(30) {
 			i := r.dice.IntN(len(r.late))

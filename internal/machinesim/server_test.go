@@ -72,23 +72,23 @@ func (s *store[T]) create(obj T) bool {
 }
 
 // update stores a new version of an object, if it was made from the current one. It returns the stored version.
-func (s *store[T]) update(wanted T) (stored T, ok bool) {
-	is, exists := s.now()[wanted.GetName()]
-	if !exists || is.GetUID() != wanted.GetUID() || is.GetResourceVersion() != wanted.GetResourceVersion() {
+func (s *store[T]) update(desired T) (stored T, ok bool) {
+	is, exists := s.now()[desired.GetName()]
+	if !exists || is.GetUID() != desired.GetUID() || is.GetResourceVersion() != desired.GetResourceVersion() {
 		return stored, false
 	}
-	wanted = wanted.DeepCopy()
+	desired = desired.DeepCopy()
 	*s.versions++
-	wanted.SetResourceVersion(fmt.Sprint(*s.versions))
-	s.report("%s: %s", wanted.GetName(), about(wanted))
+	desired.SetResourceVersion(fmt.Sprint(*s.versions))
+	s.report("%s: %s", desired.GetName(), about(desired))
 	s.change(func(all map[string]T) {
-		if wanted.GetDeletionTimestamp() != nil && len(wanted.GetFinalizers()) == 0 {
-			delete(all, wanted.GetName())
+		if desired.GetDeletionTimestamp() != nil && len(desired.GetFinalizers()) == 0 {
+			delete(all, desired.GetName())
 		} else {
-			all[wanted.GetName()] = wanted
+			all[desired.GetName()] = desired
 		}
 	})
-	return wanted, true
+	return desired, true
 }
 
 // delete marks an object for deletion, if it has not changed since it was read.
@@ -96,9 +96,9 @@ func (s *store[T]) delete(seen T, now time.Time) bool {
 	if seen.GetDeletionTimestamp() != nil {
 		return false
 	}
-	wanted := seen.DeepCopy()
-	wanted.SetDeletionTimestamp(&metav1.Time{Time: now})
-	_, ok := s.update(wanted)
+	desired := seen.DeepCopy()
+	desired.SetDeletionTimestamp(&metav1.Time{Time: now})
+	_, ok := s.update(desired)
 	return ok
 }
 

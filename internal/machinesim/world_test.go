@@ -45,16 +45,16 @@ type world struct {
 	vms              map[types.UID]*vm
 	sick             map[string]bool // Nodes that are not Ready, by name
 
-	limits       disruption.Limits
-	replicas     int32 // of each deployment
-	slots        int   // as many as there are deployments
-	owners       []*process
-	texts        map[string]string // reported by the processes
-	reported     time.Time
-	late         []func()
-	given        int // machines that ever failed for their health
-	fallible     bool
-	breakersSeen map[string]bool // deployments whose circuit breaker was observed open
+	limits         disruption.Limits
+	replicas       int32 // of each deployment
+	slots          int   // as many as there are deployments
+	owners         []*process
+	texts          map[string]string // reported by the processes
+	reported       time.Time
+	late           []func()
+	failedMachines int // machines that ever failed for their health
+	fallible       bool
+	breakersSeen   map[string]bool // deployments whose circuit breaker was observed open
 }
 
 // newWorld makes deployments whose machines all run, owned in turns by as many processes.
@@ -76,7 +76,7 @@ func newWorld(t *testing.T, seed uint64, deployments int, replicas int32, proces
 		w.plant(i)
 	}
 	for i := range deployments {
-		w.owners[i%processes].take(i)
+		w.owners[i%processes].acquire(i)
 	}
 	w.run(5 * time.Minute)
 	if got := w.running(); got != int(replicas)*deployments {

@@ -24,8 +24,8 @@ func TestListIsConsistentForAllOptions(t *testing.T) {
 			return watch.NewFake(), nil
 		},
 	}}
-	asked := metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, Limit: 5, Continue: "next"}
-	if _, err := l.ListWithContext(t.Context(), asked); err != nil {
+	requested := metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, Limit: 5, Continue: "next"}
+	if _, err := l.ListWithContext(t.Context(), requested); err != nil {
 		t.Fatal(err)
 	}
 	if want := (metav1.ListOptions{LabelSelector: "a=b", Limit: 5, Continue: "next"}); listed != want {

@@ -127,8 +127,8 @@ func TestRewrite_ChangedMeanwhile_Skipped(t *testing.T) {
 		"gone":    apierrors.NewNotFound(kind, "gone"),
 		"broken":  errors.New("no"),
 	}
-	commit := func(_ context.Context, _, wanted *v1alpha1.Machine) (*v1alpha1.Machine, error) {
-		return wanted, answers[wanted.Name]
+	commit := func(_ context.Context, _, desired *v1alpha1.Machine) (*v1alpha1.Machine, error) {
+		return desired, answers[desired.Name]
 	}
 	tried := map[types.UID]bool{}
 	fine := []*v1alpha1.Machine{machine("fine", nil), machine("changed", nil), machine("gone", nil)}
@@ -149,9 +149,9 @@ func TestLookAgain(t *testing.T) {
 		m.ResourceVersion = version
 		return m
 	}
-	taken := at("taken", "2")
-	Adopt(taken, set("one"), setKind)
-	live := map[string]*v1alpha1.Machine{"changed": at("changed", "2"), "new": at("new", "2"), "taken": taken}
+	adopted := at("taken", "2")
+	Adopt(adopted, set("one"), setKind)
+	live := map[string]*v1alpha1.Machine{"changed": at("changed", "2"), "new": at("new", "2"), "taken": adopted}
 	orphans := []*v1alpha1.Machine{at("same", "1"), at("changed", "1"), at("gone", "1"), at("taken", "1")}
 	tried := map[types.UID]bool{"same": true, "changed": true}
 	for _, found := range []*v1alpha1.Machine{at("same", "1"), at("changed", "2"), at("gone", "2"), at("taken", "2"), at("new", "2")} {

@@ -88,14 +88,14 @@ func LookAgain[T Object[T]](
 // Rewrite changes children and commits them, and records each as tried. One that has changed meanwhile, or no longer
 // exists, is skipped until its event, or until LookAgain.
 func Rewrite[T Object[T]](
-	ctx context.Context, commit func(ctx context.Context, observed, wanted T) (T, error),
+	ctx context.Context, commit func(ctx context.Context, observed, desired T) (T, error),
 	children []T, tried map[types.UID]bool, change func(T),
 ) error {
 	for _, child := range children {
 		tried[child.GetUID()] = true
-		wanted := child.DeepCopy()
-		change(wanted)
-		_, err := commit(ctx, child, wanted)
+		desired := child.DeepCopy()
+		change(desired)
+		_, err := commit(ctx, child, desired)
 		if _, undecodable := decode.FailureOf(err); undecodable {
 			continue // the write took effect, and the object still cannot be decoded
 		}

@@ -34,8 +34,8 @@ func NewSharing[T metav1.Object](written *Latest[T], client func(namespace strin
 
 // Commit writes the difference between the object as observed and as wanted, the status last, and returns the object as
 // it then is. Neither argument is changed. An error is returned with the newest known object.
-func (c *Committer[T]) Commit(ctx context.Context, observed, wanted T) (T, error) {
-	main, status, err := diff(observed, wanted)
+func (c *Committer[T]) Commit(ctx context.Context, observed, desired T) (T, error) {
+	main, status, err := diff(observed, desired)
 	if err != nil {
 		return observed, err
 	}
@@ -87,12 +87,12 @@ func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, su
 }
 
 // diff returns the merge patch from observed to wanted, split into the object's and its status'.
-func diff(observed, wanted any) (main, status map[string]any, err error) {
+func diff(observed, desired any) (main, status map[string]any, err error) {
 	before, err := json.Marshal(observed)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode the object as observed: %w", err)
 	}
-	after, err := json.Marshal(wanted)
+	after, err := json.Marshal(desired)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode the object as wanted: %w", err)
 	}

@@ -66,9 +66,9 @@ func newServer(t *testing.T) (*server, *Committer[*v1alpha1.Machine]) {
 }
 
 func change(m *v1alpha1.Machine, f func(*v1alpha1.Machine)) *v1alpha1.Machine {
-	wanted := m.DeepCopy()
-	f(wanted)
-	return wanted
+	desired := m.DeepCopy()
+	f(desired)
+	return desired
 }
 
 func TestCommitWritesOnlyDifferences(t *testing.T) {

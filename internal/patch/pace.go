@@ -73,11 +73,11 @@ func (p *Pace) Wait(obj metav1.Object, change Change, now time.Time) time.Durati
 	if obj.GetDeletionTimestamp() != nil {
 		length = deletingInterval
 	}
-	left := max(length-now.Sub(w.since), 0)
-	if left == 0 {
+	remaining := max(length-now.Sub(w.since), 0)
+	if remaining == 0 {
 		w.since, w.written = time.Time{}, now
 	}
-	return left
+	return remaining
 }
 
 // Forget drops what is remembered of an object that was deleted.

@@ -73,8 +73,8 @@ func tenant(key string) string {
 	return name
 }
 
-// take pops all keys that may be taken.
-func take(q *fairQueue[string]) (keys []string) {
+// popAll pops all keys that may be popped.
+func popAll(q *fairQueue[string]) (keys []string) {
 	for q.Len() > 0 {
 		keys = append(keys, q.Pop())
 	}
@@ -88,7 +88,7 @@ func TestTenantsTakeTurnsBeforeGroups(t *testing.T) {
 	for _, key := range []string{"a/1", "a/2", "a/3", "a/x1", "b/1"} {
 		q.Push(key)
 	}
-	if diff := cmp.Diff([]string{"a/1", "b/1", "a/2", "a/3", "a/x1"}, take(q)); diff != "" {
+	if diff := cmp.Diff([]string{"a/1", "b/1", "a/2", "a/3", "a/x1"}, popAll(q)); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
@@ -114,7 +114,7 @@ func TestKeysOfATenantWaitWhileItHasAllItMayHaveInWork(t *testing.T) {
 		if step.done != "" {
 			q.done(step.done)
 		}
-		if diff := cmp.Diff(step.want, take(q)); diff != "" {
+		if diff := cmp.Diff(step.want, popAll(q)); diff != "" {
 			t.Errorf("after %q (-want +got):\n%s", step.done, diff)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // script is a world whose verdicts are known before: its actions one after the other, and then rest.
 type script struct {
 	actions []string
-	taken   []string
+	done    []string
 }
 
 type scriptVerdict string
@@ -39,7 +39,7 @@ func passOf(rest error, defers func(scriptVerdict) bool) Pass[*script, scriptVer
 		Decide: (*script).next,
 		Defers: defers,
 		Act: func(_ context.Context, s *script, v scriptVerdict) (time.Duration, error) {
-			s.taken = append(s.taken, string(v))
+			s.done = append(s.done, string(v))
 			if v != "forever" {
 				s.actions = s.actions[1:]
 			}
@@ -52,7 +52,7 @@ func passOf(rest error, defers func(scriptVerdict) bool) Pass[*script, scriptVer
 			return 0, nil
 		},
 		Rest: func(_ context.Context, s *script, _ scriptVerdict) (Result, error) {
-			s.taken = append(s.taken, "rest")
+			s.done = append(s.done, "rest")
 			return Result{RequeueAfter: time.Minute}, rest
 		},
 	}
@@ -65,24 +65,24 @@ func TestPass(t *testing.T) {
 		actions []string
 		rest    error
 		defers  func(scriptVerdict) bool
-		taken   []string
+		done    []string
 		wait    time.Duration
 		errs    []error
 	}{
-		{name: "there is nothing to do", taken: []string{"rest"}, wait: time.Minute},
-		{name: "one action follows the other", actions: []string{"a", "b"}, taken: []string{"a", "b", "rest"}, wait: time.Minute},
-		{name: "an error ends the pass", actions: []string{"a", "fail", "b"}, taken: []string{"a", "fail"}, errs: []error{errAct}},
-		{name: "an error of another action is not deferred", actions: []string{"fail", "b"}, defers: defersLate, taken: []string{"fail"}, errs: []error{errAct}},
-		{name: "a deferred error ends the pass after its rest", actions: []string{"fail late", "b"}, defers: defersLate, taken: []string{"fail late", "b", "rest"}, wait: time.Minute, errs: []error{errAct}},
-		{name: "a deferred error does not hide that of the rest", actions: []string{"fail late"}, defers: defersLate, rest: errRest, taken: []string{"fail late", "rest"}, wait: time.Minute, errs: []error{errAct, errRest}},
-		{name: "what cannot be done now ends the pass", actions: []string{"a", "wait", "b"}, taken: []string{"a", "wait"}, wait: 5 * time.Second},
-		{name: "a deferred error is not lost in a wait", actions: []string{"fail late", "wait"}, defers: defersLate, taken: []string{"fail late", "wait"}, wait: 5 * time.Second, errs: []error{errAct}},
-		{name: "the rest fails", rest: errRest, taken: []string{"rest"}, wait: time.Minute, errs: []error{errRest}},
+		{name: "there is nothing to do", done: []string{"rest"}, wait: time.Minute},
+		{name: "one action follows the other", actions: []string{"a", "b"}, done: []string{"a", "b", "rest"}, wait: time.Minute},
+		{name: "an error ends the pass", actions: []string{"a", "fail", "b"}, done: []string{"a", "fail"}, errs: []error{errAct}},
+		{name: "an error of another action is not deferred", actions: []string{"fail", "b"}, defers: defersLate, done: []string{"fail"}, errs: []error{errAct}},
+		{name: "a deferred error ends the pass after its rest", actions: []string{"fail late", "b"}, defers: defersLate, done: []string{"fail late", "b", "rest"}, wait: time.Minute, errs: []error{errAct}},
+		{name: "a deferred error does not hide that of the rest", actions: []string{"fail late"}, defers: defersLate, rest: errRest, done: []string{"fail late", "rest"}, wait: time.Minute, errs: []error{errAct, errRest}},
+		{name: "what cannot be done now ends the pass", actions: []string{"a", "wait", "b"}, done: []string{"a", "wait"}, wait: 5 * time.Second},
+		{name: "a deferred error is not lost in a wait", actions: []string{"fail late", "wait"}, defers: defersLate, done: []string{"fail late", "wait"}, wait: 5 * time.Second, errs: []error{errAct}},
+		{name: "the rest fails", rest: errRest, done: []string{"rest"}, wait: time.Minute, errs: []error{errRest}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			world := &script{actions: test.actions}
 			result, err := passOf(test.rest, test.defers).Run(t.Context(), world)
-			if diff := cmp.Diff(test.taken, world.taken); diff != "" {
+			if diff := cmp.Diff(test.done, world.done); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 			if result.RequeueAfter != test.wait {
@@ -103,7 +103,7 @@ func TestPass(t *testing.T) {
 func TestPassThatDoesNotRestIsEnded(t *testing.T) {
 	world := &script{actions: []string{"fail late", "forever"}}
 	_, err := passOf(nil, func(scriptVerdict) bool { return true }).Run(t.Context(), world)
-	if len(world.taken) != maxActions || err == nil || !strings.Contains(err.Error(), "forever") || !errors.Is(err, errAct) {
-		t.Errorf("%d actions, want %d; error %v", len(world.taken), maxActions, err)
+	if len(world.done) != maxActions || err == nil || !strings.Contains(err.Error(), "forever") || !errors.Is(err, errAct) {
+		t.Errorf("%d actions, want %d; error %v", len(world.done), maxActions, err)
 	}
 }

@@ -152,8 +152,8 @@ func TestRequeueAfter(t *testing.T) {
 	})
 }
 
-// doorkeeper is a gate that can be shut.
-type doorkeeper struct {
+// switchedGate is a gate that can be shut.
+type switchedGate struct {
 	mu           sync.Mutex
 	open         bool
 	admitted, in int
@@ -161,7 +161,7 @@ type doorkeeper struct {
 
 type owned struct{}
 
-func (d *doorkeeper) Admit(ctx context.Context, _ string) (context.Context, func(), bool) {
+func (d *switchedGate) Admit(ctx context.Context, _ string) (context.Context, func(), bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.open {
@@ -176,9 +176,9 @@ func (d *doorkeeper) Admit(ctx context.Context, _ string) (context.Context, func
 	}, true
 }
 
-func TestTheGateIsAskedBeforeEachKey(t *testing.T) {
+func TestTheGateIsCheckedBeforeEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := &doorkeeper{}
+		gate := &switchedGate{}
 		var runs atomic.Int32
 		r := start(t, Config[string]{Gate: gate, Reconcile: func(ctx context.Context, _ string) (Result, error) {
 			if ctx.Value(owned{}) == nil {
@@ -249,7 +249,7 @@ func (notOursError) Error() string { return "not ours" }
 func (notOursError) NotOurs() bool { return true }
 
 // A create at a cloud is refused for the last seconds before the fence, which a renewal then moves: the key is still ours.
-func TestWhatIsNotOursIsNoFailureAndIsAskedForAgain(t *testing.T) {
+func TestLostOwnershipIsNoFailureAndTheKeyIsTriedAgain(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		closes bool // the gate, after the first run
@@ -261,7 +261,7 @@ func TestWhatIsNotOursIsNoFailureAndIsAskedForAgain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			metrics := NewMetrics(prometheus.NewRegistry())
 			var runs atomic.Int32
-			gate := &doorkeeper{open: true}
+			gate := &switchedGate{open: true}
 			r := start(t, Config[string]{Metrics: metrics, Gate: gate, Reconcile: func(context.Context, string) (Result, error) {
 				gate.mu.Lock()
 				gate.open = !test.closes
@@ -434,7 +434,7 @@ mcf_oldest_waiting_key_seconds{controller="test"} ` + seconds + "\n"
 	})
 }
 
-func TestNewSaysWhatIsWrong(t *testing.T) {
+func TestNewReportsEachInvalidSetting(t *testing.T) {
 	reconcile := func(context.Context, string) (Result, error) { return Result{}, nil }
 	for _, cfg := range []Config[string]{{}, {Name: "test"}, {Reconcile: reconcile}, {Name: "test", Reconcile: reconcile, Workers: -1}} {
 		if _, err := New(cfg); err == nil {

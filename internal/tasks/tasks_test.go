@@ -20,8 +20,8 @@ func (l *log) add(line string) {
 	l.lines = append(l.lines, line)
 }
 
-// take returns what was done since the last time, once all goroutines are blocked.
-func (l *log) take() []string {
+// newEntries returns what was done since the last time, once all goroutines are blocked.
+func (l *log) newEntries() []string {
 	synctest.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func TestTasksRunUntilTheyEnd(t *testing.T) {
 		l, s := &log{}, New()
 		expect := func(when string, want ...string) {
 			t.Helper()
-			if got := l.take(); !slices.Equal(got, want) {
+			if got := l.newEntries(); !slices.Equal(got, want) {
 				t.Errorf("%s: %q, want %q", when, got, want)
 			}
 		}

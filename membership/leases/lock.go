@@ -12,9 +12,9 @@ import (
 // proves that every earlier process of the pod that held it is gone, also a stopped one: only then does the kernel release it.
 type Lock struct{ file *os.File }
 
-// TakeLock takes the lock, and returns nil if another process has it. It is held until the process ends, or Close. Errors: the
+// AcquireLock acquires the lock, and returns nil if another process has it. It is held until the process ends, or Close. Errors: the
 // folder cannot be written.
-func TakeLock(folder string) (*Lock, error) {
+func AcquireLock(folder string) (*Lock, error) {
 	name := filepath.Join(folder, "session.lock")
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the folder is a flag
 	if err != nil {

@@ -12,22 +12,22 @@ import (
 
 func TestOneHasTheLock(t *testing.T) {
 	folder := t.TempDir()
-	first, err := TakeLock(folder)
+	first, err := AcquireLock(folder)
 	if err != nil || first == nil {
 		t.Fatalf("want the free lock taken, got %v", err)
 	}
-	if second, err := TakeLock(folder); err != nil || second != nil {
+	if second, err := AcquireLock(folder); err != nil || second != nil {
 		t.Errorf("taken twice: %v, %v", second, err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	third, err := TakeLock(folder)
+	third, err := AcquireLock(folder)
 	if err != nil || third == nil {
 		t.Fatalf("want the released lock taken, got %v", err)
 	}
 	_ = third.Close()
-	if _, err := TakeLock(folder + "/none"); err == nil {
+	if _, err := AcquireLock(folder + "/none"); err == nil {
 		t.Error("no error for a folder that does not exist")
 	}
 }

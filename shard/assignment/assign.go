@@ -29,7 +29,7 @@ func Assign(c Config, w World) Verdict {
 func (b *board) goHome() {
 	for s := range b.slots {
 		slot := &b.slots[s]
-		if r, ok := b.index[b.homeOf(slot)]; ok && b.mayTake(slot, r) {
+		if r, ok := b.index[b.homeOf(slot)]; ok && b.mayReceive(slot, r) {
 			b.move(s, r, Home)
 		}
 	}
@@ -70,7 +70,7 @@ func (b *board) placeFor(slot *slot) int {
 	// The predicates for replicas that may have it, the best first. A slot that was never served cannot be served worse.
 	choices := []func(r int) bool{
 		func(r int) bool {
-			return b.mayTake(slot, r) || slot.why == New && b.limit(slot, r) == Probe && !b.passed(slot, r)
+			return b.mayReceive(slot, r) || slot.why == New && b.limit(slot, r) == Probe && !b.passed(slot, r)
 		},
 		func(r int) bool { return b.limit(slot, r) < Evict && !b.passed(slot, r) },
 		func(r int) bool { return b.limit(slot, r) < Evict },
@@ -272,7 +272,7 @@ func (b *board) evenOut() {
 			return
 		}
 		for ; budget > 0 && b.load(donor) > b.config.EvenBelow*b.mean; budget-- {
-			s, r := b.nextToGive(donor)
+			s, r := b.nextToMove(donor)
 			if s == none {
 				stuck[donor] = true
 				break
@@ -282,16 +282,16 @@ func (b *board) evenOut() {
 	}
 }
 
-// nextToGive picks the slot whose move leaves the busier of donor and receiver least busy.
-func (b *board) nextToGive(donor int) (number, receiver int) {
+// nextToMove picks the slot whose move leaves the busier of donor and receiver least busy.
+func (b *board) nextToMove(donor int) (number, receiver int) {
 	number = none
 	least := 0.0
 	for _, s := range b.replicas[donor].held {
 		slot := &b.slots[s]
-		if !b.mayGive(slot) {
+		if !b.mayMove(slot) {
 			continue
 		}
-		r := b.leastBusy(slot, func(r int) bool { return b.mayTake(slot, r) })
+		r := b.leastBusy(slot, func(r int) bool { return b.mayReceive(slot, r) })
 		if r == none || !b.improves(slot, r) {
 			continue
 		}
@@ -302,6 +302,6 @@ func (b *board) nextToGive(donor int) (number, receiver int) {
 	if number == none {
 		return none, none
 	}
-	given := &b.slots[number]
-	return number, b.receiver(given, func(r int) bool { return b.mayTake(given, r) })
+	moved := &b.slots[number]
+	return number, b.receiver(moved, func(r int) bool { return b.mayReceive(moved, r) })
 }

@@ -167,8 +167,8 @@ func (b *board) passed(s *slot, r int) bool { return s.Passed[b.replicas[r].Name
 
 func (b *board) limit(s *slot, r int) Limit { return b.replicas[r].Limits[s.Target] }
 
-// mayTake reports whether the slot may move to a replica while there is a choice.
-func (b *board) mayTake(s *slot, r int) bool {
+// mayReceive reports whether the slot may move to a replica while there is a choice.
+func (b *board) mayReceive(s *slot, r int) bool {
 	return b.limit(s, r) == NoLimit && !b.passed(s, r) && !b.replicas[r].misses
 }
 
@@ -185,11 +185,11 @@ func (b *board) improves(s *slot, r int) bool {
 
 // mayJoin reports whether the slot may move to a newcomer.
 func (b *board) mayJoin(s *slot, r int) bool {
-	return s.why == "" && !b.within(s, b.config.Window) && b.mayTake(s, r) && b.improves(s, r)
+	return s.why == "" && !b.within(s, b.config.Window) && b.mayReceive(s, r) && b.improves(s, r)
 }
 
-// mayGive reports whether the slot may move for load.
-func (b *board) mayGive(s *slot) bool {
+// mayMove reports whether the slot may move for load.
+func (b *board) mayMove(s *slot) bool {
 	return s.why == "" && !b.within(s, b.config.RestFor) && (!b.awaited || b.awaits(s))
 }
 

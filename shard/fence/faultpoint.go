@@ -25,7 +25,7 @@ type FaultPoint struct {
 	mu      sync.Mutex
 	every   string // all work stops whose name contains it; "" means none
 	matches []string
-	held    []*stopped
+	waiting []*stopped
 }
 
 // stopped is work, or the answer to it, that waits to continue.
@@ -74,7 +74,7 @@ func (p *FaultPoint) stop(what string) (goes chan bool) {
 // add records work or an answer as stopped. The caller must hold p.mu.
 func (p *FaultPoint) add(what string) (goes chan bool) {
 	one := &stopped{what: what, goes: make(chan bool, 1)}
-	p.held = append(p.held, one)
+	p.waiting = append(p.waiting, one)
 	return one.goes
 }
 
@@ -108,17 +108,17 @@ func (p *FaultPoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		p.matches = append(p.matches, order.Match)
 	case http.MethodPut:
-		if len(p.held) == 0 {
+		if len(p.waiting) == 0 {
 			http.Error(w, "nothing is held", http.StatusConflict)
 			return
 		}
-		p.held[0].goes <- order.Answer
-		p.held = p.held[1:]
+		p.waiting[0].goes <- order.Answer
+		p.waiting = p.waiting[1:]
 	case http.MethodDelete:
-		for _, one := range p.held {
+		for _, one := range p.waiting {
 			one.goes <- false
 		}
-		p.every, p.held, p.matches = "", nil, nil
+		p.every, p.waiting, p.matches = "", nil, nil
 	case http.MethodGet:
 	default:
 		http.Error(w, "expected GET, POST, PUT or DELETE", http.StatusMethodNotAllowed)
@@ -132,7 +132,7 @@ func (p *FaultPoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // names returns the names of what is stopped, in the order in which it was stopped. The caller must hold p.mu.
 func (p *FaultPoint) names() (names []string) {
-	for _, one := range p.held {
+	for _, one := range p.waiting {
 		names = append(names, one.what)
 	}
 	return names

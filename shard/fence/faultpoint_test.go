@@ -17,15 +17,15 @@ func TestStoppedRequestIsSentLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
 		s.faultPoint = NewFaultPoint("")
-		ask := func(method, body string) string {
+		order := func(method, body string) string {
 			answer := httptest.NewRecorder()
 			s.faultPoint.ServeHTTP(answer, httptest.NewRequest(method, "/debug/faultpoints", strings.NewReader(body)))
 			return answer.Body.String()
 		}
-		if got := ask(http.MethodPost, "nonsense"); !strings.Contains(got, "expected a JSON object with match or answer") {
+		if got := order(http.MethodPost, "nonsense"); !strings.Contains(got, "expected a JSON object with match or answer") {
 			t.Errorf("an invalid body was accepted: %s", got)
 		}
-		ask(http.MethodPost, `{"match": "PATCH /apis/x/"}`)
+		order(http.MethodPost, `{"match": "PATCH /apis/x/"}`)
 		ctx, done := s.own(t)
 		defer done()
 		var answer *http.Response
@@ -36,7 +36,7 @@ func TestStoppedRequestIsSentLate(t *testing.T) {
 			answer, err = s.send(ctx, t, http.MethodPatch) //nolint:bodyclose // closed below
 		}()
 		synctest.Wait()
-		if got := ask(http.MethodGet, ""); !strings.Contains(got, "PATCH /apis/x/v1/things/y") {
+		if got := order(http.MethodGet, ""); !strings.Contains(got, "PATCH /apis/x/v1/things/y") {
 			t.Errorf("nothing is held: %s", got)
 		}
 		other, err2 := s.send(ctx, t, http.MethodPatch)
@@ -48,7 +48,7 @@ func TestStoppedRequestIsSentLate(t *testing.T) {
 		if ctx.Err() == nil {
 			t.Error("the slot is lost, and the pass goes on")
 		}
-		ask(http.MethodDelete, "")
+		order(http.MethodDelete, "")
 		<-ended
 		if err != nil {
 			t.Fatalf("what was held was not sent: %v", err)
@@ -66,13 +66,13 @@ func TestFaultPointStopsWorkStepByStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
 		s.faultPoint = NewFaultPoint("under slot=")
-		ask := func(method, body string) string {
+		order := func(method, body string) string {
 			answer := httptest.NewRecorder()
 			s.faultPoint.ServeHTTP(answer, httptest.NewRequest(method, "/debug/faultpoints", strings.NewReader(body)))
 			synctest.Wait()
 			return strings.TrimSpace(answer.Body.String())
 		}
-		if got := ask(http.MethodPut, "{}"); got != "nothing is held" {
+		if got := order(http.MethodPut, "{}"); got != "nothing is held" {
 			t.Errorf("before anything is held: %s", got)
 		}
 		ctx, done := s.own(t)
@@ -96,9 +96,9 @@ func TestFaultPointStopsWorkStepByStep(t *testing.T) {
 			{`{}`, []string{"answer to PATCH " + thing}, 1},
 			{`{}`, nil, 2},
 		} {
-			ask(http.MethodPut, step.order)
+			order(http.MethodPut, step.order)
 			var state struct{ Held []string }
-			if err := json.Unmarshal([]byte(ask(http.MethodGet, "")), &state); err != nil {
+			if err := json.Unmarshal([]byte(order(http.MethodGet, "")), &state); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(state.Held, step.held) || ended != step.ended {
@@ -112,7 +112,7 @@ func TestFaultPointStopsWorkStepByStep(t *testing.T) {
 			ended++
 		}()
 		synctest.Wait()
-		ask(http.MethodDelete, "")
+		order(http.MethodDelete, "")
 		other, err := s.send(ctx, t, http.MethodPatch)
 		if err != nil || ended != 3 {
 			t.Fatalf("something is held when nothing is to be: %v", err)
@@ -126,7 +126,7 @@ func TestFaultPointStopsTheAnswerOfADriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
 		s.faultPoint = NewFaultPoint(string(driver.OpCreate))
-		ask := func(method, body string) string {
+		order := func(method, body string) string {
 			answer := httptest.NewRecorder()
 			s.faultPoint.ServeHTTP(answer, httptest.NewRequest(method, "/debug/faultpoints", strings.NewReader(body)))
 			synctest.Wait()
@@ -141,11 +141,11 @@ func TestFaultPointStopsTheAnswerOfADriver(t *testing.T) {
 			answered = err == nil
 		}()
 		synctest.Wait()
-		ask(http.MethodPut, `{"answer": true}`)
-		if held := ask(http.MethodGet, ""); !strings.Contains(held, "answer to create_machine") || inner.calls != 1 || answered {
+		order(http.MethodPut, `{"answer": true}`)
+		if held := order(http.MethodGet, ""); !strings.Contains(held, "answer to create_machine") || inner.calls != 1 || answered {
 			t.Errorf("%d calls reached the cloud, answered: %t; held: %s", inner.calls, answered, held)
 		}
-		if ask(http.MethodPut, "{}"); !answered {
+		if order(http.MethodPut, "{}"); !answered {
 			t.Error("the answer went on, and the call has none")
 		}
 	})

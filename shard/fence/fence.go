@@ -24,8 +24,8 @@ type Fence struct {
 
 	until       atomic.Pointer[membership.Moment] // the session's fence
 	leaderUntil atomic.Pointer[membership.Moment] // the leadership's fence; the session's fence applies to the leadership, too
-	slots       []*holding
-	leadership  *holding
+	slots       []*ownershipState
+	leadership  *ownershipState
 	turnedAway  atomic.Bool // a key of a slot was refused because of a fence that had passed before the session noticed it
 }
 
@@ -52,11 +52,11 @@ const (
 
 // New returns a Fence under which nothing is allowed yet, and registers its counter of refusals. The fault point may be nil.
 func New(replica, session string, slots int, t *Time, registerer prometheus.Registerer, point *FaultPoint) *Fence {
-	f := &Fence{replica: replica, session: session, time: t, refusals: newRefusals(registerer), faultPoint: point, leadership: &holding{}}
+	f := &Fence{replica: replica, session: session, time: t, refusals: newRefusals(registerer), faultPoint: point, leadership: &ownershipState{}}
 	f.until.Store(&membership.Moment{})
 	f.leaderUntil.Store(&membership.Moment{})
 	for range slots {
-		f.slots = append(f.slots, &holding{})
+		f.slots = append(f.slots, &ownershipState{})
 	}
 	return f
 }
@@ -70,8 +70,8 @@ func newRefusals(registerer prometheus.Registerer) *prometheus.CounterVec {
 	return refusals
 }
 
-// holding returns the holding of an ownership; nil for none, and for a slot that the fleet does not have.
-func (f *Fence) holding(o Ownership) *holding {
+// stateOf returns the state of an ownership; nil for none, and for a slot that the fleet does not have.
+func (f *Fence) stateOf(o Ownership) *ownershipState {
 	switch {
 	case o.kind == ofLeader:
 		return f.leadership
@@ -84,9 +84,9 @@ func (f *Fence) holding(o Ownership) *holding {
 // begin counts work as in flight, if it may begin now. done has to be called when the work has ended.
 func (f *Fence) begin(o Ownership, a action) (done func(), why Refusal) {
 	if o.kind == ofProtocol {
-		return func() {}, f.mayAsk(o.need)
+		return func() {}, f.maySend(o.need)
 	}
-	h := f.holding(o)
+	h := f.stateOf(o)
 	if h == nil {
 		return nil, Unowned
 	}
@@ -105,8 +105,8 @@ func (f *Fence) passed(k kind, a action) bool {
 	return now.Reached(*f.until.Load()) || k == ofLeader && now.Reached(*f.leaderUntil.Load())
 }
 
-// mayAsk checks a request about Leases; "" means that it may be sent.
-func (f *Fence) mayAsk(need membership.Need) Refusal {
+// maySend checks a request about Leases; "" means that it may be sent.
+func (f *Fence) maySend(need membership.Need) Refusal {
 	switch need {
 	case membership.NeedNothing:
 		return ""
@@ -172,11 +172,11 @@ func (f *Fence) Cancel(slot int) {
 func (f *Fence) Resume(slot int) { f.slots[slot].resume() }
 
 // Open admits passes of a slot as long as it is held under this epoch.
-func (f *Fence) Open(slot int, epoch int64) { f.slots[slot].letIn(epoch, f.time.Now()) }
+func (f *Fence) Open(slot int, epoch int64) { f.slots[slot].setOpen(epoch, f.time.Now()) }
 
 // Shut admits no pass of a slot until Open, and ends the contexts of its passes because the slot is lost.
 func (f *Fence) Shut(slot int) {
-	f.slots[slot].shut()
+	f.slots[slot].setClosed()
 	f.slots[slot].cancel(Lost)
 }
 
@@ -198,18 +198,18 @@ func (f *Fence) OnIdle(slot int, idle func()) { f.slots[slot].onIdle(idle) }
 // OnAllIdle calls idle once when no work of any slot, or of the leader, is in flight.
 func (f *Fence) OnAllIdle(idle func()) {
 	all := f.all()
-	left := atomic.Int64{}
-	left.Store(int64(len(all)))
+	remaining := atomic.Int64{}
+	remaining.Store(int64(len(all)))
 	for _, h := range all {
 		h.onIdle(func() {
-			if left.Add(-1) == 0 {
+			if remaining.Add(-1) == 0 {
 				idle()
 			}
 		})
 	}
 }
 
-func (f *Fence) all() []*holding { return append(slices.Clone(f.slots), f.leadership) }
+func (f *Fence) all() []*ownershipState { return append(slices.Clone(f.slots), f.leadership) }
 
 // Busy returns how much work is in flight.
 func (f *Fence) Busy() int {

@@ -37,7 +37,7 @@ func newStand(t *testing.T) *stand {
 	s := &stand{clock: clock, Fence: New("fleet-0", "fleet-0_abcde", 16, NewTime(clock), prometheus.NewRegistry(), nil)}
 	s.renew(9 * time.Second)
 	s.slots[testSlot].set(3, true)
-	s.slots[testSlot].letIn(3, s.time.Now())
+	s.slots[testSlot].setOpen(3, s.time.Now())
 	return s
 }
 
@@ -64,12 +64,12 @@ func (s *stand) send(ctx context.Context, t *testing.T, method string) (*http.Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Transport(takesAll{}).RoundTrip(req)
+	return s.Transport(acceptsAll{}).RoundTrip(req)
 }
 
-type takesAll struct{}
+type acceptsAll struct{}
 
-func (takesAll) RoundTrip(r *http.Request) (*http.Response, error) {
+func (acceptsAll) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(r.Header.Get("User-Agent"))), Request: r}, nil
 }
 
@@ -123,7 +123,7 @@ func TestASlotThatCameInASuspensionIsOpenAfterIt(t *testing.T) {
 	const other = testSlot + 1
 	h := s.slots[other]
 	h.set(0, false) // nothing is entitled in a suspension
-	h.letIn(5, s.time.Now())
+	h.setOpen(5, s.time.Now())
 	if s.Holds(other) {
 		t.Error("it is open in the suspension")
 	}
@@ -229,7 +229,7 @@ func TestWhoOwnsStandsInTheUserAgent(t *testing.T) {
 	ctx, done := s.own(t)
 	defer done()
 	s.leadership.set(1, true)
-	s.leadership.letIn(1, s.time.Now())
+	s.leadership.setOpen(1, s.time.Now())
 	until := s.Until()
 	s.leaderUntil.Store(&until)
 	leading, end, ok := s.Lead(t.Context())
@@ -270,10 +270,10 @@ func TestTheLeadershipHasAFenceOfItsOwn(t *testing.T) {
 	s.clock.Step(time.Second)
 	_, err := s.send(ctx, t, http.MethodPatch) //nolint:bodyclose // there is none
 	wantRefused(t, "after the leadership's fence", err, Fenced)
-	if why := s.mayAsk(member.NeedLeadership); why != Fenced {
+	if why := s.maySend(member.NeedLeadership); why != Fenced {
 		t.Errorf("a request that needs the leadership is %q, want it refused as fenced", why)
 	}
-	if why := s.mayAsk(member.NeedFence); why != "" {
+	if why := s.maySend(member.NeedFence); why != "" {
 		t.Errorf("a request that needs the session's fence is refused: %s", why)
 	}
 }
@@ -283,22 +283,22 @@ func TestRequestsAboutLeasesNeedWhatTheySay(t *testing.T) {
 	s := newStand(t)
 	until := s.Until()
 	s.leaderUntil.Store(&until)
-	wants := func(when string, nothing, fence, leadership Refusal) {
+	expectRefusals := func(when string, nothing, fence, leadership Refusal) {
 		t.Helper()
 		for need, want := range map[member.Need]Refusal{
 			member.NeedNothing: nothing, member.NeedFence: fence, member.NeedLeadership: leadership,
 		} {
-			if got := s.mayAsk(need); got != want {
+			if got := s.maySend(need); got != want {
 				t.Errorf("%s, need %v: got %q, want %q", when, need, got, want)
 			}
 		}
 	}
-	wants("without the leadership", "", "", Lost)
+	expectRefusals("without the leadership", "", "", Lost)
 	s.BeginLeading()
 	s.leaderUntil.Store(&until)
-	wants("with the leadership", "", "", "")
+	expectRefusals("with the leadership", "", "", "")
 	s.clock.Step(9 * time.Second)
-	wants("at the fence", "", Fenced, Fenced)
+	expectRefusals("at the fence", "", Fenced, Fenced)
 }
 
 // cloud counts calls of a driver and answers none.
@@ -430,11 +430,11 @@ func TestTheGateOpensWhenAllIsKnown(t *testing.T) {
 			t.Errorf("admitted %q, whose slot is not held", key)
 		}
 	}
-	s.slots[testSlot].shut()
+	s.slots[testSlot].setClosed()
 	if admits(held) {
 		t.Error("a slot is open whose objects are not known")
 	}
-	s.slots[testSlot].letIn(3, s.time.Now())
+	s.slots[testSlot].setOpen(3, s.time.Now())
 	s.slots[testSlot].stop()
 	if admits(held) || s.Holds(testSlot) {
 		t.Error("a slot is open that is to be handed over, or long work for it would go on")

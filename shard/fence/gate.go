@@ -48,7 +48,7 @@ func (f *Fence) Lead(ctx context.Context) (context.Context, func(), bool) {
 }
 
 func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func(), bool) {
-	h := f.holding(o)
+	h := f.stateOf(o)
 	if h == nil {
 		return nil, nil, false
 	}
@@ -75,13 +75,13 @@ func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func()
 	})
 	return owned, func() {
 		cancel(nil)
-		h.leave(&cancel, f.time.Now())
+		h.end(&cancel, f.time.Now())
 	}, true
 }
 
 // Holds reports whether a slot is held and open, and is not being handed over.
 func (f *Fence) Holds(slot int) bool {
-	h := f.holding(Ownership{kind: ofSlot, slot: slot})
+	h := f.stateOf(Ownership{kind: ofSlot, slot: slot})
 	if h == nil {
 		return false
 	}

@@ -76,18 +76,18 @@ type fails struct{}
 
 func (fails) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 
-// TestNothingIsLeftOfARequestWithoutAnAnswer: the body of one that is refused is closed, and one that fails is not in flight.
-func TestNothingIsLeftOfARequestWithoutAnAnswer(t *testing.T) {
+// TestRequestWithoutAnAnswerIsNotInFlightAnyMore: the body of one that is refused is closed, and one that fails is not in flight.
+func TestRequestWithoutAnAnswerIsNotInFlightAnyMore(t *testing.T) {
 	s := newStand(t)
 	body := &closes{Reader: strings.NewReader("{}")}
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://api/apis/x/v1/things", body)
-	_, err := s.Transport(takesAll{}).RoundTrip(req) //nolint:bodyclose // there is none
+	_, err := s.Transport(acceptsAll{}).RoundTrip(req) //nolint:bodyclose // there is none
 	wantRefused(t, "without an ownership", err, Unowned)
 	if !body.closed {
 		t.Error("the body of a request that was refused is open")
 	}
 	req.Body = nil
-	_, err = s.Transport(takesAll{}).RoundTrip(req) //nolint:bodyclose // there is none
+	_, err = s.Transport(acceptsAll{}).RoundTrip(req) //nolint:bodyclose // there is none
 	wantRefused(t, "without an ownership and a body", err, Unowned)
 	ctx, done := s.own(t)
 	_, err = s.Transport(fails{}).RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // there is none

@@ -21,7 +21,7 @@ func (f *Fence) Slot(slot int) SlotView { return f.slots[slot].view(slot) }
 // Leadership returns the state of the leadership, as slot -1.
 func (f *Fence) Leadership() SlotView { return f.leadership.view(-1) }
 
-func (h *holding) view(slot int) SlotView {
+func (h *ownershipState) view(slot int) SlotView {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return SlotView{

@@ -86,7 +86,7 @@ func Leave(ctx context.Context, cfg Config) (report Report, err error) {
 			return report, fmt.Errorf("remove the fleet's label from nodes: %w", err)
 		}
 	}
-	report.Leases, err = giveUp(ctx, cfg)
+	report.Leases, err = releaseLeases(ctx, cfg)
 	return report, err
 }
 
@@ -95,7 +95,7 @@ func Leave(ctx context.Context, cfg Config) (report Report, err error) {
 func endSessions(ctx context.Context, cfg Config) error {
 	leases := cfg.Client.CoordinationV1().Leases(cfg.FleetNamespace)
 	selector := labels.Set{v1alpha1.LabelFleet: cfg.Fleet, v1alpha1.LabelLease: v1alpha1.LeaseOfSession}.String()
-	held := func() (held []coordinationv1.Lease, err error) {
+	listHeld := func() (held []coordinationv1.Lease, err error) {
 		list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return nil, fmt.Errorf("list session Leases of fleet %s in namespace %s: %w", cfg.Fleet, cfg.FleetNamespace, err)
@@ -107,7 +107,7 @@ func endSessions(ctx context.Context, cfg Config) error {
 		}
 		return held, nil
 	}
-	before, err := held()
+	before, err := listHeld()
 	if err != nil || len(before) == 0 {
 		return err
 	}
@@ -138,7 +138,7 @@ func endSessions(ctx context.Context, cfg Config) error {
 	if living == nil {
 		return nil
 	}
-	after, err := held() // Leases that were cleared meanwhile have changed, too
+	after, err := listHeld() // Leases that were cleared meanwhile have changed, too
 	if err != nil || len(after) == 0 {
 		return err
 	}
@@ -149,11 +149,11 @@ func endSessions(ctx context.Context, cfg Config) error {
 // removed.
 func clean(ctx context.Context, list metadata.ResourceInterface, write metadata.Getter, isNode bool) (cleaned int, err error) {
 	for range rounds {
-		left, err := marked(ctx, list, isNode)
-		if err != nil || len(left) == 0 {
+		unclean, err := listUnclean(ctx, list, isNode)
+		if err != nil || len(unclean) == 0 {
 			return cleaned, err
 		}
-		done, err := cleanAll(ctx, left, write, isNode)
+		done, err := cleanAll(ctx, unclean, write, isNode)
 		if cleaned += done; err != nil {
 			return cleaned, err
 		}
@@ -161,8 +161,8 @@ func clean(ctx context.Context, list metadata.ResourceInterface, write metadata.
 	return cleaned, fmt.Errorf("expected objects to be unchanged while they are written, but another client changed some at each of %d attempts; try again", rounds)
 }
 
-// marked lists the objects with labels or annotations of the fleet.
-func marked(ctx context.Context, list metadata.ResourceInterface, isNode bool) (found []metav1.PartialObjectMetadata, err error) {
+// listUnclean lists the objects with labels or annotations of the fleet.
+func listUnclean(ctx context.Context, list metadata.ResourceInterface, isNode bool) (found []metav1.PartialObjectMetadata, err error) {
 	options := metav1.ListOptions{Limit: page}
 	if isNode {
 		options.LabelSelector = v1alpha1.LabelSlot
@@ -173,7 +173,7 @@ func marked(ctx context.Context, list metadata.ResourceInterface, isNode bool) (
 			return nil, err
 		}
 		for i := range part.Items {
-			if marks(&part.Items[i]) != nil {
+			if cleaningPatch(&part.Items[i]) != nil {
 				found = append(found, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 					Namespace: part.Items[i].Namespace, Name: part.Items[i].Name, UID: part.Items[i].UID,
 					ResourceVersion: part.Items[i].ResourceVersion, Labels: part.Items[i].Labels, Annotations: part.Items[i].Annotations,
@@ -186,8 +186,8 @@ func marked(ctx context.Context, list metadata.ResourceInterface, isNode bool) (
 	}
 }
 
-// marks returns the metadata patch that removes the fleet's labels and annotations; nil if there are none.
-func marks(o metav1.Object) map[string]any {
+// cleaningPatch returns the metadata patch that removes the fleet's labels and annotations; nil if there are none.
+func cleaningPatch(o metav1.Object) map[string]any {
 	patch := map[string]any{}
 	for field, values := range map[string]map[string]string{"labels": o.GetLabels(), "annotations": o.GetAnnotations()} {
 		removed := map[string]any{}
@@ -234,7 +234,7 @@ func cleanAll(ctx context.Context, objects []metav1.PartialObjectMetadata, write
 }
 
 func cleanOne(ctx context.Context, o *metav1.PartialObjectMetadata, write metadata.Getter, isNode bool) error {
-	metadata := marks(o)
+	metadata := cleaningPatch(o)
 	metadata["uid"] = o.UID
 	if !isNode { // a Node has many writers
 		metadata["resourceVersion"] = o.ResourceVersion
@@ -247,8 +247,8 @@ func cleanOne(ctx context.Context, o *metav1.PartialObjectMetadata, write metada
 	return err
 }
 
-// giveUp releases the Leases of Machine Controller Manager that the fleet holds.
-func giveUp(ctx context.Context, cfg Config) (given int, err error) {
+// releaseLeases releases the Leases of Machine Controller Manager that the fleet holds.
+func releaseLeases(ctx context.Context, cfg Config) (released int, err error) {
 	list, err := cfg.Client.CoordinationV1().Leases(cfg.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("list Leases: %w", err)
@@ -261,9 +261,9 @@ func giveUp(ctx context.Context, cfg Config) (given int, err error) {
 		none, second := "", int32(1)
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &none, &second
 		if _, err := cfg.Client.CoordinationV1().Leases(lease.Namespace).Update(ctx, &lease, metav1.UpdateOptions{}); err != nil {
-			return given, fmt.Errorf("release Lease %s/%s: %w", lease.Namespace, lease.Name, err)
+			return released, fmt.Errorf("release Lease %s/%s: %w", lease.Namespace, lease.Name, err)
 		}
-		given++
+		released++
 	}
-	return given, nil
+	return released, nil
 }

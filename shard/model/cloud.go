@@ -16,7 +16,7 @@ type life uint8
 
 const (
 	unseen   life = iota // to a session: it has not listed yet
-	wanted               // to have a VM
+	desired              // to have a VM
 	deleting             // with our finalizer
 	finished             // gone
 )
@@ -42,7 +42,7 @@ const (
 	removeFinalizer
 )
 
-func (c cloud) start() machine { return machine{life: wanted, changes: c.changes} }
+func (c cloud) start() machine { return machine{life: desired, changes: c.changes} }
 
 func (c cloud) next(m machine, steps []step[machine]) []step[machine] {
 	add := func(k kind, text string, who uint8, do func(m *machine)) {
@@ -59,7 +59,7 @@ func (c cloud) next(m machine, steps []step[machine]) []step[machine] {
 			m.seen[m.owner] = unseen
 		})
 	}
-	if m.life == wanted {
+	if m.life == desired {
 		add(may, "(%s owns:) the Machine is deleted", m.owner, func(m *machine) { m.life = deleting })
 	}
 	if m.life == finished && m.vm && m.calls == [2]call{} {
@@ -90,7 +90,7 @@ func (c cloud) own(m machine, add func(k kind, text string, who uint8, do func(m
 	switch seen := m.seen[who]; {
 	case seen == unseen:
 		add(due, "%s lists", who, func(m *machine) { m.seen[who] = m.life })
-		for old := wanted; old < m.life && c.mutation == firstListStale; old++ {
+		for old := desired; old < m.life && c.mutation == firstListStale; old++ {
 			add(fault, "%s lists, and receives an earlier state", who, func(m *machine) { m.seen[who] = old })
 		}
 		return
@@ -101,7 +101,7 @@ func (c cloud) own(m machine, add func(k kind, text string, who uint8, do func(m
 		return
 	}
 	switch m.seen[who] {
-	case wanted:
+	case desired:
 		if !m.vm {
 			add(due, "%s finds no VM, and begins to create it", who, func(m *machine) {
 				m.calls[who] = createVM
@@ -128,7 +128,7 @@ func (cloud) broken(m machine) string {
 }
 
 // good: the VM exists exactly as long as the Machine.
-func (cloud) good(m machine) bool { return m.vm == (m.life == wanted) && m.life != deleting }
+func (cloud) good(m machine) bool { return m.vm == (m.life == desired) && m.life != deleting }
 
 func (cloud) describe(m machine) string {
 	return fmt.Sprintf("the Machine is %s, its VM exists: %t", []string{"", "wanted", "being deleted", "gone"}[m.life], m.vm)

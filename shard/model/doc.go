@@ -71,7 +71,7 @@
 //
 //   - A quarantine lasts 15 s from when its list, not the Lease, was first seen.
 //   - A missing session Lease is timed from a live read, begun after its holder was seen on the slot Lease.
-//   - The mark of a created session Lease belongs to the Lease and outlives its first session.
+//   - The annotation of a created session Lease belongs to the Lease and outlives its first session.
 //   - Every failed renewal is a gap, and a session that does not hold its session Lease times none of the others.
 //   - A read that shows the same version is no change.
 //   - A proof of death is forgotten when the slot Lease names another session.

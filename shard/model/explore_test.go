@@ -9,8 +9,8 @@ import (
 
 // counter is a system with a number as its state: steps add one or double it, and zero comes after the limit.
 type counter struct {
-	limit, forbidden, wanted int
-	trap                     int // adding stops here, and only doubling, a fault, remains
+	limit, forbidden, desired int
+	trap                      int // adding stops here, and only doubling, a fault, remains
 }
 
 func (c counter) start() int { return 1 }
@@ -29,7 +29,7 @@ func (c counter) broken(n int) string {
 	return ""
 }
 
-func (c counter) good(n int) bool       { return n == c.wanted }
+func (c counter) good(n int) bool       { return n == c.desired }
 func (c counter) describe(n int) string { return fmt.Sprint("at ", n) }
 
 func TestExplore(t *testing.T) {
@@ -53,7 +53,7 @@ func TestExplore(t *testing.T) {
 		},
 		{
 			"a final state is no progress",
-			counter{limit: 10, forbidden: -1, wanted: 0, trap: 3},
+			counter{limit: 10, forbidden: -1, desired: 0, trap: 3},
 			bounds{},
 			finding{states: 10, depth: 4, complete: true, broken: "no progress although no more faults occur", story: []string{
 				"  at 1", "  from now on no more faults occur:", "  one more", "  one more", "  no more steps are possible",
@@ -61,7 +61,7 @@ func TestExplore(t *testing.T) {
 		},
 		{
 			"an endless path is no progress",
-			counter{limit: 3, forbidden: -1, wanted: 5, trap: -1},
+			counter{limit: 3, forbidden: -1, desired: 5, trap: -1},
 			bounds{},
 			finding{states: 3, depth: 2, complete: true, broken: "no progress although no more faults occur", story: []string{
 				"  at 1", "  from now on no more faults occur:", "  one more", "  one more", "  one more", "  and so on without end: at 1",

@@ -20,7 +20,7 @@ const (
 	assignsToAllLiving  mutation = "the leader assigns slots to all replicas that renew"
 	assignsBeforeActing mutation = "the leader assigns slots to replicas that do not act yet"
 	noProbe             mutation = "an untried replica gets more than one slot"
-	takesFromUnfit      mutation = "a slot is taken over from a session that reports that it does not observe"
+	acquiresFromUnfit   mutation = "a slot is taken over from a session that reports that it does not observe"
 )
 
 // Durations of the model of fitness, in ticks of about 5 s.
@@ -66,7 +66,7 @@ type crew struct {
 	slots            [maxPosts]post
 	leader           uint8 // 1 + a replica; 0 is none
 	leaderAge        uint8 // ticks since the leader Lease was renewed
-	left             troubles
+	remaining        troubles
 	emptiedByOther   bool // a leader Lease was emptied by another session than its holder
 	movedFromServing bool // a slot that was served was moved to a replica that had not reported that it acts
 	secondProbe      bool // a replica that was never seen to serve was given a second slot
@@ -143,7 +143,7 @@ func (c *crew) isDead(p post) bool {
 }
 
 func (f fitness) start() crew {
-	c := crew{left: f.faults, leader: 1}
+	c := crew{remaining: f.faults, leader: 1}
 	for r := range f.replicas {
 		c.workers[r] = worker{
 			phase: living, acts: true, leads: r == 0, fence: workFence, lease: ours, reported: report{acts: true, observes: true},

@@ -47,38 +47,38 @@ func (n *shifts) add(k kind, text string, r uint8, do func(c *crew)) {
 // trouble adds the faults of a replica.
 func (n *shifts) trouble(r uint8) {
 	w := n.from.workers[r]
-	strike := func(budget uint8, text string, do func(w *worker, left *troubles)) {
+	strike := func(budget uint8, text string, do func(w *worker, remaining *troubles)) {
 		if budget > 0 {
-			n.add(fault, text, r, func(c *crew) { do(c.worker(r), &c.left) })
+			n.add(fault, text, r, func(c *crew) { do(c.worker(r), &c.remaining) })
 		}
 	}
-	left := n.from.left
-	if left.crashes > 0 {
+	remaining := n.from.remaining
+	if remaining.crashes > 0 {
 		n.add(fault, "%s is killed", r, func(c *crew) {
-			c.left.crashes--
+			c.remaining.crashes--
 			n.end(c, r)
 		})
 	}
 	switch {
 	case w.asleep:
 	case w.acts:
-		strike(left.sleeps, "%s is suspended", func(w *worker, left *troubles) { w.asleep, left.sleeps = true, left.sleeps-1 })
+		strike(remaining.sleeps, "%s is suspended", func(w *worker, remaining *troubles) { w.asleep, remaining.sleeps = true, remaining.sleeps-1 })
 	case !w.blind:
-		strike(left.stucks, "the lists of %s hang, in this process", func(w *worker, left *troubles) {
-			w.blind, w.stuck, left.stucks = true, true, left.stucks-1
+		strike(remaining.stucks, "the lists of %s hang, in this process", func(w *worker, remaining *troubles) {
+			w.blind, w.stuck, remaining.stucks = true, true, remaining.stucks-1
 		})
 	}
 	if !w.blind {
-		strike(left.blinds, "lists and watches of %s fail from now on", func(w *worker, left *troubles) {
-			w.blind, left.blinds = true, left.blinds-1
+		strike(remaining.blinds, "lists and watches of %s fail from now on", func(w *worker, remaining *troubles) {
+			w.blind, remaining.blinds = true, remaining.blinds-1
 		})
 	}
 	if !w.cut {
-		strike(left.cuts, "slots of %s do not open any more", func(w *worker, left *troubles) { w.cut, left.cuts = true, left.cuts-1 })
+		strike(remaining.cuts, "slots of %s do not open any more", func(w *worker, remaining *troubles) { w.cut, remaining.cuts = true, remaining.cuts-1 })
 	}
 	if w.blind || w.cut {
-		strike(left.recoveries, "%s recovers", func(w *worker, left *troubles) {
-			w.blind, w.stuck, w.cut, left.recoveries = false, false, false, left.recoveries-1
+		strike(remaining.recoveries, "%s recovers", func(w *worker, remaining *troubles) {
+			w.blind, w.stuck, w.cut, remaining.recoveries = false, false, false, remaining.recoveries-1
 		})
 	}
 }
@@ -186,11 +186,11 @@ func (n *shifts) work(r, slot uint8) {
 		})
 	}
 	shut := p.closedFor >= openBound && n.mutation != keepsUnopened
-	gives := shut || p.assigned != 1+r && !w.blind || !w.observes() && n.mutation != blindKeeps
+	mustRelease := shut || p.assigned != 1+r && !w.blind || !w.observes() && n.mutation != blindKeeps
 	switch {
-	case n.inFlight && !gives && n.from.entitled(r, slot):
+	case n.inFlight && !mustRelease && n.from.entitled(r, slot):
 		n.add(may, "%s begins something", r, func(c *crew) { c.worker(r).busy |= 1 << slot })
-	case gives && !has(w.busy, slot):
+	case mustRelease && !has(w.busy, slot):
 		n.add(due, "%s releases a slot", r, func(c *crew) {
 			w := c.worker(r)
 			c.slots[slot] = post{assigned: p.assigned}
@@ -213,7 +213,7 @@ func (n *shifts) work(r, slot uint8) {
 func (n *shifts) acquire(r, slot uint8) {
 	w, p := n.from.workers[r], n.from.slots[slot]
 	free := p.holder == 0 || n.from.isDead(p)
-	if !free && n.mutation == takesFromUnfit && !n.from.workers[p.holder-1].reported.observes {
+	if !free && n.mutation == acquiresFromUnfit && !n.from.workers[p.holder-1].reported.observes {
 		free = true
 	}
 	if p.assigned == 1+r && free && w.observes() && w.again == 0 {
@@ -244,8 +244,8 @@ func (n *shifts) isFit(r uint8) bool {
 	return w.lease != vacant && (acts && reported.observes && reported.serves != failing || n.mutation == assignsToAllLiving)
 }
 
-// given counts the slots that are assigned to a replica.
-func (n *shifts) given(r uint8) (count int) {
+// assigned counts the slots that are assigned to a replica.
+func (n *shifts) assigned(r uint8) (count int) {
 	for _, p := range n.from.slots[:n.slots] {
 		if p.assigned == 1+r {
 			count++
@@ -264,8 +264,8 @@ func (n *shifts) plan(slot uint8) {
 		reported := n.from.workers[r].reported
 		switch {
 		case 1+r == p.assigned || !n.isFit(r):
-		case stays && (n.given(r) > 0 || n.given(p.assigned-1) < 2):
-		case reported.serves != serves && n.given(r) > 0 && n.mutation != noProbe:
+		case stays && (n.assigned(r) > 0 || n.assigned(p.assigned-1) < 2):
+		case reported.serves != serves && n.assigned(r) > 0 && n.mutation != noProbe:
 		case !found || reported.serves == serves && n.from.workers[best].reported.serves != serves:
 			best, found = r, true
 		}
@@ -277,7 +277,7 @@ func (n *shifts) plan(slot uint8) {
 		reported := c.workers[best].reported
 		c.slots[slot].assigned = 1 + best
 		c.movedFromServing = n.from.isServed(slot) && !reported.acts
-		c.secondProbe = reported.serves != serves && n.given(best) > 0
+		c.secondProbe = reported.serves != serves && n.assigned(best) > 0
 	})
 }
 

@@ -33,7 +33,7 @@ func fitnessTrials() []trial {
 			mutant{blindLeaderLeads, noProgress, "A renews the leader Lease"},
 			mutant{blindCandidate, noProgress, "A leads"},
 			mutant{emptiesOthers, emptiedLeader, "A leads no longer"},
-			mutant{takesFromUnfit, twoOwners, "B acquires a slot"}),
+			mutant{acquiresFromUnfit, twoOwners, "B acquires a slot"}),
 		ofFitness(fitness{
 			name: "a process cannot list", replicas: 2, slots: 2, faults: troubles{stucks: 1, crashes: 1, blinds: 1},
 		},

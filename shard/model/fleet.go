@@ -10,24 +10,24 @@ import (
 type mutation string
 
 const (
-	none                     mutation = ""
-	fenceFromAnswer          mutation = "the fence is counted from the response"
-	fenceOnMonotonicClock    mutation = "the fence is counted on the monotonic clock only"
-	takeOverEarly            mutation = "take-over leaves nothing for the drift of clocks"
-	takeOverWithoutCompare   mutation = "take-over skips the compare and swap"
-	deathFromCache           mutation = "a holder is judged dead from a cached session Lease"
-	createdProvesDeath       mutation = "a created session Lease counts as proof of death"
-	markGoesWithSession      mutation = "the mark of a created session Lease is removed when the next session acquires it"
-	absenceProvesDeath       mutation = "a missing session Lease proves death at once"
-	absenceTimedByWatch      mutation = "a missing session Lease is timed by a watch, which may lag"
-	quarantineListsFromCache mutation = "a quarantine lists from a cache"
-	quarantineTimedFromLease mutation = "a quarantine is timed from the Lease, not from its list"
-	quarantineDoesNotWait    mutation = "a quarantine waits only for the sessions on its list"
-	updateWithoutUID         mutation = "a Lease is updated without its UID"
-	releaseForgotten         mutation = "a release is forgotten when its answer is lost"
-	readRestartsTimer        mutation = "a live read that shows nothing new restarts the timer"
-	noComeBack               mutation = "the come-back rule is dropped"
-	failureIsNoGap           mutation = "a renewal that fails does not restart the timers"
+	none                      mutation = ""
+	fenceFromAnswer           mutation = "the fence is counted from the response"
+	fenceOnMonotonicClock     mutation = "the fence is counted on the monotonic clock only"
+	takeOverEarly             mutation = "take-over leaves nothing for the drift of clocks"
+	takeOverWithoutCompare    mutation = "take-over skips the compare and swap"
+	deathFromCache            mutation = "a holder is judged dead from a cached session Lease"
+	createdProvesDeath        mutation = "a created session Lease counts as proof of death"
+	annotationGoesWithSession mutation = "the annotation of a created session Lease is removed when the next session acquires it"
+	absenceProvesDeath        mutation = "a missing session Lease proves death at once"
+	absenceTimedByWatch       mutation = "a missing session Lease is timed by a watch, which may lag"
+	quarantineListsFromCache  mutation = "a quarantine lists from a cache"
+	quarantineTimedFromLease  mutation = "a quarantine is timed from the Lease, not from its list"
+	quarantineDoesNotWait     mutation = "a quarantine waits only for the sessions on its list"
+	updateWithoutUID          mutation = "a Lease is updated without its UID"
+	releaseForgotten          mutation = "a release is forgotten when its answer is lost"
+	readRestartsTimer         mutation = "a live read that shows nothing new restarts the timer"
+	noComeBack                mutation = "the come-back rule is dropped"
+	failureIsNoGap            mutation = "a renewal that fails does not restart the timers"
 )
 
 // fleet is the model of sessions that share one slot, as a system to explore.
@@ -58,7 +58,7 @@ func (f fleet) watches(w *world, who, replica uint8) bool {
 
 // start returns a world in which no Lease has a holder. Only steady sessions run.
 func (f fleet) start() world {
-	w := world{left: f.faults, slot: slotLease{exists: true}}
+	w := world{remaining: f.faults, slot: slotLease{exists: true}}
 	if f.plan {
 		w.slot.assigned = 1
 	}

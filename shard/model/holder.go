@@ -29,12 +29,12 @@ func (n *successors) declareDead(who uint8) {
 // hold adds what a session does about the slot.
 func (n *successors) hold(who uint8) {
 	s := n.from.session(who)
-	wanted := s.slot.assigned == 0 || s.slot.assigned == 1+n.replica(who)
+	desired := s.slot.assigned == 0 || s.slot.assigned == 1+n.replica(who)
 	if s.slot.holder == who {
-		n.handOver(who, wanted)
+		n.handOver(who, desired)
 		return
 	}
-	if !s.slot.fresh || !s.slot.exists || !wanted || has(n.passive, who) {
+	if !s.slot.fresh || !s.slot.exists || !desired || has(n.passive, who) {
 		return
 	}
 	var missing uint8 // sessions that must be dead before this one may acquire the slot
@@ -104,7 +104,7 @@ func (n *successors) deathShown(lease sessionLease, view peerView, h uint8) bool
 }
 
 // handOver releases the slot if another session should hold it and nothing of it is in flight.
-func (n *successors) handOver(who uint8, wanted bool) {
+func (n *successors) handOver(who uint8, desired bool) {
 	s := n.from.session(who)
 	if !n.plan {
 		return
@@ -112,12 +112,12 @@ func (n *successors) handOver(who uint8, wanted bool) {
 	if s.busy {
 		n.add(due, "%s has nothing in flight any more", who, func(w *world) { w.session(who).busy = false })
 	} else if n.from.entitled(who) {
-		n.add(may, "%s begins something for the slot", who, func(w *world) { w.session(who).busy = wanted })
+		n.add(may, "%s begins something for the slot", who, func(w *world) { w.session(who).busy = desired })
 	}
 	if s.released && n.mutation == releaseForgotten {
 		n.add(may, "%s stops waiting for the answer", who, func(w *world) { w.session(who).released = false })
 	}
-	if wanted || s.busy || !s.slot.fresh || n.from.onWire(release, who, 0) > 0 {
+	if desired || s.busy || !s.slot.fresh || n.from.onWire(release, who, 0) > 0 {
 		return
 	}
 	n.request(release, "%s sends: release the slot", who, 0, func(s *session) { s.released = true })
@@ -139,9 +139,9 @@ func (n *successors) lead(who uint8) {
 		n.add(due, "%s creates the slot Lease again, in quarantine", who, n.makeSlot)
 	case slot.quarantine && !slot.listed:
 		n.add(due, "%s lists the session Leases, and writes the list on the slot Lease", who, func(w *world) { n.listSessions(w, who) })
-	case n.plan && n.from.left.flips > 0:
+	case n.plan && n.from.remaining.flips > 0:
 		n.add(fault, "%s assigns the slot to the other replica", who, func(w *world) {
-			w.left.flips--
+			w.remaining.flips--
 			w.slot.assigned = 3 - w.slot.assigned
 			n.slotChanged(w)
 		})

@@ -81,7 +81,7 @@ func fleetTrials() []trial {
 			once: true, faults: faults{twins: 1, leaves: 1, leaseDeletions: 1},
 		},
 			mutant{createdProvesDeath, twoOwners, "the session Lease of a2 is created"},
-			mutant{markGoesWithSession, twoOwners, "a session Lease is emptied by a2"}),
+			mutant{annotationGoesWithSession, twoOwners, "a session Lease is emptied by a2"}),
 		ofFleet(fleet{
 			name: "a session Lease is deleted", replicas: []uint8{a, b}, steady: second, once: true,
 			faults: faults{leaseDeletions: 1, repetitions: 1},

@@ -23,7 +23,7 @@ const (
 // observed is the fleet under other rules, as a system to explore. A session's fence counts only from renewals that its watch has
 // shown to it, and one watch shows session Leases and slot Leases in the order of their changes. So a session that may act has
 // observed everything up to one fence ago, and one wait replaces what the product's rules require for Leases that were deleted:
-// the mark of a created session Lease, live reads as proofs, the list of a quarantine and its confirmations.
+// the annotation of a created session Lease, live reads as proofs, the list of a quarantine and its confirmations.
 type observed struct {
 	name       string
 	replicas   []uint8
@@ -66,7 +66,7 @@ type scene struct {
 	savedVersion uint8 // a set of Leases that still have the version of the snapshot
 	sessions     [maxSessions]watcher
 	wire         [maxWire]order
-	left         harm
+	remaining    harm
 }
 
 // watcher is a session and what it knows. All of its view was current at one moment.
@@ -165,7 +165,7 @@ func (f observed) inWorld(replica uint8) bool {
 const steadyUID = 1
 
 func (f observed) start() scene {
-	s := scene{left: f.faults}
+	s := scene{remaining: f.faults}
 	s.leases[slotAt], s.last[slotAt] = stored{uid: 1, acquired: true}, 1
 	for i, r := range f.replicas {
 		if f.isSteady(uint8(i + 1)) {

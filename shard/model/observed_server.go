@@ -14,7 +14,7 @@ func (f observed) deliver(s *scene, o order) {
 			*lease = stored{uid: s.last[o.on], holder: o.from, age: o.age}
 			f.changed(s, o.on)
 		}
-	case take, renew:
+	case acquireSession, renew:
 		lease.holder, lease.age = o.from, o.age
 		f.changed(s, o.on)
 	case empty:
@@ -75,23 +75,23 @@ func (n *outcomes) network() {
 		if o.verb == nothing || i > 0 && o == n.from.wire[i-1] {
 			continue
 		}
-		take := func(s *scene) {
+		apply := func(s *scene) {
 			s.wire[i] = order{}
 			s.sortWire()
 		}
 		n.add(due, orderText(o.verb), o.from, func(s *scene) {
-			take(s)
+			apply(s)
 			n.deliver(s, o)
 		})
-		if n.from.left.drops > 0 {
+		if n.from.remaining.drops > 0 {
 			n.add(fault, "a request of %s is lost", o.from, func(s *scene) {
-				s.left.drops--
-				take(s)
+				s.remaining.drops--
+				apply(s)
 			})
 		}
-		if n.from.left.repetitions > 0 && o.verb == create {
+		if n.from.remaining.repetitions > 0 && o.verb == create {
 			n.add(fault, "a request of %s arrives, and will arrive once more", o.from, func(s *scene) {
-				s.left.repetitions--
+				s.remaining.repetitions--
 				n.deliver(s, o)
 			})
 		}
@@ -112,16 +112,16 @@ func (n *outcomes) byHand() {
 		if lease.uid == 0 {
 			continue
 		}
-		name, budget := "the slot Lease", n.from.left.slotDeletions
+		name, budget := "the slot Lease", n.from.remaining.slotDeletions
 		if i != slotAt {
-			name, budget = "the session Lease of "+replicaName(i), n.from.left.sessionDeletions
+			name, budget = "the session Lease of "+replicaName(i), n.from.remaining.sessionDeletions
 		}
 		if budget > 0 && !lease.deleting {
 			n.add(fault, name+" is deleted by hand", 0, func(s *scene) {
 				if i == slotAt {
-					s.left.slotDeletions--
+					s.remaining.slotDeletions--
 				} else {
-					s.left.sessionDeletions--
+					s.remaining.sessionDeletions--
 				}
 				if !n.finalizers {
 					n.remove(s, i)
@@ -131,14 +131,14 @@ func (n *outcomes) byHand() {
 				n.changed(s, i)
 			})
 		}
-		if n.from.left.forced > 0 {
+		if n.from.remaining.forced > 0 {
 			n.add(fault, name+" is removed by force", 0, func(s *scene) {
-				s.left.forced--
+				s.remaining.forced--
 				n.remove(s, i)
 			})
 		}
 	}
-	if n.from.left.restores == 0 {
+	if n.from.remaining.restores == 0 {
 		return
 	}
 	if !n.from.snapshot {
@@ -174,7 +174,7 @@ func (f observed) snapshot(s *scene) {
 
 // restore restores the Leases of the snapshot, with the versions that they had. No request on the wire outlives that.
 func (f observed) restore(s *scene) {
-	s.left.restores--
+	s.remaining.restores--
 	for j := range f.replicas {
 		who, w := uint8(j+1), &s.sessions[j]
 		if w.phase != living && w.phase != starting {
@@ -197,7 +197,7 @@ func (f observed) restore(s *scene) {
 // time lets a tick pass: on all clocks alike, or with one that is slow or fast.
 func (n *outcomes) time() {
 	n.add(passing, "time passes", 0, func(s *scene) { n.tick(s, 0, 0) })
-	if n.from.left.drifts == 0 {
+	if n.from.remaining.drifts == 0 {
 		return
 	}
 	for i := range n.replicas {
@@ -207,12 +207,12 @@ func (n *outcomes) time() {
 		}
 		if n.from.session(who).fence > 0 {
 			n.add(fault, "time passes, but not for %s", who, func(s *scene) {
-				s.left.drifts--
+				s.remaining.drifts--
 				n.tick(s, who, 0)
 			})
 		}
 		n.add(fault, "time passes, twice as fast for %s", who, func(s *scene) {
-			s.left.drifts--
+			s.remaining.drifts--
 			n.tick(s, 0, who)
 		})
 	}

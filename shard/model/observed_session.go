@@ -104,12 +104,12 @@ func (n *outcomes) startProcess(who uint8) {
 			k = fault
 		}
 	}
-	if k == fault && n.from.left.twins == 0 {
+	if k == fault && n.from.remaining.twins == 0 {
 		return
 	}
 	n.add(k, "%s starts", who, func(s *scene) {
 		if k == fault {
-			s.left.twins--
+			s.remaining.twins--
 		}
 		s.session(who).phase = starting
 	})
@@ -117,17 +117,17 @@ func (n *outcomes) startProcess(who uint8) {
 
 func (n *outcomes) processFaults(who uint8) {
 	w := n.from.session(who)
-	if n.from.left.crashes > 0 {
+	if n.from.remaining.crashes > 0 {
 		n.add(fault, "%s is killed", who, func(s *scene) {
-			s.left.crashes--
+			s.remaining.crashes--
 			*s.session(who) = watcher{phase: gone}
 		})
 	}
 	if w.asleep {
 		n.add(due, "%s wakes up", who, func(s *scene) { s.session(who).asleep = false })
-	} else if n.from.left.sleeps > 0 && w.phase == living {
+	} else if n.from.remaining.sleeps > 0 && w.phase == living {
 		n.add(fault, "%s is suspended", who, func(s *scene) {
-			s.left.sleeps--
+			s.remaining.sleeps--
 			s.session(who).asleep = true
 		})
 	}
@@ -139,13 +139,13 @@ func (n *outcomes) begin(who uint8) {
 	view := w.view[r]
 	free := view.holder == 0 || w.quiet[r] >= takeOver
 	switch {
-	case !view.current || n.from.onWire(create, who, r)+n.from.onWire(take, who, r) > 0:
+	case !view.current || n.from.onWire(create, who, r)+n.from.onWire(acquireSession, who, r) > 0:
 	case view.uid == 0:
 		n.request(order{verb: create, from: who, on: r}, "%s sends: create the session Lease of %s", func(*watcher) {})
 	case view.deleting && free:
 		n.add(due, "%s removes the finalizer of its session Lease", who, func(s *scene) { n.remove(s, r) })
 	case free:
-		n.request(order{verb: take, from: who, on: r}, "%s sends: acquire the session Lease of %s", func(*watcher) {})
+		n.request(order{verb: acquireSession, from: who, on: r}, "%s sends: acquire the session Lease of %s", func(*watcher) {})
 	}
 }
 
@@ -162,11 +162,11 @@ func (n *outcomes) renew(who uint8) {
 		n.steps = append(n.steps, step[scene]{kind: due, name: label{format: "%s sends a renewal", first: n.called(who)}, to: s})
 	}
 	ends := w.fresh && n.from.leases[r].deleting && !w.holds(who)
-	if (n.from.left.leaves > 0 || ends) && !w.busy && w.fresh {
+	if (n.from.remaining.leaves > 0 || ends) && !w.busy && w.fresh {
 		s := n.from
 		k := due
 		if !ends {
-			s.left.leaves--
+			s.remaining.leaves--
 			k = fault
 		}
 		if s.send(order{verb: empty, from: who, on: r, age: fence}) {
@@ -275,20 +275,20 @@ func (f observed) dead(w *watcher) bool {
 func (n *outcomes) hold(who uint8) {
 	w := n.from.session(who)
 	slot := w.view[slotAt]
-	wanted := !slot.deleting && (n.isSteady(who) || !n.from.leases[n.replica(who)].deleting)
+	desired := !slot.deleting && (n.isSteady(who) || !n.from.leases[n.replica(who)].deleting)
 	if n.inFlight && w.busy {
 		n.add(due, "%s has nothing in flight any more", who, func(s *scene) { s.session(who).busy, s.session(who).lost = false, 0 })
-	} else if n.inFlight && n.from.entitled(who) && wanted && !n.isSteady(who) {
+	} else if n.inFlight && n.from.entitled(who) && desired && !n.isSteady(who) {
 		n.add(may, "%s begins something for the slot", who, func(s *scene) { s.session(who).busy = true })
 	}
 	if slot.holder == who {
-		if slot.current && !w.busy && (!wanted || w.disowns) {
+		if slot.current && !w.busy && (!desired || w.disowns) {
 			n.request(order{verb: release, from: who}, "%s sends: release %s", func(w *watcher) { w.released = true })
 		}
 		return
 	}
 	waited := w.new == 0 || w.new > takeOver || n.mutation == newSlotAtOnce
-	if slot.current && slot.uid != 0 && wanted && !has(n.passive, who) && w.fence > 0 && waited && (slot.holder == 0 || n.dead(w)) &&
+	if slot.current && slot.uid != 0 && desired && !has(n.passive, who) && w.fence > 0 && waited && (slot.holder == 0 || n.dead(w)) &&
 		n.from.onWire(acquire, who, w.uid) == 0 {
 		n.request(order{verb: acquire, from: who, on: w.uid}, "%s sends: acquire %s", func(*watcher) {})
 	}

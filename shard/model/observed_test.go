@@ -78,9 +78,9 @@ func observedLarge() []trial {
 }
 
 // withoutRule leaves out a rule that nothing in the observed variant depends on.
-func withoutRule(f observed, left mutation) trial {
-	return trial{f.name + ", and " + string(left), func(_ mutation, limit bounds) finding {
-		f.mutation = left
+func withoutRule(f observed, remaining mutation) trial {
+	return trial{f.name + ", and " + string(remaining), func(_ mutation, limit bounds) finding {
+		f.mutation = remaining
 		return explore(f, limit)
 	}, nil}
 }

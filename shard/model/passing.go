@@ -11,23 +11,23 @@ func (n *successors) network() {
 		if s := n.from.session(m.from); n.from.away || s.phase == living && !n.reaches(m.from) {
 			continue
 		}
-		take := func(w *world) {
+		apply := func(w *world) {
 			w.wire[i] = message{}
 			w.sortWire()
 		}
 		n.add(due, m.text(), m.from, func(w *world) {
-			take(w)
+			apply(w)
 			n.deliver(w, m)
 		})
-		if n.from.left.drops > 0 {
+		if n.from.remaining.drops > 0 {
 			n.add(fault, "a request of %s is lost", m.from, func(w *world) {
-				w.left.drops--
-				take(w)
+				w.remaining.drops--
+				apply(w)
 			})
 		}
-		if n.from.left.repetitions > 0 && m.verb == create {
+		if n.from.remaining.repetitions > 0 && m.verb == create {
 			n.add(fault, "a request of %s arrives, and will arrive once more", m.from, func(w *world) {
-				w.left.repetitions--
+				w.remaining.repetitions--
 				n.deliver(w, m)
 			})
 		}
@@ -38,7 +38,7 @@ func (m message) text() string {
 	switch m.verb {
 	case create:
 		return "the session Lease of %s is created"
-	case take:
+	case acquireSession:
 		return "the session Lease is acquired by %s"
 	case renew:
 		return "a renewal of %s arrives"
@@ -55,23 +55,23 @@ func (m message) text() string {
 
 // byHand deletes Leases as a user does, and makes the API server unavailable.
 func (n *successors) byHand() {
-	if n.from.left.slotDeletions > 0 && n.from.slot.exists {
+	if n.from.remaining.slotDeletions > 0 && n.from.slot.exists {
 		n.add(fault, "the slot Lease is deleted by hand", 0, func(w *world) {
-			w.left.slotDeletions--
+			w.remaining.slotDeletions--
 			n.deleteSlot(w)
 		})
 	}
 	for r := range uint8(maxReplicas) {
-		if n.from.left.leaseDeletions > 0 && n.from.leases[r].exists {
+		if n.from.remaining.leaseDeletions > 0 && n.from.leases[r].exists {
 			n.add(fault, "the session Lease of %s is deleted by hand", 0, func(w *world) {
-				w.left.leaseDeletions--
+				w.remaining.leaseDeletions--
 				n.deleteSession(w, r)
 			}).first = replicaName(r)
 		}
 	}
-	if !n.from.away && n.from.left.outages > 0 {
+	if !n.from.away && n.from.remaining.outages > 0 {
 		n.add(fault, "the API server becomes unavailable", 0, func(w *world) {
-			w.left.outages--
+			w.remaining.outages--
 			w.away = true
 		})
 	}
@@ -91,7 +91,7 @@ func (n *successors) time() {
 	if n.from.away {
 		n.steps[len(n.steps)-1].kind = fault // an outage may last for any time
 	}
-	if n.from.left.drifts == 0 {
+	if n.from.remaining.drifts == 0 {
 		return
 	}
 	for i := range n.sessions() {
@@ -108,7 +108,7 @@ func (n *successors) time() {
 				text = "time passes, but not for %s"
 			}
 			n.add(fault, text, who, func(w *world) {
-				w.left.drifts--
+				w.remaining.drifts--
 				if slow {
 					n.tick(w, who, 0)
 				} else {

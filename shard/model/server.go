@@ -18,10 +18,10 @@ func (f fleet) deliver(w *world, m message) {
 		}
 		*lease = sessionLease{exists: true, created: true, holder: m.from, age: m.age}
 		f.sessionChanged(w, m.on)
-	case take:
+	case acquireSession:
 		lease.confirmed = false
 		lease.holder, lease.age, lease.exists = m.from, m.age, true
-		lease.created = revives || lease.created && f.mutation != markGoesWithSession
+		lease.created = revives || lease.created && f.mutation != annotationGoesWithSession
 		f.sessionChanged(w, m.on)
 	case renew:
 		lease.exists, lease.holder, lease.age = true, m.from, m.age
@@ -38,7 +38,7 @@ func (f fleet) deliver(w *world, m message) {
 			w.killed = true
 		}
 		lease.exists, lease.holder, lease.age, lease.confirmed = true, 0, fence, false
-		lease.created = lease.created && f.mutation != markGoesWithSession
+		lease.created = lease.created && f.mutation != annotationGoesWithSession
 		f.sessionChanged(w, m.on)
 	case acquire:
 		w.slot = slotLease{exists: true, holder: m.from, assigned: w.slot.assigned}

@@ -100,12 +100,12 @@ func (n *successors) startProcess(who uint8) {
 			k = fault
 		}
 	}
-	if k == fault && n.from.left.twins == 0 {
+	if k == fault && n.from.remaining.twins == 0 {
 		return
 	}
 	n.add(k, "%s starts", who, func(w *world) {
 		if k == fault {
-			w.left.twins--
+			w.remaining.twins--
 		}
 		w.session(who).phase = starting
 	})
@@ -114,17 +114,17 @@ func (n *successors) startProcess(who uint8) {
 // processFaults adds the faults of a process.
 func (n *successors) processFaults(who uint8) {
 	s := n.from.session(who)
-	if n.from.left.crashes > 0 {
+	if n.from.remaining.crashes > 0 {
 		n.add(fault, "%s is killed", who, func(w *world) {
-			w.left.crashes--
+			w.remaining.crashes--
 			w.end(who)
 		})
 	}
 	if s.asleep {
 		n.add(due, "%s wakes up", who, func(w *world) { w.session(who).asleep = false })
-	} else if n.from.left.sleeps > 0 && s.phase == living {
+	} else if n.from.remaining.sleeps > 0 && s.phase == living {
 		n.add(fault, "%s is suspended", who, func(w *world) {
-			w.left.sleeps--
+			w.remaining.sleeps--
 			w.session(who).asleep = true
 		})
 	}
@@ -194,11 +194,11 @@ func (n *successors) begin(who uint8) {
 	s, r := n.from.session(who), n.replica(who)
 	view := s.peers[r]
 	switch {
-	case !view.fresh || n.from.onWire(create, who, r)+n.from.onWire(take, who, r) > 0:
+	case !view.fresh || n.from.onWire(create, who, r)+n.from.onWire(acquireSession, who, r) > 0:
 	case !view.exists:
 		n.request(create, "%s sends: create its session Lease", who, r, func(*session) {})
 	case view.holder == 0 || view.quiet >= takeOver:
-		n.request(take, "%s sends: acquire its session Lease", who, r, func(*session) {})
+		n.request(acquireSession, "%s sends: acquire its session Lease", who, r, func(*session) {})
 	}
 }
 
@@ -217,9 +217,9 @@ func (n *successors) renew(who uint8) {
 	s, r := n.from.session(who), n.replica(who)
 	if s.answer > 0 {
 		n.add(due, "%s receives the answer to its renewal", who, func(w *world) { n.answered(w, who) })
-		if n.from.left.lostAnswers > 0 {
+		if n.from.remaining.lostAnswers > 0 {
 			n.add(fault, "the answer to %s's renewal is lost", who, func(w *world) {
-				w.left.lostAnswers--
+				w.remaining.lostAnswers--
 				w.session(who).answer, w.session(who).answerFresh = 0, false
 			})
 		}
@@ -241,10 +241,10 @@ func (n *successors) renew(who uint8) {
 			n.steps = append(n.steps, step[world]{kind: due, name: label{format: "%s sends a renewal", first: n.called(who)}, to: w})
 		}
 	}
-	if n.from.left.leaves > 0 && !s.busy && s.fresh {
+	if n.from.remaining.leaves > 0 && !s.busy && s.fresh {
 		w := n.from
 		if w.send(message{verb: empty, from: who, on: r, age: fence}) {
-			w.left.leaves--
+			w.remaining.leaves--
 			w.end(who)
 			n.steps = append(n.steps, step[world]{kind: fault, name: label{format: "%s sends: it leaves", first: n.called(who)}, to: w})
 		}

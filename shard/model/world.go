@@ -20,14 +20,14 @@ const (
 // numbers here. They are only ever compared with the current ones, and what is no longer current never is again; so
 // every mention of one is a bit, which is cleared when the Lease changes.
 type world struct {
-	leases   [maxReplicas]sessionLease
-	slot     slotLease
-	sessions [maxSessions]session
-	wire     [maxWire]message // sorted, so that equal worlds look equal
-	left     faults           // what may still go wrong
-	away     bool             // the API server is unavailable
-	cut      uint8            // replicas for which it is still unavailable, after an outage
-	killed   bool             // a session that lived was declared dead
+	leases    [maxReplicas]sessionLease
+	slot      slotLease
+	sessions  [maxSessions]session
+	wire      [maxWire]message // sorted, so that equal worlds look equal
+	remaining faults           // what may still go wrong
+	away      bool             // the API server is unavailable
+	cut       uint8            // replicas for which it is still unavailable, after an outage
+	killed    bool             // a session that lived was declared dead
 }
 
 // sessionLease is the session Lease of one replica at the API server.
@@ -103,7 +103,7 @@ type verb uint8
 const (
 	nothing verb = iota
 	create       // the sender's session Lease
-	take
+	acquireSession
 	renew
 	empty // a session Lease: that of a dead session, or the sender's own
 	acquire

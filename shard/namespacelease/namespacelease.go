@@ -67,8 +67,6 @@ type Config struct {
 	SlotOf func(namespace string) int
 	// Gate admits the work of a slot, with its ownership in the context.
 	Gate runner.Gate[Key]
-	// Changed is called with every namespace whose Leases have changed hands: it may be served now, or not any more.
-	Changed func(namespace string)
 	// Refused is called once for each slot with roots in a namespace whose Leases another manager holds, with that holder.
 	Refused func(refused Key, other string)
 	Clock   clock.WithTicker
@@ -81,6 +79,7 @@ type NamespaceLeases struct {
 	cfg       Config
 	runner    *runner.Runner[Key]
 	informers [2]cache.SharedIndexInformer
+	changes   []func(namespace string)
 
 	mu       sync.Mutex
 	since    [2]map[string]sighting // when the current version of each Lease was first seen, by namespace
@@ -118,6 +117,18 @@ func New(cfg Config) (*NamespaceLeases, error) {
 	})
 	a.runner = run
 	return a, errors.Join(append(errs, err)...)
+}
+
+// OnChange adds a function that is called with every namespace whose Leases have another holder, or can have none any more: it may
+// be served now, or not any more. Call OnChange before Start.
+func (a *NamespaceLeases) OnChange(changed func(namespace string)) {
+	a.changes = append(a.changes, changed)
+}
+
+func (a *NamespaceLeases) notify(namespace string) {
+	for _, changed := range a.changes {
+		changed(namespace)
+	}
 }
 
 // Start begins to watch, until ctx ends. It returns when the Leases are listed, or ctx has ended.
@@ -247,7 +258,7 @@ func (a *NamespaceLeases) changed(which int, before, after any) {
 	a.mu.Unlock()
 	if moved {
 		a.runner.Enqueue(Key{namespace, a.cfg.SlotOf(namespace)})
-		a.cfg.Changed(namespace)
+		a.notify(namespace)
 	}
 }
 
@@ -300,7 +311,7 @@ func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached 
 // the holder of the slot of the namespace's name.
 func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result, error) {
 	leases, cached := a.see(key.Namespace)
-	w := policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayGive: key.Slot == a.cfg.SlotOf(key.Namespace)}
+	w := policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayRelease: key.Slot == a.cfg.SlotOf(key.Namespace)}
 	verdict := policy.Decide(w)
 	if verdict.Do == policy.Look {
 		var err error
@@ -327,7 +338,7 @@ func (a *NamespaceLeases) ends(namespace string) {
 	a.ending[namespace] = true
 	a.mu.Unlock()
 	if news {
-		a.cfg.Changed(namespace)
+		a.notify(namespace)
 	}
 }
 
@@ -346,7 +357,7 @@ func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string
 		lease = cached.DeepCopy()
 	}
 	holder, duration, now := a.cfg.Fleet, int32(forGood/time.Second), metav1.NewMicroTime(a.cfg.Clock.Now())
-	if do == policy.Give {
+	if do == policy.Release {
 		holder, duration = "", 1 // as the elector of Machine Controller Manager releases it
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &duration

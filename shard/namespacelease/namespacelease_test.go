@@ -132,7 +132,7 @@ func newBench(t *testing.T, roots ...string) *bench {
 	var err error
 	b.leases, err = New(Config{
 		Client: b.client, Metadata: b.metadata, Fleet: "fleet", SlotOf: func(string) int { return 3 }, Gate: b, Clock: b.clock,
-		Changed: func(string) {}, Refused: func(refused Key, other string) {
+		Refused: func(refused Key, other string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.refused = append(b.refused, fmt.Sprintf("%s by %s", refused, other))
@@ -175,8 +175,8 @@ func (b *bench) served(want bool) {
 	synctest.Wait()
 }
 
-// holds makes a holder hold a Lease, or renew it.
-func (b *bench) holds(name, holder string) {
+// setHolder makes a holder hold a Lease, or renew it.
+func (b *bench) setHolder(name, holder string) {
 	b.t.Helper()
 	leases, duration := b.client.CoordinationV1().Leases("n"), int32(15)
 	lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
@@ -228,10 +228,10 @@ func TestFreeLeasesOfANamespaceAreAcquired(t *testing.T) {
 
 func TestLiveHolderKeepsTheNamespace(t *testing.T) {
 	b := newBench(t, "root")
-	b.holds(v1alpha1.LeaseManager, "mcm")
+	b.setHolder(v1alpha1.LeaseManager, "mcm")
 	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
 	for range 20 { // 40 s of renewals
-		b.holds(v1alpha1.LeaseManager, "mcm")
+		b.setHolder(v1alpha1.LeaseManager, "mcm")
 		version := strconv.Itoa(b.version)
 		b.becomes("the renewal", func() bool {
 			lease := b.leases.cached(0, "n")
@@ -255,7 +255,7 @@ func TestReleasedNamespaceIsServedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		for _, name := range names() {
-			b.holds(name, "fleet")
+			b.setHolder(name, "fleet")
 		}
 		synctest.Wait()
 		b.served(false)
@@ -280,7 +280,7 @@ func TestNamespaceWhoseManagerDiedBeforeItHadRootsIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		for _, name := range names() {
-			b.holds(name, "mcm")
+			b.setHolder(name, "mcm")
 		}
 		synctest.Wait()
 		b.clock.Step(policy.Unchanged) // the holder of the namespace's slot lists roots and finds none
@@ -305,7 +305,7 @@ func TestLeasesOfADeadManagerAreAcquiredAtTheirDeadline(t *testing.T) {
 		b.mu.Lock()
 		b.closed[3] = true
 		b.mu.Unlock()
-		b.holds(v1alpha1.LeaseManager, "mcm")
+		b.setHolder(v1alpha1.LeaseManager, "mcm")
 		synctest.Wait()
 		b.served(false)
 		if b.leases.CountRefused() != 1 {
@@ -330,7 +330,7 @@ func TestLeasesOfADeadManagerAreAcquiredAtTheirDeadline(t *testing.T) {
 // The handler may not have recorded yet when a Lease was renewed that the cache already shows.
 func TestLeaseRenewedBeforeItsHandlerRunsIsNotExpired(t *testing.T) {
 	b := newBench(t)
-	b.holds(v1alpha1.LeaseManager, "mcm")
+	b.setHolder(v1alpha1.LeaseManager, "mcm")
 	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
 	b.clock.Step(time.Hour)
 	renewed := b.leases.cached(0, "n").DeepCopy()
@@ -370,7 +370,7 @@ func TestNamespaceCreatedAnewIsServed(t *testing.T) {
 func TestNamespaceWithoutRootsIsReleased(t *testing.T) {
 	b := newBench(t)
 	for _, name := range names() {
-		b.holds(name, "fleet")
+		b.setHolder(name, "fleet")
 	}
 	b.becomes("given up", func() bool { return b.holders() == [2]string{"", ""} })
 	b.becomes("seen to be given up", func() bool { return !b.leases.Served("n", 7) })

@@ -90,8 +90,8 @@ func (r *replica) enter(root Key) {
 	}
 }
 
-// handsChanged enters the roots again that were rejected.
-func (r *replica) handsChanged(namespace string) {
+// leasesChanged enters the roots again that were rejected.
+func (r *replica) leasesChanged(namespace string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for root := range r.waiting {
@@ -193,7 +193,7 @@ func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 		r.client = w.as("fleet", func() time.Duration { return lag })
 		var err error
 		r.leases, err = New(Config{
-			Client: r.client, Metadata: w.metadata, Fleet: "fleet", Gate: r, Clock: clock.RealClock{}, Changed: r.handsChanged,
+			Client: r.client, Metadata: w.metadata, Fleet: "fleet", Gate: r, Clock: clock.RealClock{},
 			SlotOf: func(namespace string) int { return int(namespace[0] - '0') },
 			Refused: func(refused Key, other string) {
 				if other != "manager of "+refused.Namespace {
@@ -204,6 +204,7 @@ func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.leases.OnChange(r.leasesChanged)
 		if err := r.leases.Start(ctx); err != nil {
 			t.Fatal(err)
 		}

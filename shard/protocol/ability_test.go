@@ -44,9 +44,9 @@ func TestASlotThatHasOpenedCountsAsSuccess(t *testing.T) {
 		}
 		s.step(Opened{Slot: 0, Epoch: member.Transitions(s.leases[name])})
 		s.write(name, assign("r-1"))
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.write(name, assign("r-0"))
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		if tried := s.while(name, me); tried < 29*time.Second || tried > 32*time.Second {
 			t.Errorf("want some 30 s to open after it was acquired again, got %v", tried)
 		}
@@ -169,7 +169,7 @@ func TestResigning(t *testing.T) {
 			end := member.Moment{}
 			for _, w := range test.writes {
 				end = at(time.Hour + w.at)
-				r.takeLeaderWrite(end, w.name, w.outcome)
+				r.recordLeaderWrite(end, w.name, w.outcome)
 			}
 			if resigned := !r.MayLead(end); resigned != test.resigns {
 				t.Errorf("want it to resign: %v, got %v", test.resigns, resigned)
@@ -185,8 +185,8 @@ func TestResigning(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.resigned, r.resignations = at(time.Hour-r.settings.Assignment.HomeFor), 5
-		r.takeLeaderWrite(at(time.Hour), "a", refused)
-		r.takeLeaderWrite(at(time.Hour+15*s), "a", refused)
+		r.recordLeaderWrite(at(time.Hour), "a", refused)
+		r.recordLeaderWrite(at(time.Hour+15*s), "a", refused)
 		if r.resignations != 1 || r.MayLead(at(time.Hour+15*s)) {
 			t.Errorf("want it to resign after 15 s, for the first time, got %d times", r.resignations)
 		}
@@ -197,7 +197,7 @@ func TestResigning(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, after := range []time.Duration{0, 15 * s, 20 * s, 30 * s} {
-			r.takeLeaderWrite(at(time.Hour+after), "a", refused)
+			r.recordLeaderWrite(at(time.Hour+after), "a", refused)
 		}
 		if r.resignations != 1 || r.MayLead(at(time.Hour+75*s-1)) || !r.MayLead(at(time.Hour+75*s)) {
 			t.Errorf("want it to resign once, for a minute, got %d times until %v", r.resignations, r.resigned.Monotonic-time.Hour)
@@ -226,7 +226,7 @@ func TestResigning(t *testing.T) {
 	})
 }
 
-func TestTakeLeaderWrite_CountsLeaderWritesOnly(t *testing.T) {
+func TestOnlyWritesOfTheLeaderCountForItsResignation(t *testing.T) {
 	for name, test := range map[string]struct {
 		request member.Request
 		counts  bool
@@ -240,8 +240,8 @@ func TestTakeLeaderWrite_CountsLeaderWritesOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := leads(t)
-			s.replica.ask(test.request, question{about: aboutCensus})
-			s.replica.takeReply(at(s.now), member.Reply{ID: s.replica.nextID, Outcome: member.Refused})
+			s.replica.send(test.request, question{about: aboutCensus})
+			s.replica.handleReply(at(s.now), member.Reply{ID: s.replica.nextID, Outcome: member.Refused})
 			want := struggle{}
 			if test.counts {
 				want = struggle{since: at(s.now), name: test.request.Name}
@@ -280,7 +280,7 @@ func TestHandOverTime(t *testing.T) {
 func TestUnseen_CountsSuccessfulRenewalsOnly(t *testing.T) {
 	unseen := func(t *testing.T) *stage {
 		t.Helper()
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.run(10 * time.Second)
 		s.blind = true
 		for s.replica.others.Unseen().IsZero() {
@@ -300,10 +300,10 @@ func TestUnseen_CountsSuccessfulRenewalsOnly(t *testing.T) {
 		}
 	})
 	t.Run("no read that succeeds", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.run(3 * time.Second)
-		s.replica.ask(member.Request{Verb: member.Get, Name: "fleet-session-r-0"}, question{about: aboutOwn})
-		s.replica.takeReply(at(s.now), member.Reply{ID: s.replica.nextID, Outcome: member.Done, Lease: s.leases["fleet-session-r-0"]})
+		s.replica.send(member.Request{Verb: member.Get, Name: "fleet-session-r-0"}, question{about: aboutOwn})
+		s.replica.handleReply(at(s.now), member.Reply{ID: s.replica.nextID, Outcome: member.Done, Lease: s.leases["fleet-session-r-0"]})
 		if !s.replica.others.Unseen().IsZero() {
 			t.Error("want no renewal awaited")
 		}
@@ -334,7 +334,7 @@ func TestASessionThatCannotListGivesUpAfter15s(t *testing.T) {
 }
 
 func TestSessionLease_RecordsSettingsAndFitness(t *testing.T) {
-	s, _ := holding(t)
+	s, _ := stageThatHolds(t)
 	s.run(3 * time.Second)
 	notes := s.leases["fleet-session-r-0"].Annotations
 	for key, want := range Record(s.replica.settings) {

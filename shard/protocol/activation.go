@@ -72,7 +72,7 @@ func (r *Session) activate(now member.Moment) {
 		r.giveUp(now)
 	case r.activity == reading && !r.rereading && now.Reached(r.again):
 		r.rereading = true
-		r.ask(member.Request{Verb: member.List, Need: member.NeedNothing}, question{about: aboutReread})
+		r.send(member.Request{Verb: member.List, Need: member.NeedNothing}, question{about: aboutReread})
 	}
 }
 
@@ -119,8 +119,8 @@ func (r *Session) activationWake() (at member.Moment) {
 	return fence
 }
 
-// takeReread applies the list of all Leases that is read before the session acts (again).
-func (r *Session) takeReread(now member.Moment, q question, reply member.Reply) {
+// handleReread applies the list of all Leases that is read before the session acts (again).
+func (r *Session) handleReread(now member.Moment, q question, reply member.Reply) {
 	r.rereading = false
 	if r.activity != reading || q.step < r.since {
 		return
@@ -129,7 +129,7 @@ func (r *Session) takeReread(now member.Moment, q question, reply member.Reply) 
 		r.again = now.Add(retryAfter)
 		return
 	}
-	r.takeAll(now, reply.Leases, q.step)
+	r.observeList(now, reply.Leases, q.step)
 	r.activity, r.restless, r.acted = active, 0, true
 	r.touchAll()
 	for _, s := range r.slots {
@@ -157,9 +157,9 @@ func (r *Session) ticket() uint64 {
 
 func (r *Session) change(c Change) { r.out.Changes = append(r.out.Changes, c) }
 
-// takeIdle records that what a change has ended is not in flight any more. An answer to an earlier change is ignored: something
+// handleIdle records that what a change has ended is not in flight any more. An answer to an earlier change is ignored: something
 // may have been started in between.
-func (r *Session) takeIdle(e Idle) {
+func (r *Session) handleIdle(e Idle) {
 	if e.Slot == Everything {
 		if e.Ticket == r.restless {
 			r.restless = 0

@@ -109,7 +109,7 @@ func TestDeadlinesOnBothClocks(t *testing.T) {
 // Two slots are in quarantine, and one is not; their sessions confirm.
 func TestConfirmationsAreRememberedBySession(t *testing.T) {
 	s := newStage(t, 8)
-	s.write("fleet-session-r-1", holder(another))
+	s.write("fleet-session-r-1", heldBy(another))
 	for slot := range 3 {
 		name := s.slot(slot, "", "r-1")
 		if slot < 2 {
@@ -120,7 +120,7 @@ func TestConfirmationsAreRememberedBySession(t *testing.T) {
 	confirm := func(session, text string) []int {
 		t.Helper()
 		l := s.leases["fleet-session-r-1"].DeepCopy()
-		holder(session)(l)
+		heldBy(session)(l)
 		member.Annotate(l, v1alpha1.AnnotationConfirmed, text)
 		return s.decided(at(s.now), Seen{s.put(l)})
 	}

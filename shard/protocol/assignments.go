@@ -139,8 +139,8 @@ func (r *Session) owner(s *slot) string {
 	return s.replica
 }
 
-// isTakeable reports whether nothing prevents the assigned replica from acquiring the slot, as far as this session has observed.
-func (r *Session) isTakeable(now member.Moment, s *slot) bool {
+// isAcquirable reports whether nothing prevents the assigned replica from acquiring the slot, as far as this session has observed.
+func (r *Session) isAcquirable(now member.Moment, s *slot) bool {
 	if !s.genuine || !r.looksDead(now, s, s.holder) {
 		return false
 	}
@@ -173,7 +173,7 @@ func (r *Session) looksDead(now member.Moment, s *slot, session string) bool {
 // timeOwnerless records since when a slot that its assigned replica could acquire has had no holder.
 func (r *Session) timeOwnerless(now member.Moment, s *slot) {
 	switch {
-	case !r.isTakeable(now, s):
+	case !r.isAcquirable(now, s):
 		s.ownerless, s.candidate = member.Moment{}, ""
 	case s.candidate != s.assigned:
 		s.ownerless, s.candidate = now, s.assigned
@@ -192,13 +192,13 @@ func (r *Session) writeAssignments(now member.Moment, s *slot) {
 	if s.target == s.assigned && s.targetHome == s.home {
 		s.target, s.targetHome = "", ""
 	}
-	if s.target == "" || s.lease == nil || s.mustRead || !r.mayAsk(now, s) {
+	if s.target == "" || s.lease == nil || s.mustRead || !r.maySend(now, s) {
 		return
 	}
 	l := r.written(now, s)
 	member.Annotate(l, v1alpha1.AnnotationAssignedReplica, s.target)
 	member.Annotate(l, v1alpha1.AnnotationHome, s.targetHome)
-	r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedLeadership}, question{})
+	r.sendForSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedLeadership}, question{})
 }
 
 // readWeights parses the weights that a session reports. Entries that cannot be parsed are left out.

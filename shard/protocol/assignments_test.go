@@ -28,10 +28,10 @@ func TestWorldOfASlot(t *testing.T) {
 			"r-1_ccccc", func(*stage, string) {}, assignment.Slot{UnownedSince: time.Second},
 		},
 		"not held, since the holder is no session": {
-			"r-1", func(s *stage, _ string) { s.write("fleet-session-r-1", holder("r-1")) }, assignment.Slot{UnownedSince: time.Second},
+			"r-1", func(s *stage, _ string) { s.write("fleet-session-r-1", heldBy("r-1")) }, assignment.Slot{UnownedSince: time.Second},
 		},
 		"not held, since the Lease is new": {another, func(s *stage, name string) {
-			s.withheld("", member.List, false)
+			s.unanswered("", member.List, false)
 			s.write(name, noted(v1alpha1.AnnotationLeaseUID, "another"))
 		}, assignment.Slot{}},
 		"the weight that its holder reports": {another, func(s *stage, name string) {
@@ -79,7 +79,7 @@ func TestWeightOfASlot(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, another, "r-1")
 	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
-		holder(another)(l)
+		heldBy(another)(l)
 		member.Annotate(l, v1alpha1.AnnotationWeights, "0:7")
 	})
 	s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeight, "9") })
@@ -88,7 +88,7 @@ func TestWeightOfASlot(t *testing.T) {
 	}
 	s.step(Elected{})
 	s.replica.world(at(s.now))
-	s.write(name, holder("r-2_ccccc"))
+	s.write(name, heldBy("r-2_ccccc"))
 	if got := s.replica.world(at(s.now)).Slots[0].Weight; got != 7 {
 		t.Errorf("want 7, as reported last, got %d", got)
 	}
@@ -102,8 +102,8 @@ func TestReadWeights(t *testing.T) {
 
 func TestPossessions(t *testing.T) {
 	s := newStage(t, 8)
-	s.write("fleet-session-r-1", holder(another))
-	s.write("fleet-session-r-2", holder("r-2_ccccc"))
+	s.write("fleet-session-r-1", heldBy(another))
+	s.write("fleet-session-r-2", heldBy("r-2_ccccc"))
 	for slot := 7; slot > 2; slot-- {
 		s.slot(slot, another, "r-1")
 	}
@@ -123,7 +123,7 @@ func TestWorldOfReplicas(t *testing.T) {
 	}
 	noted := func(session string, notes map[string]string) func(*coordinationv1.Lease) {
 		return func(l *coordinationv1.Lease) {
-			holder(session)(l)
+			heldBy(session)(l)
 			for key, value := range notes {
 				member.Annotate(l, key, value)
 			}
@@ -195,14 +195,14 @@ func TestUnowned(t *testing.T) {
 			s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, "note", "x") })
 		}, time.Second},
 		"its Lease is new, and not listed": {"", func(s *stage, name string) {
-			s.withheld("", member.List, false)
+			s.unanswered("", member.List, false)
 			s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationLeaseUID, "another") })
 		}, 0},
 		"it was held meanwhile": {"", func(s *stage, name string) {
 			s.run(2 * time.Second)
-			s.write(name, holder(another))
+			s.write(name, heldBy(another))
 			s.run(2 * time.Second)
-			s.write(name, holder(""))
+			s.write(name, heldBy(""))
 		}, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestMovesAreRecorded(t *testing.T) {
 	t.Run("the replica that was passed over", func(t *testing.T) {
 		s := twoReplicas(t, 4, serving(member.Serving))
 		s.replica.slots[0].passed = map[string]time.Duration{"r-7": time.Hour}
-		s.write("fleet-slot-000", holder(""))
+		s.write("fleet-slot-000", heldBy(""))
 		freed := s.now
 		for s.assignee(0) == "r-1" && s.now < freed+time.Minute {
 			s.run(100 * time.Millisecond)
@@ -343,7 +343,7 @@ func TestWritingTheAssignments(t *testing.T) {
 			acquired = acquired || r.Name == name && r.Verb == member.Update && member.Holder(r.Lease) == me
 			return on(name, member.Update, member.Refused, false)(r)
 		}
-		s.write(name, holder(""))
+		s.write(name, heldBy(""))
 		s.run(2 * time.Second)
 		if acquired {
 			t.Error("want the leader to leave the slot to r-1, to which it will be assigned")

@@ -55,10 +55,10 @@ func newFull(b *testing.B) *full {
 		}
 		leases = append(leases, f.session(n, session, confirmed))
 	}
-	f.take(b, Listed{leases})
+	f.step(b, Listed{leases})
 	for range 10 { // it renews its own Lease
 		f.now += 2 * time.Second
-		f.take(b, Woke{})
+		f.step(b, Woke{})
 	}
 	if f.Suspended() {
 		b.Fatal("want a session that may act")
@@ -76,13 +76,13 @@ func (f *full) stamp(l *coordinationv1.Lease) *coordinationv1.Lease {
 func (f *full) session(n int, session, confirmed string) *coordinationv1.Lease {
 	l := newLease("fleet", "ns", member.SessionLeaseName("fleet", fmt.Sprintf("machine-controller-fleet-%d", n)))
 	l.UID = "u"
-	holder(session)(l)
+	heldBy(session)(l)
 	member.Annotate(l, v1alpha1.AnnotationConfirmed, confirmed)
 	return f.stamp(l)
 }
 
-// take applies an event, and answers the requests that follow.
-func (f *full) take(b *testing.B, event Event) {
+// step applies an event, and answers the requests that follow.
+func (f *full) step(b *testing.B, event Event) {
 	b.Helper()
 	for events := []Event{event}; len(events) > 0; events = events[1:] {
 		out := f.Step(at(f.now), events[0])

@@ -15,7 +15,7 @@ func TestFencePassesAgainWhileLeasesAreRead(t *testing.T) {
 	first := *list
 	s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
 	s.run(12 * time.Second)
-	list = s.withheld("", member.List, true)
+	list = s.unanswered("", member.List, true)
 	s.run(3 * time.Second)
 	s.changes() // what was in flight was cancelled the first time
 	s.step(Replied{member.Reply{ID: first.ID, Outcome: member.Done, Leases: s.all()}})
@@ -27,17 +27,17 @@ func TestFencePassesAgainWhileLeasesAreRead(t *testing.T) {
 
 func TestInFlightAtTheFence(t *testing.T) {
 	t.Run("a session that has renewed does not exit while it reads", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.idle, s.fate = false, on("fleet-session-r-0", member.Update, member.Unanswered, false)
 		s.run(9500 * time.Millisecond)
-		s.withheld("", member.List, false)
+		s.unanswered("", member.List, false)
 		s.run(5 * time.Second)
 		if s.exit != nil {
 			t.Errorf("exit %+v", s.exit)
 		}
 	})
 	t.Run("what was in flight before the session acted again does not count when it leaves", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.idle, s.fate = false, on("fleet-session-r-0", member.Update, member.Unanswered, false)
 		s.run(9500 * time.Millisecond)
 		s.idle, s.fate = true, nil
@@ -57,7 +57,7 @@ func TestInFlightAtTheFence(t *testing.T) {
 		s.exits(ReasonLeft, false)
 	})
 	t.Run("a leaving session with something in flight exits for that reason", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.idle = false
 		s.step(Leaving{})
 		s.run(23 * time.Second)
@@ -66,7 +66,7 @@ func TestInFlightAtTheFence(t *testing.T) {
 		s.exits(ReasonInFlight, false)
 	})
 	t.Run("a leaving session that acts waits for the slot that it hands over", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.idle = false
 		s.step(Leaving{})
 		s.run(34 * time.Second)
@@ -77,7 +77,7 @@ func TestInFlightAtTheFence(t *testing.T) {
 		s.exits(ReasonInFlight, false)
 	})
 	t.Run("a hand-over with nothing in flight is not cancelled after the fence", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Refused, false)
 		s.write(name, assign("r-1"))
 		s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
@@ -88,7 +88,7 @@ func TestInFlightAtTheFence(t *testing.T) {
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Stopped}, Change{Slot: Everything, Kind: Suspended}, Change{Slot: 0, Epoch: 1, Kind: Lost})
 	})
 	t.Run("nothing is handed over while the session is suspended", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
 		s.run(10 * time.Second)
 		s.write(name, assign("r-1"))
@@ -97,7 +97,7 @@ func TestInFlightAtTheFence(t *testing.T) {
 }
 
 func TestLeavingReportsWhatItDoes(t *testing.T) {
-	s, _ := holding(t)
+	s, _ := stageThatHolds(t)
 	lists := 0
 	s.fate = func(r member.Request) (member.Outcome, bool) {
 		if r.Verb == member.List {
@@ -114,14 +114,14 @@ func TestLeavingReportsWhatItDoes(t *testing.T) {
 	}
 }
 
-func TestLeaverWaitsForItsReleases(t *testing.T) {
+func TestLeavingSessionWaitsForItsReleases(t *testing.T) {
 	t.Run("while a release is refused", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Refused, false)
 		s.write(name, assign("r-1"))
 		s.step(Leaving{})
 		s.run(3 * time.Second)
-		s.holder("fleet-session-r-0", me)
+		s.expectHolder("fleet-session-r-0", me)
 	})
 	t.Run("while it is unknown whether its name was cleared", func(t *testing.T) {
 		s := newStage(t, 8)
@@ -134,7 +134,7 @@ func TestLeaverWaitsForItsReleases(t *testing.T) {
 		s.slot(0, me, "r-1")
 		s.step(Leaving{})
 		s.run(3 * time.Second)
-		s.holder("fleet-session-r-0", me)
+		s.expectHolder("fleet-session-r-0", me)
 	})
 	t.Run("not for an acquisition that was refused", func(t *testing.T) {
 		s := newStage(t, 8)
@@ -156,7 +156,7 @@ func TestAttemptsOfASlot(t *testing.T) {
 		s.changes()
 	})
 	t.Run("one that has held the slot once holds it never again", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		acquired := s.leases[name].DeepCopy()
 		s.write(name, assign("r-1"))
 		s.reported, s.idle = nil, false
@@ -167,20 +167,20 @@ func TestAttemptsOfASlot(t *testing.T) {
 		s.changes()
 	})
 	t.Run("the time of an acquisition is that of the clock", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		if got := s.leases[name].Spec.AcquireTime.Time; !got.Equal(at(s.now).Wall) {
 			t.Errorf("want %v, got %v", at(s.now).Wall, got)
 		}
 	})
 	t.Run("an unknown weight of a dead holder does not change the recorded one", func(t *testing.T) {
 		s := newStage(t, 8)
-		s.write("fleet-session-r-1", holder(""))
+		s.write("fleet-session-r-1", heldBy(""))
 		name := s.slot(0, another, "r-1")
 		s.write(name, func(l *coordinationv1.Lease) {
 			member.Annotate(l, v1alpha1.AnnotationWeight, "5")
 			assign("r-0")(l)
 		})
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		if got := s.leases[name].Annotations[v1alpha1.AnnotationWeight]; got != "5" {
 			t.Errorf("want 5, got %q", got)
 		}
@@ -199,28 +199,28 @@ func TestAttemptsOfASlot(t *testing.T) {
 
 func TestReleasesOfASlot(t *testing.T) {
 	t.Run("an answer that comes after the loss changes nothing", func(t *testing.T) {
-		s, name := holding(t)
-		update := s.withheld(name, member.Update, false)
+		s, name := stageThatHolds(t)
+		update := s.unanswered(name, member.Update, false)
 		s.write(name, assign("r-1"))
 		s.remove(name)
 		s.step(Replied{member.Reply{ID: update.ID, Outcome: member.Refused}})
 		s.entitled(0, false)
 	})
 	t.Run("one without an answer makes no later one uncertain", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Unanswered, true)
 		s.write(name, assign("r-1"))
 		s.fate = nil
 		s.run(time.Second)
 		s.write(name, assign("r-0"))
 		s.run(time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		s.fate = on(name, member.Update, member.Refused, false)
 		s.write(name, assign("r-1"))
 		s.entitled(0, true)
 	})
 	t.Run("a read that finds no Lease is not sent again", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.blind = true
 		reads := 0
 		s.fate = func(r member.Request) (member.Outcome, bool) {
@@ -242,8 +242,8 @@ func TestReleasesOfASlot(t *testing.T) {
 }
 
 func TestUnknownAnswer(t *testing.T) {
-	s, _ := holding(t)
-	s.withheld("fleet-session-r-0", member.Update, false)
+	s, _ := stageThatHolds(t)
+	s.unanswered("fleet-session-r-0", member.Update, false)
 	s.run(3 * time.Second)
 	s.step(Replied{member.Reply{ID: 1 << 40, Outcome: member.NotFound}})
 	if s.exit != nil {
@@ -267,29 +267,29 @@ func TestQuarantineLasts(t *testing.T) {
 		s, name := quarantined(t, me)
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, "note", "x") })
 		s.run(6 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("15 s from another list", func(t *testing.T) {
 		s, name := quarantined(t, me)
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationQuarantine, me+",by-hand") })
 		s.run(14 * time.Second)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.run(2 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("a later session of the replica does not confirm for an earlier one", func(t *testing.T) {
 		s, name := quarantined(t, another)
 		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
-			holder("r-1_ccccc")(l)
+			heldBy("r-1_ccccc")(l)
 			member.Annotate(l, v1alpha1.AnnotationConfirmed, "slot-0")
 			member.Annotate(l, v1alpha1.AnnotationCreated, "r-1_ccccc")
 		})
 		s.run(10 * time.Second)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 	})
 	t.Run("one proof is enough for a holder whatever else is written", func(t *testing.T) {
 		s := newStage(t, 8)
-		s.write("fleet-session-r-1", holder(""))
+		s.write("fleet-session-r-1", heldBy(""))
 		reads := 0
 		s.fate = func(r member.Request) (member.Outcome, bool) {
 			switch {
@@ -304,7 +304,7 @@ func TestQuarantineLasts(t *testing.T) {
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, "note", "x") })
 		s.fate = nil
 		s.run(time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		if reads != 1 {
 			t.Errorf("want one read, got %d", reads)
 		}
@@ -320,24 +320,24 @@ func TestLeaderStartsAnew(t *testing.T) {
 		s.step(Deposed{})
 		s.step(Elected{})
 		s.run(3 * time.Second)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.run(4 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("an answer to an earlier leadership", func(t *testing.T) {
 		s := leads(t)
 		s.run(30 * time.Second)
 		s.live = nil
-		write := s.withheld("fleet-session-r-1", member.Update, false)
+		write := s.unanswered("fleet-session-r-1", member.Update, false)
 		s.run(16 * time.Second)
 		first := write.ID
-		s.write("fleet-session-r-9", holder("")) // decides again
+		s.write("fleet-session-r-9", heldBy("")) // decides again
 		if write.ID != first {
 			t.Error("want one write at a time, got a second one")
 		}
 		s.step(Deposed{})
 		s.step(Replied{member.Reply{ID: first, Outcome: member.Conflict}})
-		s.holder("fleet-session-r-1", another)
+		s.expectHolder("fleet-session-r-1", another)
 	})
 	t.Run("labels are written without a list of all sessions", func(t *testing.T) {
 		s := leads(t)
@@ -358,7 +358,7 @@ func TestLeaderStartsAnew(t *testing.T) {
 		s.run(2 * time.Second)
 		s.fate = nil
 		s.run(5 * time.Second)
-		s.holder("fleet-session-r-1", "")
+		s.expectHolder("fleet-session-r-1", "")
 	})
 }
 
@@ -366,7 +366,7 @@ func TestLeaderStartsAnew(t *testing.T) {
 func TestDeadlinesWithoutNews(t *testing.T) {
 	quiet := func(t *testing.T) (s *stage, name string) {
 		t.Helper()
-		s, name = holding(t)
+		s, name = stageThatHolds(t)
 		s.idle = false
 		s.run(20 * time.Second) // until the session Lease no longer shows that it was created
 		return s, name
@@ -389,15 +389,15 @@ func TestDeadlinesWithoutNews(t *testing.T) {
 		s, _ := quiet(t)
 		name := s.slot(1, another, "r-0")
 		s.run(16 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("of a session whose Lease is gone, as the watch has shown", func(t *testing.T) {
 		s, _ := quiet(t)
-		s.write("fleet-session-r-1", holder(another))
+		s.write("fleet-session-r-1", heldBy(another))
 		name := s.slot(1, another, "r-0")
 		s.remove("fleet-session-r-1")
 		s.run(40 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 }
 
@@ -450,7 +450,7 @@ func TestReadThatBeginsWithAVersion(t *testing.T) {
 	t.Run("shows that etcd was restored to an older one", func(t *testing.T) {
 		s, _, list, old := begun(t)
 		s.idle = false
-		holder(another)(old)
+		heldBy(another)(old)
 		s.step(Replied{member.Reply{ID: list.ID, Outcome: member.Done, Leases: []*coordinationv1.Lease{old}}})
 		s.changes(lost)
 	})

@@ -35,8 +35,8 @@ func (r *Session) doubtOf(session string) *doubt {
 	return d
 }
 
-// isHeld reports whether the session's failures limit what it may be assigned.
-func (d *doubt) isHeld() bool { return d.times > 0 && d.fit.IsZero() }
+// limitsAssignment reports whether the session's failures limit what it may be assigned.
+func (d *doubt) limitsAssignment() bool { return d.times > 0 && d.fit.IsZero() }
 
 // blame records one more failure in a step, once for all that fails at the same time.
 func (d *doubt) blame(s Settings, now member.Moment, step uint64) {
@@ -90,9 +90,9 @@ func (d *doubt) limit(s Settings, now member.Moment, step uint64, report member.
 		return d.retry(s, now, step, has)
 	}
 	switch {
-	case !d.isHeld() && service == member.Untried:
+	case !d.limitsAssignment() && service == member.Untried:
 		return assignment.Probe, member.Moment{}
-	case !d.isHeld():
+	case !d.limitsAssignment():
 		return assignment.NoLimit, member.Moment{}
 	case !now.Reached(d.until):
 		return assignment.Rest, d.until

@@ -14,7 +14,7 @@ import (
 // fit returns a change of the report on a session Lease.
 func fit(f member.Fitness) func(*coordinationv1.Lease) {
 	return func(l *coordinationv1.Lease) {
-		holder(another)(l)
+		heldBy(another)(l)
 		member.Annotate(l, v1alpha1.AnnotationFitness, f.String())
 	}
 }
@@ -114,7 +114,7 @@ func TestANewReplicaGetsOneSlotFirst(t *testing.T) {
 	}
 	for slot := range 8 {
 		if s.assignee(slot) == "r-1" {
-			s.write(member.SlotLeaseName("fleet", slot, 8), holder(another))
+			s.write(member.SlotLeaseName("fleet", slot, 8), heldBy(another))
 		}
 	}
 	s.run(10 * time.Second)
@@ -131,7 +131,7 @@ func TestANewReplicaGetsOneSlotFirst(t *testing.T) {
 func TestAReplicaWithoutAReportCountsAsFit(t *testing.T) {
 	s := newStage(t, 8)
 	s.live = []string{another}
-	s.write("fleet-session-r-1", holder(another))
+	s.write("fleet-session-r-1", heldBy(another))
 	for slot := range 8 {
 		s.slot(slot, "", "r-0")
 	}
@@ -144,7 +144,7 @@ func TestAReplicaWithoutAReportCountsAsFit(t *testing.T) {
 
 // A replica renews its Lease, reports that it is fit, and takes nothing. Slots wait for it one at a time, for 5 s each, and less
 // often each time.
-func TestAReplicaThatTakesNothingIsTriedLessAndLessOften(t *testing.T) {
+func TestAReplicaThatAcquiresNothingIsTriedLessAndLessOften(t *testing.T) {
 	s := twoReplicas(t, 0, serving(member.Serving))
 	unowned := time.Duration(0)
 	const tick = 100 * time.Millisecond
@@ -165,14 +165,14 @@ func TestAReplicaThatTakesNothingIsTriedLessAndLessOften(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatTakesASlotAgainGetsItsShare(t *testing.T) {
+func TestAReplicaThatAcquiresASlotAgainGetsItsShare(t *testing.T) {
 	s := twoReplicas(t, 0, serving(member.Serving))
 	s.run(time.Minute)
 	for range 40 { // from now on it takes what it is assigned
 		s.run(2 * time.Second)
 		for slot := range 8 {
 			if name := member.SlotLeaseName("fleet", slot, 8); s.assignee(slot) == "r-1" && member.Holder(s.leases[name]) == "" {
-				s.write(name, holder(another))
+				s.write(name, heldBy(another))
 			}
 		}
 	}
@@ -309,7 +309,7 @@ func TestFailuresOfEndedSessionsAreForgotten(t *testing.T) {
 		t.Fatal("want a failure recorded of a session that fails to serve")
 	}
 	s.live = nil
-	s.write("fleet-session-r-1", holder("r-1_ccccc"))
+	s.write("fleet-session-r-1", heldBy("r-1_ccccc"))
 	s.run(2 * time.Second)
 	if len(s.replica.doubts) != 2 || s.replica.doubts[another] != nil || s.replica.doubts[me] == nil {
 		t.Errorf("want doubts of the two sessions that live, got %v", s.replica.doubts)

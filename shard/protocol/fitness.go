@@ -39,8 +39,8 @@ type ability struct {
 // cluster returns the target cluster of a slot's objects.
 func (s *slot) cluster() string { return DefaultTarget }
 
-// takeOpened records that the objects of a slot are known.
-func (r *Session) takeOpened(e Opened) {
+// handleOpened records that the objects of a slot are known.
+func (r *Session) handleOpened(e Opened) {
 	if e.Slot < 0 || e.Slot >= len(r.slots) {
 		return
 	}
@@ -214,9 +214,9 @@ type struggle struct {
 	several bool
 }
 
-// takeLeaderWrite records the outcome of a leader's write. A leader whose writes get no answer for a long time resigns although
+// recordLeaderWrite records the outcome of a leader's write. A leader whose writes get no answer for a long time resigns although
 // the renewals of its own Leases succeed: another session may be able to write.
-func (r *Session) takeLeaderWrite(now member.Moment, name string, outcome member.Outcome) {
+func (r *Session) recordLeaderWrite(now member.Moment, name string, outcome member.Outcome) {
 	switch outcome {
 	case member.Unanswered, member.Refused:
 		if r.writes.since.IsZero() {
@@ -237,8 +237,8 @@ func (r *Session) takeLeaderWrite(now member.Moment, name string, outcome member
 	}
 }
 
-// takeLeaderList records whether a list that only the leader requests succeeded.
-func (r *Session) takeLeaderList(now member.Moment, ok bool) {
+// recordLeaderList records whether a list that only the leader requests succeeded.
+func (r *Session) recordLeaderList(now member.Moment, ok bool) {
 	if ok {
 		r.census.failing = member.Moment{}
 		return

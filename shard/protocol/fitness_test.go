@@ -43,9 +43,9 @@ func TestASlotThatDoesNotOpenIsReleased(t *testing.T) {
 	name := s.slot(0, "", "r-0")
 	s.reports(true, true, member.Untried)
 	s.run(29 * time.Second)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.run(2 * time.Second)
-	s.holder(name, "")
+	s.expectHolder(name, "")
 	s.reports(true, true, member.Failing)
 
 	// It stays assigned to this replica: the session tries again, after 30 s, 60 s, 2 min and so on, for 30 s each time.
@@ -63,7 +63,7 @@ func TestASlotThatDoesNotOpenIsReleased(t *testing.T) {
 	s.step(Opened{Slot: 0, Epoch: member.Transitions(s.leases[name])})
 	s.reports(true, true, member.Serving)
 	s.run(time.Hour)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 }
 
 // while runs as long as a Lease has a holder, and returns for how long it had.
@@ -85,26 +85,26 @@ func TestTheDeadlineToOpenStartsAgainAfterASuspension(t *testing.T) {
 	s.run(20 * time.Second)
 	s.fate = nil
 	s.run(25 * time.Second)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.run(10 * time.Second)
-	s.holder(name, "")
+	s.expectHolder(name, "")
 }
 
 // Another assigned replica gets the slot at once. When the slot is assigned to it again, the session tries it again only after
 // the back-off.
-func TestASlotThatDoesNotOpenCanBeTakenByAnotherReplica(t *testing.T) {
+func TestASlotThatDoesNotOpenCanBeAcquiredByAnotherReplica(t *testing.T) {
 	s := newStage(t, 8)
 	s.stuck[0] = true
 	name := s.slot(0, "", "r-0")
 	s.run(31 * time.Second)
-	s.holder(name, "")
-	s.write(name, func(l *coordinationv1.Lease) { assign("r-1")(l); holder(another)(l) })
+	s.expectHolder(name, "")
+	s.write(name, func(l *coordinationv1.Lease) { assign("r-1")(l); heldBy(another)(l) })
 	s.run(10 * time.Second)
-	s.write(name, func(l *coordinationv1.Lease) { assign("r-0")(l); holder("")(l) })
+	s.write(name, func(l *coordinationv1.Lease) { assign("r-0")(l); heldBy("")(l) })
 	s.run(15 * time.Second)
-	s.holder(name, "")
+	s.expectHolder(name, "")
 	s.run(10 * time.Second)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 }
 
 func TestAnOpeningOfAnEarlierEpochIsIgnored(t *testing.T) {
@@ -116,34 +116,34 @@ func TestAnOpeningOfAnEarlierEpochIsIgnored(t *testing.T) {
 	}
 	s.reports(true, true, member.Untried)
 	s.run(31 * time.Second)
-	s.holder(name, "")
+	s.expectHolder(name, "")
 }
 
 func TestABlindSessionReleasesItsSlots(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, "", "r-0")
 	s.run(time.Minute)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.blind = true
 	s.run(14 * time.Second)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.reports(true, true, member.Serving)
 	s.run(4 * time.Second)
-	s.holder(name, "")
+	s.expectHolder(name, "")
 	s.reports(true, false, member.Serving)
 	if held := s.heldFor(name, time.Minute); held > 0 {
 		t.Errorf("it holds the slot for %v of a minute in which it sees nothing", held)
 	}
 	s.blind = false
 	s.run(5 * time.Second)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.reports(true, true, member.Serving)
 }
 
 // A blind session does not resume its slots because a renewal has failed.
 func TestASessionStaysBlindUntilARenewalIsObserved(t *testing.T) {
 	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle, s.blind = false, true
 		s.run(18 * time.Second)
 		s.reports(true, false, member.Serving)
@@ -165,7 +165,7 @@ func TestASessionStaysBlindUntilARenewalIsObserved(t *testing.T) {
 		s.fate, s.blind = nil, false
 		s.run(2 * time.Second)
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestASessionIsNotBlindBecauseTheServerWasUnavailable(t *testing.T) {
 		s.run(5 * time.Second)
 		s.blind = false
 		s.run(time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		if epoch := member.Transitions(s.leases[name]); epoch != 1 {
 			t.Errorf("away for %v: the slot has changed hands, and its epoch is %d", away, epoch)
 		}
@@ -204,10 +204,10 @@ func TestASessionThatCannotListEmptiesItsLease(t *testing.T) {
 	s.run(3 * time.Second)
 	s.reports(false, true, member.Serving)
 	s.run(11 * time.Second)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.run(5 * time.Second)
 	s.exits(ReasonUnfit, true)
-	s.holder("fleet-session-r-0", "")
+	s.expectHolder("fleet-session-r-0", "")
 }
 
 // What is in flight cannot be ended, so the Lease stays: by the time that another session may take it, everything has ended.
@@ -224,7 +224,7 @@ func TestASessionThatCannotListAndHasSomethingInFlightKeepsItsLease(t *testing.T
 	}
 	s.run(30 * time.Second)
 	s.exits(ReasonInFlight, false)
-	s.holder("fleet-session-r-0", me)
+	s.expectHolder("fleet-session-r-0", me)
 }
 
 func TestASessionThatCannotReleaseASlotEmptiesItsLease(t *testing.T) {
@@ -240,7 +240,7 @@ func TestASessionThatCannotReleaseASlotEmptiesItsLease(t *testing.T) {
 		}
 		s.write(name, assign("r-1"))
 		s.run(14 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		s.entitled(1, true)
 		if s.exit != nil {
 			t.Fatalf("%s: ended too early: %v", outcome, s.exit)
@@ -253,7 +253,7 @@ func TestASessionThatCannotReleaseASlotEmptiesItsLease(t *testing.T) {
 		s.step(Idle{Slot: 1, Ticket: s.reported[len(s.reported)-1].Ticket})
 		s.run(2 * time.Second)
 		s.exits(ReasonUnfit, true)
-		s.holder("fleet-session-r-0", "")
+		s.expectHolder("fleet-session-r-0", "")
 	}
 }
 
@@ -285,14 +285,14 @@ func TestASuspendedSessionThatHasGivenUpEmptiesItsLease(t *testing.T) {
 		return member.Done, false
 	}
 	s.run(1500 * time.Millisecond)
-	s.holder("fleet-session-r-0", me)
+	s.expectHolder("fleet-session-r-0", me)
 	if s.exit != nil || s.replica.activity != reading {
 		t.Fatalf("want a session that renews again and cannot list; ended: %v", s.exit)
 	}
 	s.step(Idle{Slot: Everything, Ticket: s.reported[slices.IndexFunc(s.reported, suspended)].Ticket})
 	s.run(time.Second)
 	s.exits(ReasonUnfit, true)
-	s.holder("fleet-session-r-0", "")
+	s.expectHolder("fleet-session-r-0", "")
 	if !strings.Contains(s.exit.Message, "slot 0") {
 		t.Errorf("want the reason why it gave up, got %q", s.exit.Message)
 	}
@@ -361,7 +361,7 @@ func TestWatchesThatAreBrokenAreReported(t *testing.T) {
 	s.step(Watched{Broken: map[string]string{DefaultTarget: "Nodes are not delivered"}})
 	s.reports(true, true, member.Failing)
 	s.run(time.Hour) // whether another replica can serve the target is decided by the leader
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.step(Watched{})
 	s.reports(true, true, member.Serving)
 }

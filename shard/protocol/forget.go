@@ -26,10 +26,10 @@ func (r *Session) forget(now member.Moment) {
 			name(session)
 		}
 	}
-	maps.DeleteFunc(r.proofs, func(session string, p *proof) bool { return !p.asked && !sessions[session] })
+	maps.DeleteFunc(r.proofs, func(session string, p *proof) bool { return !p.pending && !sessions[session] })
 	r.others.Forget(now, func(replica string) bool { return replicas[replica] })
 	maps.DeleteFunc(r.words, func(replica string, _ *words) bool { return r.others.Peer(replica).Replica == "" })
-	maps.DeleteFunc(r.deaths, func(replica string, d *death) bool { return !d.asked && r.others.Peer(replica).Session == "" })
+	maps.DeleteFunc(r.deaths, func(replica string, d *death) bool { return !d.pending && r.others.Peer(replica).Session == "" })
 	r.forgetAt = 2 * r.remembered()
 }
 

@@ -25,7 +25,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 		s.fate = nil
 		s.run(5 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		s.entitled(0, true)
 	})
 	t.Run("a forgotten attempt that takes effect is undone, and the slot is acquired once more", func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.entitled(0, false)
 		s.fate = nil
 		s.run(5 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		s.entitled(0, true)
 	})
 	t.Run("of sessions that have ended", func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			s.now += 2 * time.Second
 			s.write(name, func(l *coordinationv1.Lease) {
 				assign("r-0")(l)
-				holder(member.Identity(fmt.Sprintf("r-%d", n), "zzzzz"))(l)
+				heldBy(member.Identity(fmt.Sprintf("r-%d", n), "zzzzz"))(l)
 			})
 		}
 		if got := len(s.replica.proofs) + s.replica.others.Known() + len(s.replica.words); got > 2000 {
@@ -69,9 +69,9 @@ func TestMemoryIsBounded(t *testing.T) {
 // was forgotten.
 func TestAForgottenSessionIsReadAgain(t *testing.T) {
 	s := newStage(t, 8)
-	s.write("fleet-session-r-1", holder(""))
+	s.write("fleet-session-r-1", heldBy(""))
 	name := s.slot(0, another, "r-0")
-	s.holder(name, me) // another was proven dead
+	s.expectHolder(name, me) // another was proven dead
 	for n := range 5000 {
 		s.now += 2 * time.Second
 		s.slot(1, member.Identity(fmt.Sprintf("q-%d", n), "zzzzz"), "r-0")
@@ -79,8 +79,8 @@ func TestAForgottenSessionIsReadAgain(t *testing.T) {
 	if s.replica.proofs[another] != nil {
 		t.Fatal("want the proof forgotten")
 	}
-	s.write("fleet-session-r-1", holder(another)) // by hand: no session gets its Lease twice
-	s.holder(s.slot(2, another, "r-0"), another)
+	s.write("fleet-session-r-1", heldBy(another)) // by hand: no session gets its Lease twice
+	s.expectHolder(s.slot(2, another, "r-0"), another)
 }
 
 // crowded returns a leader that remembers a number of proofs, and as many replicas less one without a Lease, which are named
@@ -111,8 +111,8 @@ func TestForget(t *testing.T) {
 	})
 	t.Run("what no Lease names", func(t *testing.T) {
 		r := crowded(t, 128)
-		r.proofs["q-1_zzzzz"].asked = true
-		r.deaths["q-1"].asked = true
+		r.proofs["q-1_zzzzz"].pending = true
+		r.deaths["q-1"].pending = true
 		r.slots[0].holder, r.slots[1].quarantine = "q-2_zzzzz", []string{"q-3_zzzzz", "q-4_yyyyy"}
 		r.others.Observe(late, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-session-q-5", UID: "q-5"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("q-5_zzzzz")}}, true)
 		r.forget(late)
@@ -135,7 +135,7 @@ func TestForget(t *testing.T) {
 	t.Run("again when it has doubled", func(t *testing.T) {
 		r := crowded(t, 200)
 		for _, p := range r.proofs {
-			p.asked = true
+			p.pending = true
 		}
 		r.forget(late) // 200 proofs and this replica are left
 		for n := range 201 {

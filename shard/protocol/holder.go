@@ -12,10 +12,10 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// takeSlot applies a version of a slot Lease, nil if there is none: the session holds the slot exactly as long as its Lease shows
+// observeSlot applies a version of a slot Lease, nil if there is none: the session holds the slot exactly as long as its Lease shows
 // the write that acquired it.
-func (r *Session) takeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, asked uint64) {
-	if !s.take(now, r.steps, r.settings.Fleet, l, asked) {
+func (r *Session) observeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, requestedAt uint64) {
+	if !s.observe(now, r.steps, r.settings.Fleet, l, requestedAt) {
 		return
 	}
 	r.touch(s)
@@ -61,13 +61,13 @@ func (r *Session) decideSlot(now member.Moment, s *slot) {
 	r.timeRelease(now, s)
 	switch {
 	case s.mustRead:
-		if r.mayAsk(now, s) {
-			r.askSlot(s, member.Request{Verb: member.Get, Need: member.NeedNothing}, question{})
+		if r.maySend(now, s) {
+			r.sendForSlot(s, member.Request{Verb: member.Get, Need: member.NeedNothing}, question{})
 		}
 	case s.phase == free:
 		r.decideFree(now, s)
 	case s.phase == held:
-		if r.failsToOpen(now, s) || !r.wants(now, s) {
+		if r.failsToOpen(now, s) || !r.shouldHold(now, s) {
 			r.stop(now, s)
 		}
 	case s.phase == releasing:
@@ -96,12 +96,12 @@ func (r *Session) expired(now member.Moment, s *slot) bool {
 	return true
 }
 
-// wants reports whether the session should continue to hold a slot that it holds.
-func (r *Session) wants(now member.Moment, s *slot) bool {
+// shouldHold reports whether the session should continue to hold a slot that it holds.
+func (r *Session) shouldHold(now member.Moment, s *slot) bool {
 	if s.assigned != "" && s.assigned != r.settings.Replica || r.blind || r.stuck != "" || r.isClosed(now, s) {
 		return false
 	}
-	return !r.leavesUnasked(now, s)
+	return !r.leaveWaitIsOver(now, s)
 }
 
 // stop begins a hand-over: no more keys are admitted, and what is in flight continues.
@@ -130,7 +130,7 @@ func (r *Session) cancel(now member.Moment, s *slot) {
 // decideStopping continues a hand-over, or reverts it.
 func (r *Session) decideStopping(now member.Moment, s *slot) {
 	switch timeout := s.since.Add(r.handOverTime()); {
-	case r.wants(now, s):
+	case r.shouldHold(now, s):
 		s.phase, s.busy, s.clearing = held, true, member.Moment{}
 		r.opens(now, s)
 		r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
@@ -151,11 +151,11 @@ func (r *Session) decideStopping(now member.Moment, s *slot) {
 // release clears the holder. Once it is sent nothing starts for the slot, because it may have taken effect, until a newer version
 // of the Lease that still names us is observed.
 func (r *Session) release(now member.Moment, s *slot) {
-	if !r.mayAsk(now, s) {
+	if !r.maySend(now, s) {
 		return
 	}
 	s.phase, s.released = releasing, s.lease.ResourceVersion
-	r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vacated(now, s), Need: member.NeedFence}, question{releases: true})
+	r.sendForSlot(s, member.Request{Verb: member.Update, Lease: r.vacated(now, s), Need: member.NeedFence}, question{releases: true})
 }
 
 // vacated returns the slot's Lease without a holder. It records the slot's weight, and its home if the session leaves without a
@@ -188,8 +188,8 @@ func (r *Session) decideFree(now member.Moment, s *slot) {
 	if s.holder == r.settings.Session && len(s.attempts) == 0 || r.notes.Leaving && len(s.attempts) > 0 {
 		// Another client has written our name, or a restored etcd shows it. The earlier holder may not have noticed yet, so we do
 		// not act on it. Or we are leaving, and an attempt may still be in flight: this write makes it conflict.
-		if r.mayAsk(now, s) {
-			r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vacated(now, s), Need: member.NeedFence}, question{})
+		if r.maySend(now, s) {
+			r.sendForSlot(s, member.Request{Verb: member.Update, Lease: r.vacated(now, s), Need: member.NeedFence}, question{})
 		}
 		return
 	}
@@ -202,7 +202,7 @@ func (r *Session) decideFree(now member.Moment, s *slot) {
 	if s.holder != "" && s.holder != r.settings.Session && !r.isDead(now, s, s.holder) {
 		return
 	}
-	if r.mayAsk(now, s) {
+	if r.maySend(now, s) {
 		r.acquire(now, s)
 	}
 }
@@ -221,7 +221,7 @@ func (r *Session) acquire(now member.Moment, s *slot) {
 		member.Annotate(l, v1alpha1.AnnotationWeight, strconv.FormatInt(weight, 10))
 	}
 	s.newAttempt(acquired.Time)
-	r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedFence}, question{acquired: acquired.Time})
+	r.sendForSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedFence}, question{acquired: acquired.Time})
 }
 
 // timestamp returns the time for a Lease, which identifies our writes: no two are the same.

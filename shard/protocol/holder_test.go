@@ -10,14 +10,14 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// holding returns a replica that holds slot 0.
-func holding(t *testing.T) (s *stage, name string) {
+// stageThatHolds returns a replica that holds slot 0.
+func stageThatHolds(t *testing.T) (s *stage, name string) {
 	t.Helper()
 	s = newStage(t, 8)
 	name = s.slot(0, "", "r-0")
 	s.changes(Change{Slot: 0, Epoch: 1, Kind: Acquired})
 	s.entitled(0, true)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	return s, name
 }
 
@@ -34,43 +34,43 @@ func on(name string, verb member.Verb, outcome member.Outcome, takesEffect bool)
 func TestAcquire(t *testing.T) {
 	t.Run("not what another replica should hold", func(t *testing.T) {
 		s := newStage(t, 8)
-		s.holder(s.slot(0, "", "r-1"), "")
-		s.holder(s.slot(1, "", ""), "")
+		s.expectHolder(s.slot(0, "", "r-1"), "")
+		s.expectHolder(s.slot(1, "", ""), "")
 		s.changes()
 	})
 	t.Run("not from a session that lives", func(t *testing.T) {
 		s := newStage(t, 8)
-		s.write("fleet-session-r-1", holder(another))
-		s.holder(s.slot(0, another, "r-0"), another)
+		s.write("fleet-session-r-1", heldBy(another))
+		s.expectHolder(s.slot(0, another, "r-0"), another)
 		s.run(time.Minute)
 		s.changes()
 	})
 	t.Run("from a session whose Lease is empty, or another's", func(t *testing.T) {
 		for _, now := range []string{"", "r-1_ccccc"} {
 			s := newStage(t, 8)
-			s.write("fleet-session-r-1", holder(now))
-			s.holder(s.slot(0, another, "r-0"), me)
+			s.write("fleet-session-r-1", heldBy(now))
+			s.expectHolder(s.slot(0, another, "r-0"), me)
 		}
 	})
 	t.Run("with the last weight that the dead holder has reported", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
-			holder("")(l)
+			heldBy("")(l)
 			member.Annotate(l, v1alpha1.AnnotationWeights, "0:7")
 		})
 		name := s.slot(0, another, "r-0")
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		if got := s.leases[name].Annotations[v1alpha1.AnnotationWeight]; got != "7" {
 			t.Errorf("weight: want 7, got %q", got)
 		}
 	})
 	t.Run("a live read decides, not the watch", func(t *testing.T) {
 		s := newStage(t, 8)
-		s.write("fleet-session-r-1", holder(""))
+		s.write("fleet-session-r-1", heldBy(""))
 		stored := s.leases["fleet-session-r-1"].DeepCopy()
-		holder(another)(stored)
+		heldBy(another)(stored)
 		s.put(stored) // and the watch lags
-		s.holder(s.slot(0, another, "r-0"), another)
+		s.expectHolder(s.slot(0, another, "r-0"), another)
 		s.run(time.Minute)
 		s.changes()
 	})
@@ -78,13 +78,13 @@ func TestAcquire(t *testing.T) {
 		s := newStage(t, 8)
 		name := s.slot(0, another, "r-0")
 		s.run(14 * time.Second)
-		s.holder(name, another)
+		s.expectHolder(name, another)
 		s.run(2 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("from a holder that is not a session", func(t *testing.T) {
 		s := newStage(t, 8)
-		s.holder(s.slot(0, "written by hand", "r-0"), me)
+		s.expectHolder(s.slot(0, "written by hand", "r-0"), me)
 	})
 	t.Run("without an answer", func(t *testing.T) {
 		s := newStage(t, 8)
@@ -97,10 +97,10 @@ func TestAcquire(t *testing.T) {
 		s := newStage(t, 8)
 		s.fate = on("fleet-slot-000", member.Update, member.Refused, false)
 		name := s.slot(0, "", "r-0")
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.fate = nil
 		s.run(time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("an answer that comes after the Lease was seen to be gone does not bring it back", func(t *testing.T) {
 		s := newStage(t, 8)
@@ -127,7 +127,7 @@ func TestAcquire(t *testing.T) {
 	t.Run("our name on a Lease that we have not acquired is cleared, and then acquired", func(t *testing.T) {
 		s := newStage(t, 8)
 		name := s.slot(0, me, "r-1")
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.entitled(0, false)
 		s.changes()
 	})
@@ -135,7 +135,7 @@ func TestAcquire(t *testing.T) {
 		s := newStage(t, 8)
 		s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
 		s.run(10 * time.Second)
-		s.holder(s.slot(0, "", "r-0"), "")
+		s.expectHolder(s.slot(0, "", "r-0"), "")
 		s.entitled(0, false)
 	})
 }
@@ -143,18 +143,18 @@ func TestAcquire(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	stopped := Change{Slot: 0, Epoch: 1, Kind: Stopped}
 	t.Run("stopped, idle, released", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.step(Weighed{Weights: map[int]int64{0: 7}})
 		s.write(name, assign("r-1"))
 		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Lost})
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.entitled(0, false)
 		if got := s.leases[name].Annotations[v1alpha1.AnnotationWeight]; got != "7" {
 			t.Errorf("weight: want 7, got %q", got)
 		}
 	})
 	t.Run("what is in flight continues, is cancelled after 30 s, and ends the process after another 15 s", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
 		s.changes(stopped)
@@ -165,11 +165,11 @@ func TestHandOver(t *testing.T) {
 		s.entitled(0, false)
 		s.run(15 * time.Second)
 		s.exits(ReasonInFlight, false)
-		s.holder(name, me)
-		s.holder("fleet-session-r-0", me)
+		s.expectHolder(name, me)
+		s.expectHolder("fleet-session-r-0", me)
 	})
 	t.Run("an unfit session cancels it after 10 s", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle, s.blind = false, true
 		s.run(19 * time.Second) // blind after some 15 s
 		s.changes(stopped)
@@ -178,7 +178,7 @@ func TestHandOver(t *testing.T) {
 		s.changes()
 		s.run(4 * time.Second)
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Cancelled})
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("a session that becomes unfit cancels it then, and one that is fit again does not", func(t *testing.T) {
 		broken := map[string]string{DefaultTarget: "no answers"}
@@ -190,7 +190,7 @@ func TestHandOver(t *testing.T) {
 			"is fit again":  {broken, nil, nil},
 		} {
 			t.Run(name, func(t *testing.T) {
-				s, name := holding(t)
+				s, name := stageThatHolds(t)
 				s.idle = false
 				s.step(Opened{Slot: 0, Epoch: 1})
 				s.step(Watched{Broken: test.before})
@@ -207,7 +207,7 @@ func TestHandOver(t *testing.T) {
 		}
 	})
 	t.Run("reverted, and an answer to the first stop does not count for the second", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
 		first := s.reported[0].Ticket
@@ -216,12 +216,12 @@ func TestHandOver(t *testing.T) {
 		second := s.reported[2].Ticket
 		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Resumed}, stopped)
 		s.step(Idle{Slot: 0, Ticket: first})
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		s.step(Idle{Slot: 0, Ticket: second})
-		s.holder(name, "")
+		s.expectHolder(name, "")
 	})
 	t.Run("a release without an answer: nothing starts until a newer version names us", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Unanswered, false)
 		s.write(name, assign("r-1"))
 		s.run(time.Second)
@@ -240,7 +240,7 @@ func TestHandOver(t *testing.T) {
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
 	})
 	t.Run("a release without an answer that took effect", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Unanswered, true)
 		s.write(name, assign("r-1"))
 		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Lost})
@@ -250,7 +250,7 @@ func TestHandOver(t *testing.T) {
 func TestLose(t *testing.T) {
 	lost := Change{Slot: 0, Epoch: 1, Kind: Lost}
 	t.Run("the slot Lease is deleted", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.remove(name)
 		s.changes(lost)
 		s.run(time.Minute)
@@ -259,32 +259,32 @@ func TestLose(t *testing.T) {
 		}
 	})
 	t.Run("it has another holder, or is another Lease with the same", func(t *testing.T) {
-		for _, change := range []func(*coordinationv1.Lease){holder(another), func(l *coordinationv1.Lease) { l.UID = "restored" }} {
-			s, name := holding(t)
+		for _, change := range []func(*coordinationv1.Lease){heldBy(another), func(l *coordinationv1.Lease) { l.UID = "restored" }} {
+			s, name := stageThatHolds(t)
 			s.write(name, change)
 			s.changes(lost)
 			s.entitled(0, false)
 		}
 	})
 	t.Run("what is in flight of a lost slot ends the process", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
 		s.remove(name)
 		s.run(16 * time.Second)
 		s.exits(ReasonInFlight, false)
 	})
 	t.Run("the session is lost", func(t *testing.T) {
-		s, _ := holding(t)
-		s.write("fleet-session-r-0", holder(""))
+		s, _ := stageThatHolds(t)
+		s.write("fleet-session-r-0", heldBy(""))
 		s.run(3 * time.Second)
 		s.exits(ReasonLost, false)
 	})
 	others := func(l *coordinationv1.Lease) { l.Annotations = map[string]string{v1alpha1.AnnotationSlots: "512"} }
 	t.Run("other settings on the leader Lease are no reason to exit for a session that acts", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.write("fleet-leader", others)
 		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
-			holder(another)(l)
+			heldBy(another)(l)
 			others(l)
 		})
 		s.run(time.Second)
@@ -302,7 +302,7 @@ func TestLose(t *testing.T) {
 			s := &stage{t: t, replica: replica, leases: map[string]*coordinationv1.Lease{}, version: 100, now: time.Second, idle: true}
 			l := &coordinationv1.Lease{}
 			l.Name = name
-			holder(another)(l)
+			heldBy(another)(l)
 			others(l)
 			s.put(l)
 			s.step(Started{})
@@ -316,7 +316,7 @@ func TestSuspend(t *testing.T) {
 	suspended := Change{Slot: Everything, Kind: Suspended}
 	away := on("fleet-session-r-0", member.Update, member.Unanswered, false)
 	t.Run("at the fence, and resumed by a renewal", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.fate = away
 		s.run(8 * time.Second)
 		s.entitled(0, true)
@@ -330,10 +330,10 @@ func TestSuspend(t *testing.T) {
 		s.entitled(0, true)
 	})
 	t.Run("not resumed before the slot Leases are read", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = away
 		s.run(10 * time.Second)
-		holder(another)(s.leases[name]) // and the watch does not show it
+		heldBy(another)(s.leases[name]) // and the watch does not show it
 		s.put(s.leases[name].DeepCopy())
 		s.fate = on("", member.List, member.Unanswered, false)
 		s.run(3 * time.Second)
@@ -343,7 +343,7 @@ func TestSuspend(t *testing.T) {
 		s.changes(suspended, Change{Slot: 0, Epoch: 1, Kind: Lost})
 	})
 	t.Run("what is in flight 2 s after the fence ends the process", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.fate, s.idle = away, false
 		s.run(10 * time.Second)
 		if s.exit != nil {
@@ -353,7 +353,7 @@ func TestSuspend(t *testing.T) {
 		s.exits(ReasonInFlight, false)
 	})
 	t.Run("a suspended machine", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		later := member.Moment{Monotonic: s.now + time.Millisecond, Wall: at(s.now + time.Hour).Wall}
 		out := s.replica.Step(later, Woke{})
 		if len(out.Changes) != 1 || out.Changes[0].Kind != Suspended {
@@ -364,10 +364,10 @@ func TestSuspend(t *testing.T) {
 }
 
 func TestRestoredEtcd(t *testing.T) {
-	s, name := holding(t)
+	s, name := stageThatHolds(t)
 	old := s.leases[name].DeepCopy()
 	old.ResourceVersion = "50"
-	holder("")(old)
+	heldBy("")(old)
 	assign("r-1")(old)
 	s.step(Listed{[]*coordinationv1.Lease{old, s.leases["fleet-session-r-0"]}})
 	s.entitled(0, true) // a list that began before our write was answered shows the same
@@ -378,29 +378,29 @@ func TestRestoredEtcd(t *testing.T) {
 
 func TestLeave(t *testing.T) {
 	t.Run("the leader assigns its slots to another replica", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.step(Leaving{})
 		s.run(time.Second)
 		if s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationLeaving] == "" {
 			t.Error("want the leaving session to announce it, got no annotation")
 		}
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		s.write(name, assign("r-1"))
 		s.exits(ReasonLeft, true)
-		s.holder("fleet-session-r-0", "")
+		s.expectHolder("fleet-session-r-0", "")
 	})
 	t.Run("without a leader", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.step(Leaving{})
 		s.run(6 * time.Second)
 		s.exits(ReasonLeft, true)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		if got := s.leases[name].Annotations[v1alpha1.AnnotationHome]; got != "r-0" {
 			t.Errorf("home: want r-0, got %q", got)
 		}
 	})
 	t.Run("without an API server", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
 		s.step(Leaving{})
 		s.run(time.Minute)

@@ -29,7 +29,7 @@ type leader struct {
 
 // census is a live list of all sessions, requested in step.
 type census struct {
-	asked    bool
+	pending  bool
 	step     uint64
 	sessions []string
 	again    member.Moment
@@ -39,8 +39,8 @@ type census struct {
 
 // death is a session Lease that is being emptied.
 type death struct {
-	asked bool
-	again member.Moment
+	pending bool
+	again   member.Moment
 	// conflict is true if the Lease differs from what we have observed and has to be read.
 	conflict bool
 }
@@ -92,16 +92,16 @@ func (r *Session) declareDead(now member.Moment) {
 			r.deaths[peer.Replica] = d
 		}
 		switch {
-		case d.asked:
+		case d.pending:
 		case now.Since(d.again) < 0:
 			r.later(d.again)
 		default:
-			d.asked = true
+			d.pending = true
 			request := member.Request{Verb: member.Update, Name: lease.Name, Lease: emptied(lease), Need: member.NeedLeadership}
 			if d.conflict {
 				request = member.Request{Verb: member.Get, Name: lease.Name, Need: member.NeedLeadership}
 			}
-			r.ask(request, question{about: aboutDeath, session: peer.Session})
+			r.send(request, question{about: aboutDeath, session: peer.Session})
 		}
 	}
 }
@@ -115,9 +115,9 @@ func emptied(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-// takeDeath records whether a session Lease was emptied. If that is unknown the watch will show it, and until then the same write
+// handleDeath records whether a session Lease was emptied. If that is unknown the watch will show it, and until then the same write
 // is harmless. If the Lease has changed, the watch will show that too, unless etcd has been restored.
-func (r *Session) takeDeath(now member.Moment, q question, reply member.Reply) {
+func (r *Session) handleDeath(now member.Moment, q question, reply member.Reply) {
 	replica, _ := member.ReplicaOf(q.session)
 	switch reply.Outcome {
 	case member.Done:
@@ -127,7 +127,7 @@ func (r *Session) takeDeath(now member.Moment, q question, reply member.Reply) {
 	case member.Conflict, member.Exists, member.Unanswered, member.Refused:
 	}
 	if d := r.deaths[replica]; d != nil {
-		d.asked, d.again, d.conflict = false, now.Add(retryAfter), reply.Outcome == member.Conflict
+		d.pending, d.again, d.conflict = false, now.Add(retryAfter), reply.Outcome == member.Conflict
 	}
 }
 
@@ -138,8 +138,8 @@ func (r *Session) makeSlot(now member.Moment, s *slot) {
 	switch {
 	case s.mustRead:
 	case s.lease == nil:
-		if r.mayAsk(now, s) {
-			r.askSlot(s, member.Request{
+		if r.maySend(now, s) {
+			r.sendForSlot(s, member.Request{
 				Verb: member.Create, Lease: newLease(r.settings.Fleet, r.settings.Namespace, s.name), Need: member.NeedLeadership,
 			}, question{})
 		}
@@ -147,8 +147,8 @@ func (r *Session) makeSlot(now member.Moment, s *slot) {
 	case s.genuine && s.labelled:
 	case !s.genuine && r.census.step < s.uidStep:
 		open = true
-	case r.mayAsk(now, s):
-		r.askSlot(s, member.Request{Verb: member.Update, Lease: r.withCensus(now, s), Need: member.NeedLeadership}, question{})
+	case r.maySend(now, s):
+		r.sendForSlot(s, member.Request{Verb: member.Update, Lease: r.withCensus(now, s), Need: member.NeedLeadership}, question{})
 	}
 	r.open.set(s.number, open)
 	r.making.set(s.number, making)
@@ -158,12 +158,12 @@ func (r *Session) makeSlot(now member.Moment, s *slot) {
 // list.
 func (r *Session) listSessions(now member.Moment) {
 	switch {
-	case r.open.isEmpty() || !r.making.isEmpty() || r.census.asked:
+	case r.open.isEmpty() || !r.making.isEmpty() || r.census.pending:
 	case now.Since(r.census.again) < 0:
 		r.later(r.census.again)
 	default:
-		r.census.asked = true
-		r.ask(member.Request{Verb: member.List, Need: member.NeedLeadership}, question{about: aboutCensus})
+		r.census.pending = true
+		r.send(member.Request{Verb: member.List, Need: member.NeedLeadership}, question{about: aboutCensus})
 	}
 }
 
@@ -179,15 +179,15 @@ func (r *Session) withCensus(now member.Moment, s *slot) *coordinationv1.Lease {
 	return l
 }
 
-// takeCensus applies the live list of all sessions.
-func (r *Session) takeCensus(now member.Moment, q question, reply member.Reply) {
-	r.census.asked = false
+// handleCensus applies the live list of all sessions.
+func (r *Session) handleCensus(now member.Moment, q question, reply member.Reply) {
+	r.census.pending = false
 	if reply.Outcome != member.Done {
 		r.census.again = now.Add(retryAfter)
-		r.takeLeaderList(now, false)
+		r.recordLeaderList(now, false)
 		return
 	}
-	r.takeLeaderList(now, true)
+	r.recordLeaderList(now, true)
 	sessions := []string{r.settings.Session}
 	for _, l := range reply.Leases {
 		if _, ok := member.ReplicaOfLease(r.settings.Fleet, l.Name); ok && member.Holder(l) != "" {

@@ -17,7 +17,7 @@ func leads(t *testing.T) *stage {
 	t.Helper()
 	s := newStage(t, 8)
 	s.live = []string{another}
-	s.write("fleet-session-r-1", holder(another))
+	s.write("fleet-session-r-1", heldBy(another))
 	s.step(Elected{})
 	return s
 }
@@ -72,41 +72,41 @@ func TestQuarantine(t *testing.T) {
 			assign("r-0")(l)
 		})
 		s.run(20 * time.Second)
-		s.holder(name, "") // the time starts with the list, also if that is late
+		s.expectHolder(name, "") // the time starts with the list, also if that is late
 		s.write(name, func(l *coordinationv1.Lease) {
 			member.Annotate(l, v1alpha1.AnnotationLeaseUID, string(l.UID))
 			member.Annotate(l, v1alpha1.AnnotationQuarantine, sessions)
 		})
 		s.run(14 * time.Second)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.run(2 * time.Second)
 	}
 	t.Run("15 s after the list", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.remove(name)
 		listed(s, name, me)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("a listed session that is dead does not have to confirm", func(t *testing.T) {
-		s, name := holding(t)
-		s.write("fleet-session-r-1", holder(""))
+		s, name := stageThatHolds(t)
+		s.write("fleet-session-r-1", heldBy(""))
 		s.remove(name)
 		listed(s, name, me+","+another)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("a listed session that lives has to confirm", func(t *testing.T) {
-		s, name := holding(t)
-		s.write("fleet-session-r-1", holder(another))
+		s, name := stageThatHolds(t)
+		s.write("fleet-session-r-1", heldBy(another))
 		s.remove(name)
 		listed(s, name, me+","+another)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationConfirmed, "made-again") })
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("confirmed only when nothing is in flight", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
-		s.write("fleet-session-r-1", holder(another))
+		s.write("fleet-session-r-1", heldBy(another))
 		s.remove(name)
 		ticket := s.reported[len(s.reported)-1].Ticket
 		s.write(name, func(l *coordinationv1.Lease) {
@@ -134,10 +134,10 @@ func TestDeclareDead(t *testing.T) {
 		s.run(30 * time.Second)
 		s.live = nil
 		s.run(13 * time.Second)
-		s.holder("fleet-session-r-1", another)
+		s.expectHolder("fleet-session-r-1", another)
 		s.run(3 * time.Second)
-		s.holder("fleet-session-r-1", "")
-		s.holder(name, me)
+		s.expectHolder("fleet-session-r-1", "")
+		s.expectHolder(name, me)
 	})
 	t.Run("with the version that was silent, and no other", func(t *testing.T) {
 		s := leads(t)
@@ -145,10 +145,10 @@ func TestDeclareDead(t *testing.T) {
 		s.live = nil
 		renewed := s.put(s.leases["fleet-session-r-1"].DeepCopy()) // and the watch lags
 		s.run(20 * time.Second)
-		s.holder("fleet-session-r-1", another)
+		s.expectHolder("fleet-session-r-1", another)
 		s.step(Seen{renewed})
 		s.run(20 * time.Second)
-		s.holder("fleet-session-r-1", "")
+		s.expectHolder("fleet-session-r-1", "")
 	})
 	t.Run("also if a restored etcd shows it older than it was", func(t *testing.T) {
 		s := leads(t)
@@ -157,14 +157,14 @@ func TestDeclareDead(t *testing.T) {
 		s.leases["fleet-session-r-1"] = s.leases["fleet-session-r-1"].DeepCopy()
 		s.leases["fleet-session-r-1"].ResourceVersion = "50"
 		s.run(34 * time.Second) // the write conflicts, the read restarts the time
-		s.holder("fleet-session-r-1", "")
+		s.expectHolder("fleet-session-r-1", "")
 	})
 	t.Run("by the leader only", func(t *testing.T) {
 		s := leads(t)
 		s.step(Deposed{})
 		s.live = nil
 		s.run(time.Minute)
-		s.holder("fleet-session-r-1", another)
+		s.expectHolder("fleet-session-r-1", another)
 	})
 }
 
@@ -180,7 +180,7 @@ func TestAssignments(t *testing.T) {
 			t.Fatalf("want it assigned to r-0 with the home r-1, got %s and %q", s.assignee(0), home())
 		}
 		s.live = nil
-		s.write("fleet-session-r-1", holder(""))
+		s.write("fleet-session-r-1", heldBy(""))
 		s.run(11 * time.Minute)
 		if home() != "" {
 			t.Errorf("want no home after 10 minutes, got %q", home())
@@ -217,9 +217,9 @@ func TestAssignments(t *testing.T) {
 		s.run(20 * time.Second)
 		name := s.slot(0, "", "r-1")
 		s.run(4 * time.Second)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.run(3 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("not before the view is warm", func(t *testing.T) {
 		s := leads(t)
@@ -297,7 +297,7 @@ func BenchmarkSeenRenewal(b *testing.B) {
 	for i := range 50 {
 		l := &coordinationv1.Lease{}
 		l.Name = member.SessionLeaseName("fleet", "r-"+strconv.Itoa(i+1))
-		holder(member.Identity("r-"+strconv.Itoa(i+1), "aaaaa"))(l)
+		heldBy(member.Identity("r-"+strconv.Itoa(i+1), "aaaaa"))(l)
 		leases = append(leases, l)
 	}
 	r.Step(at(time.Second), Listed{leases})

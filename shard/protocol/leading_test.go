@@ -16,8 +16,8 @@ import (
 func listing(t *testing.T) (s *stage, name string, list *member.Request) {
 	t.Helper()
 	s = newStage(t, 1)
-	s.write("fleet-session-r-1", holder(another))
-	list = s.withheld("", member.List, true)
+	s.write("fleet-session-r-1", heldBy(another))
+	list = s.unanswered("", member.List, true)
 	s.step(Elected{})
 	return s, member.SlotLeaseName("fleet", 0, 1), list
 }
@@ -29,10 +29,10 @@ func (s *stage) quarantine(name string) string {
 func TestCensus(t *testing.T) {
 	t.Run("lists each session once, sorted, and no session for an empty Lease", func(t *testing.T) {
 		s := newStage(t, 1)
-		s.write("fleet-session-r-1", holder(another))
-		s.write("fleet-session-a", holder("a_aaaaa"))
-		s.write("fleet-session-r-2", holder(""))
-		s.write("fleet-leader", holder("z_aaaaa"))
+		s.write("fleet-session-r-1", heldBy(another))
+		s.write("fleet-session-a", heldBy("a_aaaaa"))
+		s.write("fleet-session-r-2", heldBy(""))
+		s.write("fleet-leader", heldBy("z_aaaaa"))
 		s.step(Elected{})
 		if got, want := s.quarantine("fleet-slot-000"), "a_aaaaa,"+me+","+another; got != want {
 			t.Errorf("want %q, got %q", want, got)
@@ -41,7 +41,7 @@ func TestCensus(t *testing.T) {
 	t.Run("is taken again for a Lease that is made after it", func(t *testing.T) {
 		s := newStage(t, 1)
 		s.step(Elected{})
-		s.write("fleet-session-r-1", holder(another))
+		s.write("fleet-session-r-1", heldBy(another))
 		s.write("fleet-slot-000", func(l *coordinationv1.Lease) {
 			*l = *newLease("fleet", "ns", "fleet-slot-000")
 			l.UID = "made-again"
@@ -53,7 +53,7 @@ func TestCensus(t *testing.T) {
 	t.Run("that began before a Lease was created does not count for it", func(t *testing.T) {
 		s, name, list := listing(t)
 		before := s.all()
-		s.write("fleet-session-r-2", holder("r-2_ccccc"))
+		s.write("fleet-session-r-2", heldBy("r-2_ccccc"))
 		s.write(name, func(l *coordinationv1.Lease) {
 			*l = *newLease("fleet", "ns", name)
 			l.UID = "made-again"
@@ -68,7 +68,7 @@ func TestCensus(t *testing.T) {
 	t.Run("is requested once at a time", func(t *testing.T) {
 		s, _, list := listing(t)
 		first := list.ID
-		s.write("fleet-session-r-2", holder("r-2_ccccc"))
+		s.write("fleet-session-r-2", heldBy("r-2_ccccc"))
 		if list.ID != first {
 			t.Error("want one list at a time, got a second one")
 		}
@@ -100,9 +100,9 @@ func TestCensus(t *testing.T) {
 		s.run(20 * time.Second)
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationLeaseUID, "restored") })
 		s.run(14 * time.Second)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.run(2 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("all Leases are created before the sessions are listed once", func(t *testing.T) {
 		s := newStage(t, 40)
@@ -189,11 +189,11 @@ func TestNeeds(t *testing.T) {
 	}
 	s.remove("fleet-slot-007")
 	name := s.slot(0, "", "r-0")
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.write(name, assign("r-1"))
-	s.holder(name, "")
+	s.expectHolder(name, "")
 	s.slot(1, me, "r-1")
-	s.holder("fleet-slot-001", "")
+	s.expectHolder("fleet-slot-001", "")
 	s.run(20 * time.Second)
 	s.live = nil
 	s.run(20 * time.Second)
@@ -209,7 +209,7 @@ func TestDeclareDeadOnce(t *testing.T) {
 	}
 	t.Run("one write at a time", func(t *testing.T) {
 		s := silent(t)
-		write := s.withheld("fleet-session-r-1", member.Update, false)
+		write := s.unanswered("fleet-session-r-1", member.Update, false)
 		s.run(15 * time.Second)
 		first := write.ID
 		s.run(10 * time.Second)
@@ -226,7 +226,7 @@ func TestDeclareDeadOnce(t *testing.T) {
 		}
 		s.fate = nil
 		s.run(600 * time.Millisecond)
-		s.holder("fleet-session-r-1", "")
+		s.expectHolder("fleet-session-r-1", "")
 	})
 	t.Run("confirmations are removed, and weights stay", func(t *testing.T) {
 		s := silent(t)
@@ -236,7 +236,7 @@ func TestDeclareDeadOnce(t *testing.T) {
 			member.Annotate(l, v1alpha1.AnnotationLeaving, "true")
 		})
 		s.run(16 * time.Second)
-		s.holder("fleet-session-r-1", "")
+		s.expectHolder("fleet-session-r-1", "")
 		notes := s.leases["fleet-session-r-1"].Annotations
 		if notes[v1alpha1.AnnotationConfirmed] != "" || notes[v1alpha1.AnnotationWeights] != "0:1" || notes[v1alpha1.AnnotationLeaving] == "" {
 			t.Errorf("got %v", notes)
@@ -252,9 +252,9 @@ func TestDeclareDeadOnce(t *testing.T) {
 				t.Errorf("want no session Lease of r-1, got %+v", peer)
 			}
 		}
-		s.holder(name, another)
+		s.expectHolder(name, another)
 		s.run(16 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("not while its own slot Leases are read", func(t *testing.T) {
 		s := leads(t)
@@ -262,7 +262,7 @@ func TestDeclareDeadOnce(t *testing.T) {
 		s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
 		s.run(10 * time.Second)
 		s.live = nil
-		s.withheld("", member.List, false)
+		s.unanswered("", member.List, false)
 		s.run(3 * time.Second)
 		sent := 0
 		s.fate = func(r member.Request) (member.Outcome, bool) {

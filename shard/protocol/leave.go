@@ -7,12 +7,12 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// leavesUnasked reports whether a leaving session has waited long enough for the leader to assign its slots to other replicas.
-func (r *Session) leavesUnasked(now member.Moment, s *slot) bool {
+// leaveWaitIsOver reports whether a leaving session has waited long enough for the leader to assign its slots to other replicas.
+func (r *Session) leaveWaitIsOver(now member.Moment, s *slot) bool {
 	if !r.notes.Leaving {
 		return false
 	}
-	deadline := r.leavingAt.Add(r.settings.Config.LeaveUnasked)
+	deadline := r.leavingAt.Add(r.settings.Config.LeaveWait)
 	if now.Reached(deadline) {
 		return true
 	}

@@ -15,9 +15,9 @@ type proof struct {
 	step uint64
 	// dead is when the session is proven dead; zero: it is not.
 	dead member.Moment
-	// asked is true while a read is not answered, and again is when the next may be sent.
-	asked bool
-	again member.Moment
+	// pending is true while a read is not answered, and again is when the next may be sent.
+	pending bool
+	again   member.Moment
 	// waiting are the slots to decide when the read is answered.
 	waiting slotSet
 }
@@ -41,7 +41,7 @@ func (r *Session) isDead(now member.Moment, s *slot, session string) bool {
 		}
 		return true
 	}
-	if p.asked {
+	if p.pending {
 		p.waiting.set(s.number, true)
 		return false
 	}
@@ -52,18 +52,18 @@ func (r *Session) isDead(now member.Moment, s *slot, session string) bool {
 		r.laterFor(s, p.again)
 		return false
 	}
-	p.asked = true
+	p.pending = true
 	p.waiting.set(s.number, true)
-	r.ask(member.Request{Verb: member.Get, Name: member.SessionLeaseName(r.settings.Fleet, replica), Need: member.NeedNothing},
+	r.send(member.Request{Verb: member.Get, Name: member.SessionLeaseName(r.settings.Fleet, replica), Need: member.NeedNothing},
 		question{about: aboutProof, session: session})
 	return false
 }
 
-// takeProof applies a live read of a session Lease. The time that a session without a Lease has left is counted from this read,
+// handleProof applies a live read of a session Lease. The time that a session without a Lease has left is counted from this read,
 // and from no earlier observation: in between it may have held its Lease, and renewed it.
-func (r *Session) takeProof(now member.Moment, q question, reply member.Reply) {
+func (r *Session) handleProof(now member.Moment, q question, reply member.Reply) {
 	p := r.proofs[q.session]
-	p.asked, p.dead, p.step, p.again = false, member.Moment{}, q.step, now.Add(retryAfter)
+	p.pending, p.dead, p.step, p.again = false, member.Moment{}, q.step, now.Add(retryAfter)
 	for number := p.waiting.next(0); number >= 0; number = p.waiting.next(number + 1) {
 		p.waiting.set(number, false)
 		r.touch(r.slots[number])

@@ -86,7 +86,7 @@ func (w *wild) lease() *coordinationv1.Lease {
 	}).Draw(w.T, "name"))
 	l.UID = rapid.SampledFrom([]types.UID{"u", "u", "v"}).Draw(w.T, "uid")
 	l.ResourceVersion = strconv.Itoa(w.version)
-	holder(rapid.SampledFrom([]string{"", me, another, "nonsense"}).Draw(w.T, "holder"))(l)
+	heldBy(rapid.SampledFrom([]string{"", me, another, "nonsense"}).Draw(w.T, "holder"))(l)
 	assign(rapid.SampledFrom([]string{"", "r-0", "r-1"}).Draw(w.T, "assigned"))(l)
 	if rapid.Bool().Draw(w.T, "genuine") {
 		member.Annotate(l, v1alpha1.AnnotationLeaseUID, "u")

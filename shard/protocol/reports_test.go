@@ -12,7 +12,7 @@ import (
 )
 
 func TestCountsAreReported(t *testing.T) {
-	s, _ := holding(t)
+	s, _ := stageThatHolds(t)
 	s.slot(1, another, "r-1")
 	counts := func() string { return s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationCounts] }
 	first, second := "first", "second"
@@ -48,7 +48,7 @@ func TestCountsAreReported(t *testing.T) {
 }
 
 func TestSessionThatMayNotActReportsNothing(t *testing.T) {
-	s, _ := holding(t)
+	s, _ := stageThatHolds(t)
 	s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
 	s.run(20 * time.Second)
 	if _, ok := s.replica.Reports(); ok {

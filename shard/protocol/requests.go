@@ -43,8 +43,8 @@ type question struct {
 	name  string
 }
 
-// ask sends a request.
-func (r *Session) ask(request member.Request, q question) {
+// send sends a request.
+func (r *Session) send(request member.Request, q question) {
 	r.nextID++
 	request.ID = r.nextID
 	q.step, q.verb, q.leads, q.name = r.steps, request.Verb, request.Need == member.NeedLeadership, request.Name
@@ -52,18 +52,18 @@ func (r *Session) ask(request member.Request, q question) {
 	r.out.Requests = append(r.out.Requests, request)
 }
 
-// askSlot sends a request for a slot Lease, the only one in flight for that Lease.
-func (r *Session) askSlot(s *slot, request member.Request, q question) {
-	s.asked = true
+// sendForSlot sends a request for a slot Lease, the only one in flight for that Lease.
+func (r *Session) sendForSlot(s *slot, request member.Request, q question) {
+	s.pending = true
 	r.inUse++
 	request.Name, q.about, q.slot = s.name, aboutSlot, s
-	r.ask(request, q)
+	r.send(request, q)
 }
 
-// mayAsk reports whether a request for the slot Lease can be sent now.
-func (r *Session) mayAsk(now member.Moment, s *slot) bool {
+// maySend reports whether a request for the slot Lease can be sent now.
+func (r *Session) maySend(now member.Moment, s *slot) bool {
 	switch {
-	case s.asked || r.activity != active:
+	case s.pending || r.activity != active:
 		return false
 	case !now.Reached(s.retry):
 		r.deadlineFor(now, s, s.retry)
@@ -75,8 +75,8 @@ func (r *Session) mayAsk(now member.Moment, s *slot) bool {
 	return true
 }
 
-// takeReply applies the answer to a request of ours. Any other answer is ignored.
-func (r *Session) takeReply(now member.Moment, reply member.Reply) {
+// handleReply applies the answer to a request of ours. Any other answer is ignored.
+func (r *Session) handleReply(now member.Moment, reply member.Reply) {
 	q, ok := r.pending[reply.ID]
 	if !ok {
 		return
@@ -84,7 +84,7 @@ func (r *Session) takeReply(now member.Moment, reply member.Reply) {
 	delete(r.pending, reply.ID)
 	r.dirty = r.dirty || q.about != aboutOwn
 	if q.leads && (q.verb == member.Create || q.verb == member.Update) {
-		r.takeLeaderWrite(now, q.name, reply.Outcome)
+		r.recordLeaderWrite(now, q.name, reply.Outcome)
 	}
 	switch q.about {
 	case aboutOwn:
@@ -96,39 +96,39 @@ func (r *Session) takeReply(now member.Moment, reply member.Reply) {
 		}
 		r.own.Replied(now, reply)
 	case aboutReread:
-		r.takeReread(now, q, reply)
+		r.handleReread(now, q, reply)
 	case aboutSlot:
-		r.takeSlotReply(now, q, reply)
+		r.handleSlotReply(now, q, reply)
 	case aboutProof:
-		r.takeProof(now, q, reply)
+		r.handleProof(now, q, reply)
 	case aboutDeath:
-		r.takeDeath(now, q, reply)
+		r.handleDeath(now, q, reply)
 	case aboutCensus:
-		r.takeCensus(now, q, reply)
+		r.handleCensus(now, q, reply)
 	case aboutRestore:
-		r.takeRestore(now, q, reply)
+		r.handleRestore(now, q, reply)
 	}
 }
 
-// takeSlotReply applies the answer to a request for a slot Lease.
-func (r *Session) takeSlotReply(now member.Moment, q question, reply member.Reply) {
+// handleSlotReply applies the answer to a request for a slot Lease.
+func (r *Session) handleSlotReply(now member.Moment, q question, reply member.Reply) {
 	s := q.slot
 	r.touch(s)
-	s.asked = false
+	s.pending = false
 	r.inUse--
 	switch reply.Outcome {
 	case member.Done:
 		if s.mustRead = s.lease == nil && q.step < s.step; s.mustRead {
 			return // it was observed to be gone while this was in flight: what the answer shows may be older
 		}
-		asked := uint64(0)
+		requestedAt := uint64(0)
 		if q.verb == member.Get {
-			asked = q.step
+			requestedAt = q.step
 		}
-		r.takeSlot(now, s, reply.Lease, asked)
+		r.observeSlot(now, s, reply.Lease, requestedAt)
 	case member.NotFound:
 		s.mustRead = false
-		r.takeSlot(now, s, nil, q.step)
+		r.observeSlot(now, s, nil, q.step)
 	case member.Conflict, member.Exists, member.Unanswered:
 		// A read shows whether the request took effect, unless it is still in flight: then the Lease is unchanged, and repeating
 		// the same write is harmless.

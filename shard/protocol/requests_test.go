@@ -39,7 +39,7 @@ func TestRequestsAtOnce(t *testing.T) {
 	})
 	t.Run("one for each slot Lease", func(t *testing.T) {
 		s := newStage(t, 8)
-		update := s.withheld("fleet-slot-000", member.Update, false)
+		update := s.unanswered("fleet-slot-000", member.Update, false)
 		name := s.slot(0, "", "r-0")
 		first := update.ID
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, "note", "x") })
@@ -99,10 +99,10 @@ func TestRequestsAtOnce(t *testing.T) {
 		}
 	})
 	t.Run("an older version that a live read shows is what etcd was restored to", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.blind, s.idle = true, false
 		restored := s.leases[name].DeepCopy()
-		holder(another)(restored)
+		heldBy(another)(restored)
 		restored.ResourceVersion = "50"
 		s.leases[name] = restored
 		s.fate = func(member.Request) (member.Outcome, bool) {
@@ -111,7 +111,7 @@ func TestRequestsAtOnce(t *testing.T) {
 		s.step(Seen{func() *coordinationv1.Lease {
 			l := restored.DeepCopy()
 			l.ResourceVersion = "10000"
-			holder(me)(l)
+			heldBy(me)(l)
 			assign("r-1")(l)
 			return l
 		}()})
@@ -120,13 +120,13 @@ func TestRequestsAtOnce(t *testing.T) {
 	})
 	t.Run("an answer to a write does not count as a live read that began with it", func(t *testing.T) {
 		s := newStage(t, 8)
-		update := s.withheld("fleet-slot-000", member.Update, true)
+		update := s.unanswered("fleet-slot-000", member.Update, true)
 		name := s.slot(0, "", "r-0")
 		acquired := s.leases[name]
 		s.fate = nil
 		s.idle = false
 		s.step(Seen{acquired})
-		s.write(name, holder(another))
+		s.write(name, heldBy(another))
 		s.reported = nil
 		s.step(Replied{member.Reply{ID: update.ID, Outcome: member.Done, Lease: acquired}})
 		s.changes()
@@ -138,7 +138,7 @@ func TestReadsOfASessionLease(t *testing.T) {
 	dying := func(t *testing.T, outcome member.Outcome) (s *stage, name string, reads *int) {
 		t.Helper()
 		s = newStage(t, 8)
-		s.write("fleet-session-r-1", holder(""))
+		s.write("fleet-session-r-1", heldBy(""))
 		reads = s.counted("fleet-session-r-1", member.Get, outcome)
 		return s, s.slot(0, another, "r-0"), reads
 	}
@@ -158,20 +158,20 @@ func TestReadsOfASessionLease(t *testing.T) {
 		}
 		s.fate = nil
 		s.run(600 * time.Millisecond)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("a name that no session can have needs none", func(t *testing.T) {
 		s := newStage(t, 8)
-		asked := 0
+		requestedAt := 0
 		s.fate = func(r member.Request) (member.Outcome, bool) {
 			if r.Verb == member.Get {
-				asked++
+				requestedAt++
 			}
 			return member.Done, true
 		}
-		s.holder(s.slot(0, "by-hand", "r-0"), me)
-		if asked != 0 {
-			t.Errorf("want no read, got %d", asked)
+		s.expectHolder(s.slot(0, "by-hand", "r-0"), me)
+		if requestedAt != 0 {
+			t.Errorf("want no read, got %d", requestedAt)
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestConfirmations(t *testing.T) {
 		}
 	})
 	t.Run("not of a slot that we hold", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
 		s.fate = on(name, member.Update, member.Unanswered, false)
@@ -222,7 +222,7 @@ func TestConfirmations(t *testing.T) {
 		})
 		reads := s.counted("fleet-session-r-0", member.Get, member.Unanswered)
 		s.run(16 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		if *reads != 0 {
 			t.Errorf("want no read of our own Lease, got %d", *reads)
 		}
@@ -235,7 +235,7 @@ func TestReportedWeights(t *testing.T) {
 	weighed := func(n int64, count string) Weighed {
 		return Weighed{Weights: map[int]int64{0: n, 1: 99}, Counts: &count}
 	}
-	s, _ := holding(t)
+	s, _ := stageThatHolds(t)
 	s.step(weighed(7, "a"))
 	s.run(2 * time.Second)
 	if weights(s) != "0:7" || counts(s) != "a" {
@@ -281,9 +281,9 @@ func TestRecordedWeights(t *testing.T) {
 			member.Annotate(l, v1alpha1.AnnotationWeight, "5")
 			assign("r-0")(l)
 		})
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		s.write(name, assign("r-1"))
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		if got := s.leases[name].Annotations[v1alpha1.AnnotationWeight]; got != strconv.Itoa(5) {
 			t.Errorf("want 5, got %q", got)
 		}
@@ -297,7 +297,7 @@ func TestRestoredWatch(t *testing.T) {
 		return []*coordinationv1.Lease{old, s.leases["fleet-session-r-0"]}
 	}
 	t.Run("a list that is not older requests nothing", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		lists := s.counted("", member.List, member.Unanswered)
 		s.step(Listed{s.all()})
 		if *lists != 0 {
@@ -305,7 +305,7 @@ func TestRestoredWatch(t *testing.T) {
 		}
 	})
 	t.Run("an older one requests one list", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		lists := s.counted("", member.List, unanswered)
 		s.step(Listed{older(s, name)})
 		s.step(Listed{older(s, name)})
@@ -314,7 +314,7 @@ func TestRestoredWatch(t *testing.T) {
 		}
 	})
 	t.Run("a list without an answer shows nothing", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on("", member.List, member.Unanswered, false)
 		s.step(Listed{older(s, name)})
 		s.changes()

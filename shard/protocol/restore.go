@@ -14,15 +14,15 @@ func (r *Session) checkRestore(leases []*coordinationv1.Lease) {
 		number, ok := member.SlotOfLease(r.settings.Fleet, l.Name, r.settings.Slots)
 		if ok && r.slots[number].lease != nil && member.IsOlder(l, r.slots[number].lease) && !r.restoring {
 			r.restoring = true
-			r.ask(member.Request{Verb: member.List, Need: member.NeedNothing}, question{about: aboutRestore})
+			r.send(member.Request{Verb: member.List, Need: member.NeedNothing}, question{about: aboutRestore})
 		}
 	}
 }
 
-// takeRestore applies that list. Without an answer the next list of the watch is checked again.
-func (r *Session) takeRestore(now member.Moment, q question, reply member.Reply) {
+// handleRestore applies that list. Without an answer the next list of the watch is checked again.
+func (r *Session) handleRestore(now member.Moment, q question, reply member.Reply) {
 	r.restoring = false
 	if reply.Outcome == member.Done {
-		r.takeAll(now, reply.Leases, q.step)
+		r.observeList(now, reply.Leases, q.step)
 	}
 }

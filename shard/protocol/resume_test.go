@@ -9,7 +9,7 @@ import (
 
 // A write that clears the holder may take effect as long as it is not answered, whatever has changed meanwhile.
 func TestAReleaseIsNotRevertedBeforeItsAnswer(t *testing.T) {
-	s, name := holding(t)
+	s, name := stageThatHolds(t)
 	s.run(10 * time.Second)
 	s.blind = true
 	s.fate = on(name, member.Update, unanswered, false)
@@ -38,22 +38,22 @@ func TestTheDeadlineToOpenStartsAgainAfterARevertedHandOver(t *testing.T) {
 	s.write(name, assign("r-0"))
 	s.idle = true
 	s.run(29 * time.Second)
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.reports(true, true, member.Untried)
 	s.run(1100 * time.Millisecond)
-	s.holder(name, "")
+	s.expectHolder(name, "")
 }
 
 func TestASessionThatHasGivenUpAcquiresNothing(t *testing.T) {
-	s, name := holding(t)
+	s, name := stageThatHolds(t)
 	s.slot(1, "", "r-0")
 	s.run(10 * time.Second)
 	s.fate = on(name, member.Update, member.Refused, false)
 	s.write(name, assign("r-1"))
 	s.idle = false // so that the other slot keeps its session Lease
 	s.run(16 * time.Second)
-	s.holder("fleet-session-r-0", me)
-	s.holder(s.slot(2, "", "r-0"), "")
+	s.expectHolder("fleet-session-r-0", me)
+	s.expectHolder(s.slot(2, "", "r-0"), "")
 }
 
 // An answer that is not news leads to no request: a created Lease and an acquired slot are not read again.
@@ -69,14 +69,14 @@ func TestKnownLeasesAreNotReadAgain(t *testing.T) {
 	s.step(Elected{})
 	s.run(20 * time.Second)
 	for slot := range 8 {
-		s.holder(member.SlotLeaseName("fleet", slot, 8), me)
+		s.expectHolder(member.SlotLeaseName("fleet", slot, 8), me)
 	}
 	s.remove("fleet-slot-007") // it is created again in the step that observes that it is gone
 	s.run(time.Second)
 	if reads > 0 {
 		t.Errorf("want no Lease read, got %d", reads)
 	}
-	acquire := s.withheld(s.slot(0, "", "r-1"), member.Update, false)
+	acquire := s.unanswered(s.slot(0, "", "r-1"), member.Update, false)
 	name := s.slot(0, "", "r-0")
 	written := acquire.Lease.DeepCopy()
 	written.ResourceVersion = "9999"
@@ -90,7 +90,7 @@ func TestKnownLeasesAreNotReadAgain(t *testing.T) {
 // A list of the watch that shows an older slot Lease is checked, because etcd may have been restored. One that shows an older
 // session Lease is not.
 func TestOnlyOlderSlotLeasesAreChecked(t *testing.T) {
-	s, name := holding(t)
+	s, name := stageThatHolds(t)
 	s.run(3 * time.Second)
 	for want, old := range []string{"fleet-session-r-0", name} { // none, and then one
 		leases := s.all()
@@ -114,9 +114,9 @@ func TestOnlyOlderSlotLeasesAreChecked(t *testing.T) {
 
 func TestNoSlotWaitsForAReadThatWasAnswered(t *testing.T) {
 	s := newStage(t, 8)
-	s.write("fleet-session-r-1", holder(""))
-	s.holder(s.slot(0, another, "r-0"), me)
-	if p := s.replica.proofs[another]; p == nil || p.asked || !p.waiting.isEmpty() {
+	s.write("fleet-session-r-1", heldBy(""))
+	s.expectHolder(s.slot(0, another, "r-0"), me)
+	if p := s.replica.proofs[another]; p == nil || p.pending || !p.waiting.isEmpty() {
 		t.Errorf("want the read answered and nothing waiting for it, got %+v", p)
 	}
 }

@@ -30,20 +30,20 @@ func TestProofOfDeathIsForgottenWithItsHolder(t *testing.T) {
 	proven := func(t *testing.T) (s *stage, name string) {
 		t.Helper()
 		s = newStage(t, 8)
-		s.write("fleet-session-r-1", holder(""))
+		s.write("fleet-session-r-1", heldBy(""))
 		name = s.slot(0, another, "r-0")
-		s.holder(name, me)
-		s.restored("fleet-session-r-1", holder(another))
+		s.expectHolder(name, me)
+		s.restored("fleet-session-r-1", heldBy(another))
 		return s, name
 	}
 	t.Run("a slot that shows the session later needs a new read", func(t *testing.T) {
 		s, _ := proven(t)
-		s.holder(s.slot(1, another, "r-0"), another)
+		s.expectHolder(s.slot(1, another, "r-0"), another)
 	})
 	t.Run("so does a slot that shows it again", func(t *testing.T) {
 		s, name := proven(t)
-		s.write(name, holder(another))
-		s.holder(name, another)
+		s.write(name, heldBy(another))
+		s.expectHolder(name, another)
 	})
 	t.Run("so does a slot in whose quarantine it is listed later", func(t *testing.T) {
 		s, _ := proven(t)
@@ -53,11 +53,11 @@ func TestProofOfDeathIsForgottenWithItsHolder(t *testing.T) {
 			member.Annotate(l, v1alpha1.AnnotationQuarantine, another)
 		})
 		s.run(20 * time.Second)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 	})
 	t.Run("but one read is enough for all slots that showed the session before it", func(t *testing.T) {
 		s := newStage(t, 8)
-		s.write("fleet-session-r-1", holder(another))
+		s.write("fleet-session-r-1", heldBy(another))
 		for slot := range 8 {
 			s.slot(slot, another, "r-0")
 		}
@@ -68,9 +68,9 @@ func TestProofOfDeathIsForgottenWithItsHolder(t *testing.T) {
 			}
 			return member.Done, true
 		}
-		s.write("fleet-session-r-1", holder(""))
+		s.write("fleet-session-r-1", heldBy(""))
 		for slot := range 8 {
-			s.holder(member.SlotLeaseName("fleet", slot, 8), me)
+			s.expectHolder(member.SlotLeaseName("fleet", slot, 8), me)
 		}
 		if reads != 1 {
 			t.Errorf("want 1 read of the session Lease, got %d", reads)
@@ -89,16 +89,16 @@ func TestFailedRenewalRestartsTheTimers(t *testing.T) {
 			s.run(2 * time.Second)
 			s.fate = nil
 			s.run(12 * time.Second)
-			s.holder("fleet-session-r-1", another)
+			s.expectHolder("fleet-session-r-1", another)
 			s.run(10 * time.Second)
-			s.holder("fleet-session-r-1", "")
+			s.expectHolder("fleet-session-r-1", "")
 		})
 	}
 }
 
 func TestHolderCountsByItsOwnWriteOnly(t *testing.T) {
 	t.Run("a Lease that names the holder and another time of acquisition is lost", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
 		s.write(name, acquiredEarlier)
 		s.entitled(0, false)
@@ -108,7 +108,7 @@ func TestHolderCountsByItsOwnWriteOnly(t *testing.T) {
 		s := newStage(t, 8)
 		s.fate = on("fleet-slot-000", member.Update, member.Unanswered, false)
 		name := s.slot(0, "", "r-0")
-		s.write(name, holder(me))
+		s.write(name, heldBy(me))
 		s.entitled(0, false)
 		s.changes()
 	})
@@ -132,7 +132,7 @@ func TestHolderCountsByItsOwnWriteOnly(t *testing.T) {
 	})
 }
 
-func TestLeaverWaitsForItsAcquisitions(t *testing.T) {
+func TestLeavingSessionWaitsForItsAcquisitions(t *testing.T) {
 	t.Run("while the write that makes an attempt too late is refused", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.fate = on("fleet-slot-000", member.Update, member.Unanswered, false)
@@ -140,7 +140,7 @@ func TestLeaverWaitsForItsAcquisitions(t *testing.T) {
 		s.fate = on("fleet-slot-000", member.Update, member.Refused, false)
 		s.step(Leaving{})
 		s.run(10 * time.Second)
-		s.holder("fleet-session-r-0", me)
+		s.expectHolder("fleet-session-r-0", me)
 		attempt := s.leases[name].ResourceVersion
 		s.fate = nil
 		s.run(time.Second)
@@ -162,11 +162,11 @@ func TestLeaverWaitsForItsAcquisitions(t *testing.T) {
 		s.write(name, assign("r-0"))
 		s.step(Leaving{})
 		s.run(10 * time.Second)
-		s.holder("fleet-session-r-0", me)
+		s.expectHolder("fleet-session-r-0", me)
 		s.fate = nil
 		s.run(time.Second)
 		s.exits(ReasonLeft, true)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 	})
 	t.Run("while a write that clears its name is not answered", func(t *testing.T) {
 		s := newStage(t, 8)
@@ -174,18 +174,18 @@ func TestLeaverWaitsForItsAcquisitions(t *testing.T) {
 		s.slot(0, me, "r-1")
 		s.step(Leaving{})
 		s.run(3 * time.Second)
-		s.holder("fleet-session-r-0", me)
+		s.expectHolder("fleet-session-r-0", me)
 	})
 	t.Run("while a slot is held, and while something of it is in flight", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
 		s.step(Leaving{})
 		s.run(3 * time.Second)
-		s.holder("fleet-session-r-0", me)
+		s.expectHolder("fleet-session-r-0", me)
 		s.reported = nil
-		s.write(name, holder(another))
+		s.write(name, heldBy(another))
 		s.run(3 * time.Second)
-		s.holder("fleet-session-r-0", me)
+		s.expectHolder("fleet-session-r-0", me)
 		s.step(Idle{Slot: 0, Ticket: s.reported[0].Ticket})
 		s.exits(ReasonLeft, true)
 	})
@@ -195,7 +195,7 @@ func TestSuspendedIdle(t *testing.T) {
 	away := on("fleet-session-r-0", member.Update, member.Unanswered, false)
 	suspend := func(t *testing.T) (s *stage, ticket uint64) {
 		t.Helper()
-		s, _ = holding(t)
+		s, _ = stageThatHolds(t)
 		s.idle, s.fate = false, away
 		s.run(9500 * time.Millisecond)
 		return s, s.reported[len(s.reported)-1].Ticket
@@ -232,7 +232,7 @@ func TestSuspendedIdle(t *testing.T) {
 }
 
 func TestHandOverAcrossTheFence(t *testing.T) {
-	s, name := holding(t)
+	s, name := stageThatHolds(t)
 	s.idle = false
 	s.write(name, assign("r-1"))
 	stopped := s.reported[0].Ticket
@@ -245,15 +245,15 @@ func TestHandOverAcrossTheFence(t *testing.T) {
 	s.changes(Change{Slot: 0, Epoch: 1, Kind: Stopped}, Change{Slot: Everything, Kind: Suspended}, Change{Slot: 0, Epoch: 1, Kind: Cancelled})
 	s.entitled(0, false)
 	s.step(Idle{Slot: 0, Ticket: stopped})
-	s.holder(name, me)
+	s.expectHolder(name, me)
 	s.step(Idle{Slot: 0, Ticket: cancelled})
-	s.holder(name, "")
+	s.expectHolder(name, "")
 }
 
 func TestCancelledHandOver(t *testing.T) {
 	cancelled := func(t *testing.T) (s *stage, name string) {
 		t.Helper()
-		s, name = holding(t)
+		s, name = stageThatHolds(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
 		s.run(31 * time.Second)
@@ -275,14 +275,14 @@ func TestCancelledHandOver(t *testing.T) {
 		s.changes()
 	})
 	t.Run("the answer to the cancellation releases the slot", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
 		s.run(31 * time.Second)
 		s.step(Idle{Slot: 0, Ticket: s.reported[0].Ticket})
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		s.step(Idle{Slot: 0, Ticket: s.reported[1].Ticket})
-		s.holder(name, "")
+		s.expectHolder(name, "")
 	})
 	t.Run("reverted", func(t *testing.T) {
 		s, name := cancelled(t)
@@ -291,6 +291,6 @@ func TestCancelledHandOver(t *testing.T) {
 		s.entitled(0, true)
 		s.idle = true
 		s.write(name, assign("r-1"))
-		s.holder(name, "")
+		s.expectHolder(name, "")
 	})
 }

@@ -207,7 +207,7 @@ func (s *stage) run(d time.Duration) {
 		for _, session := range s.live {
 			if s.now%(2*time.Second) == 0 {
 				replica, _ := member.ReplicaOf(session)
-				s.write(member.SessionLeaseName("fleet", replica), holder(session))
+				s.write(member.SessionLeaseName("fleet", replica), heldBy(session))
 			}
 		}
 		if !s.wake.IsZero() && at(s.now).Reached(s.wake) {
@@ -216,7 +216,7 @@ func (s *stage) run(d time.Duration) {
 	}
 }
 
-func holder(session string) func(*coordinationv1.Lease) {
+func heldBy(session string) func(*coordinationv1.Lease) {
 	return func(l *coordinationv1.Lease) {
 		l.Spec.HolderIdentity = nil
 		if session != "" {
@@ -237,7 +237,7 @@ func (s *stage) slot(number int, session, assigned string) string {
 	l.UID = types.UID("slot-" + strconv.Itoa(number))
 	member.Annotate(l, v1alpha1.AnnotationLeaseUID, string(l.UID))
 	assign(assigned)(l)
-	holder(session)(l)
+	heldBy(session)(l)
 	s.step(Seen{s.put(l)})
 	return name
 }
@@ -262,7 +262,7 @@ func (s *stage) entitled(slot int, want bool) {
 	}
 }
 
-func (s *stage) holder(name, want string) {
+func (s *stage) expectHolder(name, want string) {
 	s.t.Helper()
 	if got := member.Holder(s.leases[name]); got != want {
 		s.t.Fatalf("%s: want holder %q, got %q", name, want, got)

@@ -133,8 +133,8 @@ func (r *Session) Step(now member.Moment, event Event) Output {
 	_, observed := r.others.Observing()
 	r.others.Advance(now)
 	r.suspend(now)
-	r.take(now, event)
-	r.takeNews()
+	r.handle(now, event)
+	r.applyNews()
 	r.forget(now)
 	_, observing := r.others.Observing()
 	r.dirty = r.dirty || observing != observed
@@ -150,20 +150,20 @@ func (r *Session) Step(now member.Moment, event Event) Output {
 	return r.out
 }
 
-// take records the event.
-func (r *Session) take(now member.Moment, event Event) {
+// handle records the event.
+func (r *Session) handle(now member.Moment, event Event) {
 	switch e := event.(type) {
 	case Listed:
 		r.checkRestore(e.Leases)
-		r.takeAll(now, e.Leases, 0)
+		r.observeList(now, e.Leases, 0)
 	case Seen:
-		r.takeLease(now, e.Lease, 0)
+		r.observeLease(now, e.Lease, 0)
 	case Gone:
-		r.takeGone(now, e.Lease)
+		r.observeDeletion(now, e.Lease)
 	case Replied:
-		r.takeReply(now, e.Reply)
+		r.handleReply(now, e.Reply)
 	case Idle:
-		r.takeIdle(e)
+		r.handleIdle(e)
 	case Weighed:
 		r.weights, r.counts, r.dirty = e.Weights, e.Counts, true
 	case Leaving:
@@ -173,7 +173,7 @@ func (r *Session) take(now member.Moment, event Event) {
 			r.touchAll()
 		}
 	case Opened:
-		r.takeOpened(e)
+		r.handleOpened(e)
 	case Watched:
 		r.broken, r.dirty = e.Broken, true
 	case Elected:
@@ -184,17 +184,17 @@ func (r *Session) take(now member.Moment, event Event) {
 	}
 }
 
-// takeAll applies a consistent list: the watch's, or, with the step in which it was requested, one of our own. What is not in it
+// observeList applies a consistent list: the watch's, or, with the step in which it was requested, one of our own. What is not in it
 // does not exist.
-func (r *Session) takeAll(now member.Moment, leases []*coordinationv1.Lease, asked uint64) {
+func (r *Session) observeList(now member.Moment, leases []*coordinationv1.Lease, requestedAt uint64) {
 	there := make(map[string]bool, len(leases))
 	for _, l := range leases {
 		there[l.Name] = true
-		r.takeLease(now, l, asked)
+		r.observeLease(now, l, requestedAt)
 	}
 	for _, s := range r.slots {
 		if s.lease != nil && !there[s.name] {
-			r.takeSlot(now, s, nil, asked)
+			r.observeSlot(now, s, nil, requestedAt)
 		}
 	}
 	for _, p := range r.others.Peers() {
@@ -205,11 +205,11 @@ func (r *Session) takeAll(now member.Moment, leases []*coordinationv1.Lease, ask
 	r.dirty = true
 }
 
-// takeLease applies a version of any Lease of the fleet. The renewal of a session Lease, by far the most frequent event, is not
+// observeLease applies a version of any Lease of the fleet. The renewal of a session Lease, by far the most frequent event, is not
 // examined any further.
-func (r *Session) takeLease(now member.Moment, l *coordinationv1.Lease, asked uint64) {
+func (r *Session) observeLease(now member.Moment, l *coordinationv1.Lease, requestedAt uint64) {
 	if number, ok := member.SlotOfLease(r.settings.Fleet, l.Name, r.settings.Slots); ok {
-		r.takeSlot(now, r.slots[number], l, asked)
+		r.observeSlot(now, r.slots[number], l, requestedAt)
 		return
 	}
 	if !r.acted {
@@ -221,18 +221,18 @@ func (r *Session) takeLease(now member.Moment, l *coordinationv1.Lease, asked ui
 	if l.Name == member.LeaderLeaseName(r.settings.Fleet) {
 		return
 	}
-	if asked == 0 {
+	if requestedAt == 0 {
 		r.dirty = r.others.Observe(now, l, true) || r.dirty
 	} else {
 		r.dirty = r.others.Correct(now, l) || r.dirty
 	}
 }
 
-// takeGone records that a Lease was deleted.
-func (r *Session) takeGone(now member.Moment, l *coordinationv1.Lease) {
+// observeDeletion records that a Lease was deleted.
+func (r *Session) observeDeletion(now member.Moment, l *coordinationv1.Lease) {
 	if number, ok := member.SlotOfLease(r.settings.Fleet, l.Name, r.settings.Slots); ok {
 		if s := r.slots[number]; s.lease != nil && s.lease.UID == l.UID {
-			r.takeSlot(now, s, nil, 0)
+			r.observeSlot(now, s, nil, 0)
 		}
 		return
 	}
@@ -272,7 +272,7 @@ func (r *Session) decide(now member.Moment) {
 		if request.Verb != member.Get {
 			r.others.Renewing(now, r.own.RenewTime())
 		}
-		r.ask(request, question{about: aboutOwn})
+		r.send(request, question{about: aboutOwn})
 	}
 }
 

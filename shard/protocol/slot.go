@@ -107,10 +107,10 @@ type slot struct {
 	ticket uint64
 	since  member.Moment
 
-	// asked is true while a request for the Lease is not answered; mustRead is true if the Lease has to be read, and retry is
+	// pending is true while a request for the Lease is not answered; mustRead is true if the Lease has to be read, and retry is
 	// when the next request may be sent.
-	asked, mustRead bool
-	retry           member.Moment
+	pending, mustRead bool
+	retry             member.Moment
 
 	leading
 }
@@ -131,17 +131,17 @@ type leading struct {
 	wasReported bool
 }
 
-// take records a version of the slot Lease, nil if there is none, and reports whether it is news. asked is the step in which the
+// observe records a version of the slot Lease, nil if there is none, and reports whether it is news. requestedAt is the step in which the
 // live read that has shown it was requested, 0 if there was none. A version older than the one that we know is not news, unless
 // we already knew that one when we requested the read: then etcd has been restored.
-func (s *slot) take(now member.Moment, step uint64, fleet string, l *coordinationv1.Lease, asked uint64) (news bool) {
+func (s *slot) observe(now member.Moment, step uint64, fleet string, l *coordinationv1.Lease, requestedAt uint64) (news bool) {
 	switch {
 	case l == nil:
-		if s.lease == nil || asked != 0 && asked < s.step {
+		if s.lease == nil || requestedAt != 0 && requestedAt < s.step {
 			return false
 		}
 	case s.lease == nil:
-	case l.UID == s.lease.UID && l.ResourceVersion == s.lease.ResourceVersion, asked < s.step && member.IsOlder(l, s.lease):
+	case l.UID == s.lease.UID && l.ResourceVersion == s.lease.ResourceVersion, requestedAt < s.step && member.IsOlder(l, s.lease):
 		return false
 	}
 	s.step = step

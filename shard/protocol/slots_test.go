@@ -11,8 +11,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// withheld makes requests of a verb for a Lease take effect, or not, without an answer, and returns the last one.
-func (s *stage) withheld(name string, verb member.Verb, takesEffect bool) *member.Request {
+// unanswered makes requests of a verb for a Lease take effect, or not, without an answer, and returns the last one.
+func (s *stage) unanswered(name string, verb member.Verb, takesEffect bool) *member.Request {
 	last := &member.Request{}
 	s.fate = func(r member.Request) (member.Outcome, bool) {
 		if r.Name == name && r.Verb == verb {
@@ -40,10 +40,10 @@ func (s *stage) counted(name string, verb member.Verb, outcome member.Outcome) *
 // resuming returns a session whose fence has passed and that has renewed: its list of all Leases is not answered yet.
 func resuming(t *testing.T) (s *stage, name string, list *member.Request) {
 	t.Helper()
-	s, name = holding(t)
+	s, name = stageThatHolds(t)
 	s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
 	s.run(10 * time.Second)
-	list = s.withheld("", member.List, true)
+	list = s.unanswered("", member.List, true)
 	s.run(3 * time.Second)
 	s.reported = nil
 	return s, name, list
@@ -59,7 +59,7 @@ func TestReadBeforeActing(t *testing.T) {
 	t.Run("nor an older version of it", func(t *testing.T) {
 		s, name, list := resuming(t)
 		old := s.leases[name].DeepCopy()
-		holder(another)(old)
+		heldBy(another)(old)
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeight, "5") })
 		s.step(Replied{member.Reply{ID: list.ID, Outcome: member.Done, Leases: []*coordinationv1.Lease{old, s.leases["fleet-session-r-0"]}}})
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
@@ -87,7 +87,7 @@ func TestReadBeforeActing(t *testing.T) {
 	t.Run("there is one list at a time", func(t *testing.T) {
 		s, _, list := resuming(t)
 		first := list.ID
-		s.write("fleet-session-r-1", holder(another))
+		s.write("fleet-session-r-1", heldBy(another))
 		if list.ID != first {
 			t.Error("want one list at a time, got a second one")
 		}
@@ -96,18 +96,18 @@ func TestReadBeforeActing(t *testing.T) {
 
 func TestIdleAnswersOneChangeOnly(t *testing.T) {
 	t.Run("an answer that comes while the slot is held does not count for the next stop", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
 		s.write(name, assign("r-0"))
 		s.step(Idle{Slot: 0, Ticket: s.reported[0].Ticket})
 		s.write(name, assign("r-1"))
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		s.step(Idle{Slot: 0, Ticket: s.reported[2].Ticket})
-		s.holder(name, "")
+		s.expectHolder(name, "")
 	})
 	t.Run("a slot that is held again is busy again", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Refused, false)
 		s.write(name, assign("r-1"))
 		s.idle = false
@@ -116,21 +116,21 @@ func TestIdleAnswersOneChangeOnly(t *testing.T) {
 		s.run(time.Second)
 		s.write(name, assign("r-1"))
 		s.run(31 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("a slot that was released is not acquired again before its loss is answered", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
 		s.step(Idle{Slot: 0, Ticket: s.reported[0].Ticket})
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.write(name, assign("r-0"))
-		s.holder(name, "")
+		s.expectHolder(name, "")
 		s.step(Idle{Slot: 0, Ticket: s.reported[1].Ticket})
-		s.holder(name, me)
+		s.expectHolder(name, me)
 	})
 	t.Run("a slot that does not exist", func(t *testing.T) {
-		s, _ := holding(t)
+		s, _ := stageThatHolds(t)
 		s.step(Idle{Slot: -2, Ticket: 1})
 		s.step(Idle{Slot: 8, Ticket: 1})
 		s.entitled(0, true)
@@ -139,16 +139,16 @@ func TestIdleAnswersOneChangeOnly(t *testing.T) {
 
 func TestReleaseIsSentAgain(t *testing.T) {
 	t.Run("after one without an answer", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Unanswered, false)
 		s.write(name, assign("r-1"))
 		s.run(time.Second)
 		s.fate = nil
 		s.run(2 * time.Second)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 	})
 	t.Run("one that is refused is as if it was never sent", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Refused, false)
 		s.write(name, assign("r-1"))
 		s.entitled(0, true)
@@ -157,7 +157,7 @@ func TestReleaseIsSentAgain(t *testing.T) {
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
 	})
 	t.Run("one that is refused after one without an answer proves nothing, whatever was read in between", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Unanswered, false)
 		s.write(name, assign("r-1"))
 		s.fate = on(name, member.Get, member.Unanswered, false)
@@ -167,10 +167,10 @@ func TestReleaseIsSentAgain(t *testing.T) {
 		s.entitled(0, false)
 		s.fate = nil
 		s.run(time.Second)
-		s.holder(name, "")
+		s.expectHolder(name, "")
 	})
 	t.Run("after a newer version that still names us, a refused one is as if it was never sent", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Unanswered, false)
 		s.write(name, assign("r-1"))
 		s.fate = on(name, member.Update, member.Refused, false)
@@ -183,14 +183,14 @@ func TestReleaseIsSentAgain(t *testing.T) {
 func TestWhatIsWrittenOnASlot(t *testing.T) {
 	home := func(s *stage, name string) string { return s.leases[name].Annotations[v1alpha1.AnnotationHome] }
 	t.Run("a hand-over records no home", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.write(name, assign("r-1"))
 		if got := home(s, name); got != "" {
 			t.Errorf("home: want none, got %q", got)
 		}
 	})
 	t.Run("a leaving session records no home for a slot that is assigned to another replica", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.step(Leaving{})
 		s.write(name, assign("r-1"))
 		if got := home(s, name); got != "" {
@@ -198,7 +198,7 @@ func TestWhatIsWrittenOnASlot(t *testing.T) {
 		}
 	})
 	t.Run("a leaving session keeps the recorded home", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationHome, "r-9") })
 		s.step(Leaving{})
 		s.run(6 * time.Second)
@@ -214,26 +214,26 @@ func TestWhatIsWrittenOnASlot(t *testing.T) {
 				member.Annotate(l, v1alpha1.AnnotationHome, of)
 				assign("r-0")(l)
 			})
-			s.holder(name, me)
+			s.expectHolder(name, me)
 			if got := home(s, name); got != want {
 				t.Errorf("home %s: want %q after the acquisition, got %q", of, want, got)
 			}
 		}
 	})
 	t.Run("a slot without an assigned replica keeps its holder", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.write(name, assign(""))
 		s.run(time.Minute)
 		s.changes()
 	})
 	t.Run("no two acquisitions have the same time", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		seen := map[time.Time]bool{}
 		for range 3 {
 			seen[s.leases[name].Spec.AcquireTime.Time] = true
 			s.write(name, assign("r-1"))
 			s.write(name, assign("r-0"))
-			s.holder(name, me)
+			s.expectHolder(name, me)
 		}
 		if len(seen) != 3 {
 			t.Errorf("want 3 times, got %v", seen)
@@ -246,7 +246,7 @@ func TestWhatIsWrittenOnASlot(t *testing.T) {
 		s.fate = nil
 		before := s.version
 		s.run(time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		if *updates != 1 || s.version-before > 2 { // the acquisition, and a renewal of the session
 			t.Errorf("want one more write of the slot Lease, got %d writes in all", s.version-before)
 		}
@@ -259,7 +259,7 @@ func TestWhatIsWrittenOnASlot(t *testing.T) {
 			assign("r-0")(l)
 		})
 		s.run(16 * time.Second)
-		s.holder(name, me)
+		s.expectHolder(name, me)
 		if got := s.leases[name].Annotations[v1alpha1.AnnotationQuarantine]; got != "" {
 			t.Errorf("quarantine: want none, got %q", got)
 		}
@@ -267,7 +267,7 @@ func TestWhatIsWrittenOnASlot(t *testing.T) {
 }
 
 func TestAnotherLeaseOfTheSameVersion(t *testing.T) {
-	s, name := holding(t)
+	s, name := stageThatHolds(t)
 	s.idle = false
 	restored := s.leases[name].DeepCopy()
 	restored.UID = types.UID("restored")
@@ -283,7 +283,7 @@ func TestAnswersWithoutTheWatch(t *testing.T) {
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Acquired})
 	})
 	t.Run("a Lease that is not found is lost", func(t *testing.T) {
-		s, name := holding(t)
+		s, name := stageThatHolds(t)
 		s.blind = true
 		delete(s.leases, name)
 		s.step(Seen{func() *coordinationv1.Lease {

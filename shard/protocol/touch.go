@@ -115,7 +115,7 @@ func (r *Session) decideSlots(now member.Moment) {
 		r.dues[number] = never
 		r.out.Slots = append(r.out.Slots, number)
 		r.decideSlot(now, s)
-		r.engaged.set(number, s.phase != free || s.busy || s.asked || s.mustRead || len(s.attempts) > 0)
+		r.engaged.set(number, s.phase != free || s.busy || s.pending || s.mustRead || len(s.attempts) > 0)
 	}
 }
 
@@ -138,8 +138,8 @@ type words struct {
 	weightOf map[int]int64
 }
 
-// takeNews applies what has changed on session Leases.
-func (r *Session) takeNews() {
+// applyNews applies what has changed on session Leases.
+func (r *Session) applyNews() {
 	replicas, lives := r.others.News()
 	if lives {
 		r.touchAll()

@@ -62,8 +62,8 @@ func TestUntouchedSlotsNeedNoDecision(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		const slots = 3 * mostRequests
 		w := &crowd{pair: newPair(t, slots), leases: map[string]*coordinationv1.Lease{}}
-		w.take(Listed{})
-		w.take(Elected{})
+		w.apply(Listed{})
+		w.apply(Elected{})
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
 			wait := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second}).Draw(t, "wait")
 			w.now = w.now.Add(wait)
@@ -84,7 +84,7 @@ type crowd struct {
 	version int
 }
 
-func (w *crowd) take(event Event) {
+func (w *crowd) apply(event Event) {
 	out := w.step(event)
 	w.open = append(w.open, out.Requests...)
 	for _, change := range out.Changes {
@@ -104,7 +104,7 @@ func (w *crowd) happens() {
 		for n := min(len(w.tickets), rapid.IntRange(1, 20).Draw(w.T, "idle")); n > 0; n-- {
 			idle := w.tickets[0]
 			w.tickets = w.tickets[1:]
-			w.take(idle)
+			w.apply(idle)
 		}
 	case "session":
 		w.otherSession()
@@ -116,16 +116,16 @@ func (w *crowd) happens() {
 		if name := w.slot(); w.leases[name] != nil {
 			gone := w.leases[name]
 			delete(w.leases, name)
-			w.take(Gone{gone})
+			w.apply(Gone{gone})
 		}
 	case "leads":
-		w.take(rapid.SampledFrom([]Event{Elected{}, Elected{}, Deposed{}}).Draw(w.T, "leads"))
+		w.apply(rapid.SampledFrom([]Event{Elected{}, Elected{}, Deposed{}}).Draw(w.T, "leads"))
 	case "leaves":
 		if rapid.IntRange(0, 20).Draw(w.T, "leaves") == 0 {
-			w.take(Leaving{})
+			w.apply(Leaving{})
 		}
 	default:
-		w.take(Woke{})
+		w.apply(Woke{})
 	}
 }
 
@@ -144,7 +144,7 @@ func (w *crowd) otherSession() {
 		}
 	}
 	w.put("fleet-session-r-1", func(l *coordinationv1.Lease) {
-		holder(session)(l)
+		heldBy(session)(l)
 		member.Annotate(l, v1alpha1.AnnotationConfirmed, confirmed)
 		member.Annotate(l, v1alpha1.AnnotationWeights, fmt.Sprintf("0:%d", rapid.IntRange(0, 9).Draw(w.T, "weight")))
 	})
@@ -157,7 +157,7 @@ func (w *crowd) put(name string, change func(*coordinationv1.Lease)) {
 		l = stored.DeepCopy()
 	}
 	change(l)
-	w.take(Seen{w.store(l)})
+	w.apply(Seen{w.store(l)})
 }
 
 func (w *crowd) store(l *coordinationv1.Lease) *coordinationv1.Lease {
@@ -177,7 +177,7 @@ func (w *crowd) answer() {
 	reply := member.Reply{ID: request.ID, Sent: w.now, Outcome: member.Done}
 	if rapid.IntRange(0, 30).Draw(w.T, "fails") == 0 {
 		reply.Outcome = rapid.SampledFrom([]member.Outcome{member.Unanswered, member.Refused, member.Conflict}).Draw(w.T, "outcome")
-		w.take(Replied{reply})
+		w.apply(Replied{reply})
 		return
 	}
 	stored := w.leases[request.Name]
@@ -199,8 +199,8 @@ func (w *crowd) answer() {
 	default:
 		reply.Lease = w.store(request.Lease.DeepCopy())
 	}
-	w.take(Replied{reply})
+	w.apply(Replied{reply})
 	if reply.Lease != nil && request.Verb != member.Get {
-		w.take(Seen{reply.Lease})
+		w.apply(Seen{reply.Lease})
 	}
 }

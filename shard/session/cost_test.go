@@ -54,13 +54,13 @@ func TestCost(t *testing.T) {
 		for _, r := range replicas {
 			f := newCosts(t, s, r)
 			f.install()
-			install := f.take()
+			install := f.measure()
 			f.run(90 * time.Second) // until nothing is planned any more
-			f.take()
+			f.measure()
 			f.run(time.Minute)
-			rest := f.take()
+			rest := f.measure()
 			f.takeOver()
-			takeOver := f.take()
+			takeOver := f.measure()
 			if !*costs {
 				continue
 			}
@@ -157,8 +157,8 @@ func (f *costFleet) owned() (n int) {
 	return n
 }
 
-// take returns what has been measured since it was last called.
-func (f *costFleet) take() (c cost) {
+// measure returns what has been measured since it was last called.
+func (f *costFleet) measure() (c cost) {
 	for n, r := range f.replicas {
 		if n == 0 {
 			c.leader = r.cpu

@@ -52,8 +52,8 @@ func (r *Replica) elect(ctx context.Context) {
 			Lock: lock, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), ReleaseOnCancel: true,
 			LeaseDuration: durations.TakeOver, RenewDeadline: durations.Fence, RetryPeriod: durations.RenewEvery / 2,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: office.take,
-				OnStoppedLeading: func() { office.leave(ctx) },
+				OnStartedLeading: office.beginLeading,
+				OnStoppedLeading: func() { office.endLeading(ctx) },
 				OnNewLeader:      func(identity string) { r.leaderIs(ctx, identity) },
 			},
 		})
@@ -86,8 +86,8 @@ type office struct {
 	in bool
 }
 
-// take begins the time as leader, unless it is over already.
-func (o *office) take(ctx context.Context) {
+// beginLeading begins the time as leader, unless it is over already.
+func (o *office) beginLeading(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if ctx.Err() != nil {
@@ -98,8 +98,8 @@ func (o *office) take(ctx context.Context) {
 	o.post(protocol.Elected{})
 }
 
-// leave ends the time as leader.
-func (o *office) leave(ctx context.Context) {
+// endLeading ends the time as leader.
+func (o *office) endLeading(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.in {
@@ -186,7 +186,7 @@ func (l *leaderLock) write(ctx context.Context, verb member.Verb, lease *coordin
 		need = member.NeedNothing // releasing it is harmless, and from the send on the session no longer leads
 		l.cfg.Fence.MoveLeaderFence(member.Moment{})
 	}
-	reply := l.ask(ctx, member.Request{Verb: verb, Name: lease.Name, Lease: lease, Need: need})
+	reply := l.send(ctx, member.Request{Verb: verb, Name: lease.Name, Lease: lease, Need: need})
 	if reply.Outcome != member.Done {
 		return l.failure(verb, reply.Outcome)
 	}
@@ -230,7 +230,7 @@ func (l *leaderLock) Describe() string {
 
 // readLeader reads the leader Lease live. Errors: what client-go's election distinguishes.
 func (r *Replica) readLeader(ctx context.Context) (*coordinationv1.Lease, error) {
-	reply := r.ask(ctx, member.Request{Verb: member.Get, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), Need: member.NeedNothing})
+	reply := r.send(ctx, member.Request{Verb: member.Get, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), Need: member.NeedNothing})
 	if reply.Outcome != member.Done {
 		return nil, r.failure(member.Get, reply.Outcome)
 	}
@@ -270,7 +270,7 @@ func (r *Replica) compareSettings(ctx context.Context) error {
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	listed := r.ask(ctx, member.Request{Verb: member.List, Need: member.NeedNothing})
+	listed := r.send(ctx, member.Request{Verb: member.List, Need: member.NeedNothing})
 	if listed.Outcome != member.Done {
 		return fmt.Errorf("list of the Leases of fleet %s: %s", r.cfg.Settings.Fleet, listed.Outcome)
 	}

@@ -27,16 +27,16 @@ const workers = 3
 type life struct {
 	*process
 
-	trial                 *trial
-	weather               weather
-	replica, session      string
-	pod                   int
-	asked, killed, judged bool                     // asked to leave, killed, looked at when it had ended; they are the root goroutine's
-	calm                  atomic.Bool              // no faults any more
-	emptied               atomic.Bool              // it has given up its session Lease
-	gone                  chan struct{}            // closed when the process has ended
-	err                   error                    // with what Run has returned
-	inFlight              [trialSlots]atomic.Int32 // counted here, and not by the Fence
+	trial                   *trial
+	weather                 weather
+	replica, session        string
+	pod                     int
+	leaving, killed, judged bool                     // asked to leave, killed, looked at when it had ended; they are the root goroutine's
+	calm                    atomic.Bool              // no faults any more
+	emptied                 atomic.Bool              // it has given up its session Lease
+	gone                    chan struct{}            // closed when the process has ended
+	err                     error                    // with what Run has returned
+	inFlight                [trialSlots]atomic.Int32 // counted here, and not by the Fence
 
 	mu                   sync.Mutex
 	random               *rand.Rand

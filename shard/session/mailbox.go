@@ -32,7 +32,7 @@ func (m *mailbox) put(l letter) {
 	}
 }
 
-func (m *mailbox) take() []letter {
+func (m *mailbox) receive() []letter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	letters := m.letters

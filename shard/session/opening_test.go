@@ -126,13 +126,13 @@ func TestResignedLeaderDoesNotLead(t *testing.T) {
 		p := begin(t, server, "fleet-0")
 		time.Sleep(5 * time.Second)
 		synctest.Wait() // its own renewal of this second is over
-		if why := p.mayAsk(t, member.NeedLeadership); why != "" {
+		if why := p.maySend(t, member.NeedLeadership); why != "" {
 			t.Fatalf("the only one does not lead: %s", why)
 		}
 		var during []fence.Refusal
 		server.Fault(func(r *http.Request) error {
 			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/fleet-leader") {
-				during = append(during, p.mayAsk(t, member.NeedLeadership))
+				during = append(during, p.maySend(t, member.NeedLeadership))
 			}
 			return nil
 		})

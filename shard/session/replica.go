@@ -168,7 +168,7 @@ func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 // work processes the mailbox, and returns the time after which it must be called again without a letter, or how the session has
 // ended.
 func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err error) {
-	for _, l := range r.mail.take() {
+	for _, l := range r.mail.receive() {
 		switch {
 		case l.do != nil:
 			l.do()
@@ -227,7 +227,7 @@ func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
 	}
 	for _, request := range out.Requests {
 		r.sent.Go(func() {
-			reply := r.ask(ctx, request)
+			reply := r.send(ctx, request)
 			if reply.Lease != nil { // the protocol may act on it before the watch shows it
 				observer{r}.note(reply.Lease)
 			}
@@ -236,8 +236,8 @@ func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
 	}
 }
 
-// ask sends a request about a Lease, and returns the reply.
-func (r *Replica) ask(ctx context.Context, req member.Request) member.Reply {
+// send sends a request about a Lease, and returns the reply.
+func (r *Replica) send(ctx context.Context, req member.Request) member.Reply {
 	return r.cfg.Leases.Do(fence.WithNeed(ctx, req.Need), req)
 }
 

@@ -196,7 +196,7 @@ func TestAFreshFleetHoldsAllSlots(t *testing.T) {
 	})
 }
 
-func TestANewcomerGetsItsShareAndALeaverHandsItOver(t *testing.T) {
+func TestANewReplicaGetsItsShareAndHandsItOverWhenItLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		a := begin(t, server, "fleet-0")
@@ -261,7 +261,7 @@ func TestReplicasHearOfEachOther(t *testing.T) {
 	})
 }
 
-func TestALeaverWaitsForWhatIsInFlight(t *testing.T) {
+func TestALeavingSessionWaitsForWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
@@ -360,14 +360,14 @@ func wantLeaderless(t *testing.T, within time.Duration, before map[*process][]in
 			if open := p.open(); !slices.Equal(open, slots) {
 				t.Fatalf("%s had the slots %v open, and has %v after %s", p.cfg.Settings.Replica, slots, open, time.Since(begun))
 			}
-			if why := p.mayAsk(t, member.NeedLeadership); why == "" && time.Since(begun) > member.DefaultConfig().Fence {
+			if why := p.maySend(t, member.NeedLeadership); why == "" && time.Since(begun) > member.DefaultConfig().Fence {
 				t.Fatalf("%s leads after %s", p.cfg.Settings.Replica, time.Since(begun))
 			}
 		}
 	}
 }
 
-func TestWithoutALeaderOwnersGoOnAndALeaverLetsGo(t *testing.T) {
+func TestWithoutALeaderHoldersContinueAndALeavingSessionReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
@@ -399,7 +399,7 @@ func TestWithoutALeaderOwnersGoOnAndALeaverLetsGo(t *testing.T) {
 	})
 }
 
-func TestWithoutALeaderNothingIsTakenFromTheDead(t *testing.T) {
+func TestWithoutALeaderNoSlotOfADeadSessionIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
@@ -470,7 +470,7 @@ func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 				t.Errorf("the slot is stopped: %t, want %t", got, tc.want)
 			}
 			answers := 0
-			for _, l := range r.mail.take() {
+			for _, l := range r.mail.receive() {
 				switch idle, ok := l.event.(protocol.Idle); {
 				case ok && idle.Ticket == 9:
 					answers++

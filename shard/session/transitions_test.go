@@ -16,7 +16,7 @@ import (
 )
 
 // Every Lease of the fleet can be taken after its number of transitions was set by hand to the largest that there is.
-func TestALeaseWithTheLargestNumberOfTransitionsIsTaken(t *testing.T) {
+func TestALeaseWithTheLargestNumberOfTransitionsIsAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		a := begin(t, server, "fleet-0")

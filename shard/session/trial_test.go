@@ -185,7 +185,7 @@ func (r *trial) judge(l *life) {
 	case l.killed:
 	case l.err == nil:
 		r.tally.exits[protocol.ReasonLeft]++
-		if !l.asked {
+		if !l.leaving {
 			r.fail("%s has left, and was not asked to", l.session)
 		}
 		for slot := range trialSlots {

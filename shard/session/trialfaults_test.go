@@ -98,8 +98,8 @@ func (*trial) die(l *life) {
 }
 
 func (r *trial) leave() {
-	if l := r.someone(); l != nil && !l.asked {
-		l.asked = true
+	if l := r.someone(); l != nil && !l.leaving {
+		l.leaving = true
 		close(l.leave)
 	}
 }

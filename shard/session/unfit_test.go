@@ -172,7 +172,7 @@ func trio(t *testing.T, leads bool) (fold *blindfold, blind *process, others []*
 	if len(blind.open()) == 0 {
 		t.Fatal("it holds nothing")
 	}
-	if is := blind.mayAsk(t, member.NeedLeadership) == ""; is != leads {
+	if is := blind.maySend(t, member.NeedLeadership) == ""; is != leads {
 		t.Fatalf("it leads: %v, want %v", is, leads)
 	}
 	return fold, blind, others
@@ -213,9 +213,9 @@ func TestALeaderThatSeesNothingResigns(t *testing.T) {
 		synctest.Wait()
 		leaders := 0
 		for _, p := range others {
-			leaders += int(number(p.mayAsk(t, member.NeedLeadership) == ""))
+			leaders += int(number(p.maySend(t, member.NeedLeadership) == ""))
 		}
-		if leaders != 1 || blind.mayAsk(t, member.NeedLeadership) == "" {
+		if leaders != 1 || blind.maySend(t, member.NeedLeadership) == "" {
 			t.Errorf("%d others lead, want one", leaders)
 		}
 		wantAll(t, 10*time.Second, others...)

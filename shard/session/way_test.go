@@ -56,8 +56,8 @@ func noLeader(r *http.Request) error {
 	return nil
 }
 
-// mayAsk returns why the Fence refuses a request about a Lease; "" if it does not.
-func (p *process) mayAsk(t *testing.T, need member.Need) fence.Refusal {
+// maySend returns why the Fence refuses a request about a Lease; "" if it does not.
+func (p *process) maySend(t *testing.T, need member.Need) fence.Refusal {
 	t.Helper()
 	_, why := p.send(fence.WithNeed(t.Context(), need), t)
 	return why

@@ -20,7 +20,7 @@ type faults struct {
 	lossOneIn, repeatOneIn, refusalOneIn, lateOneIn, longCallOneIn int
 	drift                                                          float64
 	delayMost, lagMost                                             time.Duration
-	cut, stuck, held, denied, shut                                 map[*process]time.Duration // until when
+	cut, stuck, delayed, denied, shut                              map[*process]time.Duration // until when
 }
 
 // promises are what the protocol relies on, and what the environment of a test breaks.
@@ -43,19 +43,19 @@ type adjustment func(w *world, f *faults)
 
 // outagesOnly allows outages of the API server only.
 func outagesOnly(w *world, f *faults) {
-	*f = faults{w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut, stuck: f.stuck, held: f.held, denied: f.denied, shut: f.shut}
+	*f = faults{w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut, stuck: f.stuck, delayed: f.delayed, denied: f.denied, shut: f.shut}
 }
 
-// usersWriteHolders makes users write holders into slot Leases, again and again, while watches are late and replicas start and
+// handWrittenHolders makes users write holders into slot Leases, again and again, while watches are late and replicas start and
 // leave.
-func usersWriteHolders(w *world, f *faults) {
+func handWrittenHolders(w *world, f *faults) {
 	f.kinds = []func(){w.writeHolder, w.writeHolder, w.writeHolder, w.writeHolder, w.stallWatch, w.pause, w.crash, w.scale}
 }
 
 // newFaults draws the kinds of faults of a run.
 func newFaults(w *world) faults {
 	f := faults{
-		w: w, cut: map[*process]time.Duration{}, stuck: map[*process]time.Duration{}, held: map[*process]time.Duration{},
+		w: w, cut: map[*process]time.Duration{}, stuck: map[*process]time.Duration{}, delayed: map[*process]time.Duration{},
 		denied: map[*process]time.Duration{}, shut: map[*process]time.Duration{},
 		delayMost: 50 * time.Millisecond, lagMost: 100 * time.Millisecond, drift: 0.02,
 	}
@@ -118,7 +118,7 @@ func (f *faults) delay() time.Duration {
 
 // answer returns the delay of an answer.
 func (f *faults) answer(p *process) time.Duration {
-	return f.delay() + max(0, f.held[p]-f.w.now)
+	return f.delay() + max(0, f.delayed[p]-f.w.now)
 }
 
 func (f *faults) lag(*process) time.Duration {
@@ -166,7 +166,7 @@ func (f *faults) end() {
 	}
 	clear(f.cut)
 	clear(f.stuck)
-	clear(f.held)
+	clear(f.delayed)
 	clear(f.denied)
 	clear(f.shut)
 	newest := map[*pod]bool{}
@@ -174,24 +174,24 @@ func (f *faults) end() {
 		if p.mode == gone {
 			continue
 		}
-		if newest[p.pod] || p.podUID != p.pod.uid || !p.pod.wanted && !p.leaving {
+		if newest[p.pod] || p.podUID != p.pod.uid || !p.pod.desired && !p.leaving {
 			p.die()
 			continue
 		}
 		newest[p.pod] = true
 		p.resume()
 	}
-	wanted := 0
+	desired := 0
 	for _, name := range sortedPods(w.pods) {
 		pod := w.pods[name]
-		if pod.wanted {
-			wanted++
+		if pod.desired {
+			desired++
 		}
-		if pod.wanted && !newest[pod] {
+		if pod.desired && !newest[pod] {
 			w.start(pod)
 		}
 	}
-	if wanted == 0 {
+	if desired == 0 {
 		w.join()
 	}
 }
@@ -231,7 +231,7 @@ func (w *world) elect() {
 func (f *faults) ended(p *process) {
 	w := f.w
 	w.after(w.between(100*time.Millisecond, 5*time.Second), func() {
-		if !p.pod.wanted || slices.ContainsFunc(w.processes, func(other *process) bool { return other.mode != gone && other.podUID == p.pod.uid }) {
+		if !p.pod.desired || slices.ContainsFunc(w.processes, func(other *process) bool { return other.mode != gone && other.podUID == p.pod.uid }) {
 			return
 		}
 		if p.leaving && p.podUID == p.pod.uid {
@@ -263,12 +263,12 @@ func (w *world) join() {
 		name := fmt.Sprintf("r-%d", i)
 		there := w.pods[name]
 		if there == nil {
-			w.pods[name] = &pod{name: name, uid: name + "/0", wanted: true}
+			w.pods[name] = &pod{name: name, uid: name + "/0", desired: true}
 			w.start(w.pods[name])
 			return
 		}
-		if !there.wanted {
-			there.wanted = true
+		if !there.desired {
+			there.desired = true
 			if !slices.ContainsFunc(w.processes, func(p *process) bool { return p.pod == there && p.mode != gone }) {
 				there.renew()
 				w.start(there)
@@ -328,7 +328,7 @@ func (w *world) crash() {
 // replacePod creates a new pod of the same name while the old one's process may still run.
 func (w *world) replacePod() {
 	p := w.anyProcess()
-	if p == nil || p.podUID != p.pod.uid || !p.pod.wanted {
+	if p == nil || p.podUID != p.pod.uid || !p.pod.desired {
 		return
 	}
 	w.report("pod %s is replaced by force", p.pod.name)
@@ -345,7 +345,7 @@ func (w *world) replacePod() {
 
 // twin starts a second process in the same pod.
 func (w *world) twin() {
-	if p := w.anyProcess(); p != nil && p.pod.wanted {
+	if p := w.anyProcess(); p != nil && p.pod.desired {
 		twin := w.start(p.pod)
 		if twin != nil {
 			w.after(w.between(time.Second, 60*time.Second), twin.die)
@@ -369,7 +369,7 @@ func (w *world) delayAnswers() {
 	if p := w.anyProcess(); p != nil {
 		d := w.between(time.Second, 30*time.Second)
 		w.report("the answers to %s are delayed for %v", p.session, d)
-		w.faults.held[p] = w.now + d
+		w.faults.delayed[p] = w.now + d
 		w.after(d+w.between(0, 200*time.Millisecond), func() {
 			if w.faults.on {
 				w.faults.cut[p] = w.now + w.between(time.Second, 60*time.Second)
@@ -442,7 +442,7 @@ func (w *world) scale() {
 		return
 	}
 	if p := w.anyProcess(); p != nil && p.mode == running && !p.leaving {
-		p.pod.wanted = false
+		p.pod.desired = false
 		w.leave(p)
 	}
 }

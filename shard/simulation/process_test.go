@@ -18,9 +18,9 @@ const beat = time.Second
 
 // pod is where processes of one replica run, normally one after the other.
 type pod struct {
-	name   string
-	uid    string
-	wanted bool // by the StatefulSet
+	name    string
+	uid     string
+	desired bool // by the StatefulSet
 }
 
 // mode is the mode of a process.
@@ -152,7 +152,7 @@ func (p *process) step(event protocol.Event) {
 		return
 	}
 	for _, request := range out.Requests {
-		p.ask(request)
+		p.sendRequest(request)
 	}
 	for _, change := range out.Changes {
 		p.begin(change)
@@ -228,9 +228,9 @@ func (p *process) arm(at member.Moment) {
 	})
 }
 
-// ask sends a request: first the time is taken, then the need is checked, then the request is sent. A process can be stopped in
+// sendRequest sends a request: first the time is taken, then the need is checked, then the request is sent. A process can be stopped in
 // between.
-func (p *process) ask(req member.Request) {
+func (p *process) sendRequest(req member.Request) {
 	p.call(req, func() {}, func(reply member.Reply) { p.post(protocol.Replied{Reply: reply}) })
 }
 

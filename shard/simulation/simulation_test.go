@@ -98,10 +98,10 @@ func TestOutages(t *testing.T) {
 // acts alone, and that the slot has one holder in the end.
 func TestHandWrittenHolders(t *testing.T) {
 	if *oneSeed >= 0 {
-		reportStory(t, uint64(*oneSeed), usersWriteHolders)
+		reportStory(t, uint64(*oneSeed), handWrittenHolders)
 		return
 	}
-	t.Logf("%+v", runAll(t, worlds.Some(*howMany/4), usersWriteHolders))
+	t.Logf("%+v", runAll(t, worlds.Some(*howMany/4), handWrittenHolders))
 }
 
 func reportStory(t *testing.T, seed uint64, change adjustment) {

@@ -169,9 +169,9 @@ func (c *Classes) step(ctx context.Context, running *sync.WaitGroup) {
 	for namespace := range changed {
 		switch w, has := c.watched[namespace], c.isServed(namespace); {
 		case w == nil && has:
-			c.enter(ctx, namespace, running)
+			c.start(ctx, namespace, running)
 		case w != nil && !has:
-			c.leave(namespace)
+			c.stop(namespace)
 		}
 	}
 	if opened {
@@ -187,7 +187,7 @@ func (c *Classes) isServed(namespace string) bool {
 	return len(view.Deployments.In(namespace)) > 0 || len(view.Sets.In(namespace)) > 0 || len(view.Machines.In(namespace)) > 0
 }
 
-func (c *Classes) enter(ctx context.Context, namespace string, running *sync.WaitGroup) {
+func (c *Classes) start(ctx context.Context, namespace string, running *sync.WaitGroup) {
 	inner, stop := context.WithCancel(ctx)
 	w := &classWatch{stop: stop, ended: make(chan struct{})}
 	c.mu.Lock()
@@ -201,8 +201,8 @@ func (c *Classes) enter(ctx context.Context, namespace string, running *sync.Wai
 	})
 }
 
-// leave removes the classes of a namespace.
-func (c *Classes) leave(namespace string) {
+// stop removes the classes of a namespace.
+func (c *Classes) stop(namespace string) {
 	w := c.watched[namespace]
 	w.stop()
 	<-w.ended

@@ -29,8 +29,8 @@ const ofThree = "in (1,2,3)" // part of the selector of the merged grant
 func TestAMergedGrantIsBehind(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
-		release := b.hold("list", ofThree)
-		releaseWatch := b.hold("watch", ofThree)
+		release := b.block("list", ofThree)
+		releaseWatch := b.block("watch", ofThree)
 		within(settle)
 		b.put("machines", key("m1"), inSlot(1))
 		b.put("machines", key("m1"), nil)
@@ -59,8 +59,8 @@ func TestAMergedGrantIsBehind(t *testing.T) {
 func TestAMergedGrantIsAhead(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
-		b.hold("watch", "in (1)")
-		b.hold("watch", "in (2)")
+		b.block("watch", "in (1)")
+		b.block("watch", "in (2)")
 		b.put("machines", key("m1"), nil)
 		b.put("machines", key("m2"), inSlot(3))
 		within(settle + moment)
@@ -72,7 +72,7 @@ func TestAMergedGrantIsAhead(t *testing.T) {
 func TestDroppedAndAddedWhileMerging(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
-		release := b.hold("list", ofThree)
+		release := b.block("list", ofThree)
 		within(settle)
 		b.drop(2)
 		b.add(2)
@@ -99,7 +99,7 @@ func TestDroppedAndAddedWhileMerging(t *testing.T) {
 func TestAllDroppedWhileMerging(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
-		release := b.hold("list", ofThree)
+		release := b.block("list", ofThree)
 		within(settle)
 		b.drop(1, 2, 3)
 		within(moment)

@@ -22,12 +22,12 @@ func (m *mirror[T]) Add(obj any) error { return m.Update(obj) }
 
 // Update stores an object.
 func (m *mirror[T]) Update(obj any) error {
-	_, err := m.take(obj)
+	_, err := m.put(obj)
 	return err
 }
 
-// take stores an object and returns its key. The object is not changed afterwards, because others read it from then on.
-func (m *mirror[T]) take(obj any) (types.NamespacedName, error) {
+// put stores an object and returns its key. The object is not changed afterwards, because others read it from then on.
+func (m *mirror[T]) put(obj any) (types.NamespacedName, error) {
 	seen, err := seenOf[T](obj)
 	if err != nil {
 		return types.NamespacedName{}, err
@@ -59,7 +59,7 @@ func (m *mirror[T]) Delete(obj any) error {
 func (m *mirror[T]) Replace(list []any, _ string) error {
 	listed := map[types.NamespacedName]bool{}
 	for _, obj := range list {
-		key, err := m.take(obj)
+		key, err := m.put(obj)
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ type server struct {
 	news    chan struct{}                               // closed when something has changed
 	old     int                                         // version of lists that need not be consistent; 0 means the newest
 	away    bool
-	held    map[string]bool // verb and selector of requests that are blocked
+	blocked map[string]bool // verb and selector of requests that are blocked
 	open    map[string]int  // watches, by kind
 	most    int             // watches at a time, of all kinds
 	lists   int             // requested pages
@@ -87,7 +87,7 @@ func (c connections) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
 func newServer(t *testing.T) (*server, machineclientset.Interface, metadata.Interface) {
 	t.Helper()
 	s := &server{
-		now: map[string]map[types.NamespacedName]*stored{}, held: map[string]bool{}, open: map[string]int{},
+		now: map[string]map[types.NamespacedName]*stored{}, blocked: map[string]bool{}, open: map[string]int{},
 		news: make(chan struct{}), closed: make(chan struct{}),
 	}
 	listener := make(connections)
@@ -152,10 +152,10 @@ func (s *server) change(f func()) {
 	s.wake()
 }
 
-// hold blocks requests with the verb and with a selector that contains the text, until release is called.
-func (s *server) hold(verb, selector string) (release func()) {
-	s.change(func() { s.held[verb+" "+selector] = true })
-	return func() { s.change(func() { delete(s.held, verb+" "+selector) }) }
+// block blocks requests with the verb and with a selector that contains the text, until release is called.
+func (s *server) block(verb, selector string) (release func()) {
+	s.change(func() { s.blocked[verb+" "+selector] = true })
+	return func() { s.change(func() { delete(s.blocked, verb+" "+selector) }) }
 }
 
 // breakOff ends all watches.
@@ -318,7 +318,7 @@ func (s *server) getThrough(r *request, verb string) bool {
 	for {
 		s.mu.Lock()
 		news, held := s.news, false
-		for what := range s.held {
+		for what := range s.blocked {
 			if selector, ok := strings.CutPrefix(what, verb+" "); ok && strings.Contains(r.selector.String(), selector) {
 				held = true
 			}

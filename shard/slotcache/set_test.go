@@ -161,7 +161,7 @@ func TestDropRemovesObjectsAtOnce(t *testing.T) {
 // The callback of Add must not get slots that were dropped meanwhile.
 func TestSlotsDroppedBeforeReadyAreNotReported(t *testing.T) {
 	inBubble(t, func(b *bench) {
-		release := b.hold("list", "")
+		release := b.block("list", "")
 		b.add(1, 2, 3)
 		b.drop(1)
 		within(moment)
@@ -198,7 +198,7 @@ func TestObjectMovesBetweenGrants(t *testing.T) {
 				within(moment)
 				b.expectWatches(2)
 				b.events.expect("m >1")
-				release := b.hold("watch", fmt.Sprintf("in (%d)", tc.late))
+				release := b.block("watch", fmt.Sprintf("in (%d)", tc.late))
 				b.put("machines", key("m"), inSlot(2))
 				synctest.Wait()
 				release()
@@ -220,11 +220,11 @@ func TestObjectMovesBetweenOpenAndUnopenedSlots(t *testing.T) {
 		b.put("machines", key("enters"), inSlot(2))
 		within(moment)
 		b.events.expect("leaves >1")
-		release := b.hold("watch", "in (1)") // appears in the other before it leaves
+		release := b.block("watch", "in (1)") // appears in the other before it leaves
 		b.put("machines", key("leaves"), inSlot(2))
 		synctest.Wait()
 		release()
-		release = b.hold("watch", "in (2)")
+		release = b.block("watch", "in (2)")
 		b.put("machines", key("enters"), inSlot(1))
 		synctest.Wait()
 		release()

@@ -177,8 +177,8 @@ func TestPagingContinuesAfterUndecodableObjects(t *testing.T) {
 func TestOlderDecodableVersionIsIgnored(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
-		release := b.hold("list", ofThree)
-		releaseWatch := b.hold("watch", ofThree)
+		release := b.block("list", ofThree)
+		releaseWatch := b.block("watch", ofThree)
 		within(settle)
 		b.put("machines", key("m1"), inSlot(1))
 		b.putSpec("machines", key("m1"), inSlot(1), undecodable)

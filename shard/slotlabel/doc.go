@@ -2,7 +2,7 @@
 // Machine Controller Manager, and objects whose label was edited. shard/slotlabel/policy decides what is written.
 //
 // A Watch follows the metadata of all unlabeled objects. A Labeler has them labeled by the holder of their slot, a whole tree
-// at a time, and offers orphans to parents before it labels them as roots. Doors keep controllers from reconciling a root
+// at a time, and offers orphans to parents before it labels them as roots. An Admission keeps controllers from reconciling a root
 // whose tree does not fit yet, and an object that is handed over to another slot.
 //
 // Guarantees:

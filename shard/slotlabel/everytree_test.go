@@ -45,8 +45,8 @@ type treeWorld struct {
 	visits   int
 }
 
-// desk is the controllers of a replica behind its doors. Keys are enqueued when the caches show a change of an object, and
-// when the doors enqueue them, and at no other time.
+// desk is the controllers of a replica behind its Admission. Keys are enqueued when the caches show a change of an object, and
+// when the Admission enqueues them, and at no other time.
 type desk struct {
 	*bench
 
@@ -56,7 +56,7 @@ type desk struct {
 	waiting map[object]bool // keys that were enqueued, and whose pass has not begun
 }
 
-// inner is the gate of a kind without doors: it admits the objects in the caches.
+// inner is the gate of a kind without the Admission: it admits the objects in the caches.
 type inner struct {
 	*desk
 	kind policy.Kind
@@ -77,7 +77,7 @@ func newDesk(t *testing.T, b *bench) *desk {
 			Gate: struct {
 				runner.Gate[types.NamespacedName]
 			}{
-				gateOf(b.labeler.Doors(), kind, inner{d, kind}, func(key types.NamespacedName) { d.enqueue(object{kind, key}) }),
+				gateOf(b.labeler.Admission(), kind, inner{d, kind}, func(key types.NamespacedName) { d.enqueue(object{kind, key}) }),
 			},
 			Reconcile: func(_ context.Context, key types.NamespacedName) (runner.Result, error) {
 				d.pass(object{kind, key})
@@ -206,7 +206,7 @@ func newTreeWorld(t *testing.T, seed uint64) *treeWorld {
 		return strings.HasSuffix(patch.GetName(), stuck), nil, errors.New("a webhook refuses it")
 	})
 	for slot := range 4 {
-		w.replicas[w.dice.IntN(3)].hold(slot, true)
+		w.replicas[w.dice.IntN(3)].setHeld(slot, true)
 	}
 	for _, b := range w.replicas {
 		b.run()
@@ -267,11 +267,11 @@ func (w *treeWorld) comeAndGo() {
 // handOver hands a slot over to another replica, or to the same one again.
 func (w *treeWorld) handOver(slot int) {
 	for i, b := range w.replicas {
-		b.hold(slot, false)
+		b.setHeld(slot, false)
 		w.show(i)
 	}
 	next := w.dice.IntN(len(w.replicas))
-	w.replicas[next].hold(slot, true)
+	w.replicas[next].setHeld(slot, true)
 	w.show(next)
 	w.replicas[next].labeler.Opened([]int{slot})
 }

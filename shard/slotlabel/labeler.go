@@ -61,18 +61,18 @@ type Config struct {
 
 // Labeler labels unlabeled objects, and hands mislabeled ones over to their slots. New returns one; call it before the Watch starts.
 type Labeler struct {
-	cfg    Config
-	doors  *Doors
-	runner *runner.Runner[Key]
-	reader *reader
-	pace   flowcontrol.RateLimiter
-	turns  chan struct{} // tokens of concurrent writes
+	cfg       Config
+	admission *Admission
+	runner    *runner.Runner[Key]
+	reader    *reader
+	pace      flowcontrol.RateLimiter
+	turns     chan struct{} // tokens of concurrent writes
 
-	mu       sync.Mutex
-	suspects map[Key]map[object]bool // objects of this replica that seem to be mislabeled
-	closing  map[Key]map[object]bool // objects whose doors are closed
-	given    map[object]int          // objects being handed over, by the slot that they leave, until the caches show the new label
-	waits    waits
+	mu         sync.Mutex
+	suspects   map[Key]map[object]bool // objects of this replica that seem to be mislabeled
+	blocked    map[Key]map[object]bool // objects that are blocked while they are handed over
+	handedOver map[object]int          // objects being handed over, by the slot that they leave, until the caches show the new label
+	waits      waits
 }
 
 // New returns a Labeler.
@@ -87,11 +87,11 @@ func New(cfg Config) (*Labeler, error) {
 		cfg:      cfg,
 		turns:    make(chan struct{}, parallel),
 		pace:     flowcontrol.NewTokenBucketRateLimiterWithClock(float32(cfg.Pace), parallel, cfg.Clock),
-		suspects: map[Key]map[object]bool{}, closing: map[Key]map[object]bool{},
-		given: map[object]int{}, waits: waits{},
+		suspects: map[Key]map[object]bool{}, blocked: map[Key]map[object]bool{},
+		handedOver: map[object]int{}, waits: waits{},
 	}
 	l.reader = &reader{metadata: cfg.Control, plant: l.plant, rounds: map[string]*round{}}
-	l.doors = NewDoors(l.mayEnter)
+	l.admission = NewAdmission(l.mayRun)
 	var err error
 	l.runner, err = runner.New(runner.Config[Key]{
 		Name: Name, Reconcile: l.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Tenant: func(key Key) string { return key.Namespace },
@@ -103,13 +103,13 @@ func New(cfg Config) (*Labeler, error) {
 	return l, cfg.Watch.OnChange(l.unlabeledChanged)
 }
 
-// Doors returns the Doors for the gates of the controllers of MachineDeployments, MachineSets and Machines.
-func (l *Labeler) Doors() *Doors { return l.doors }
+// Admission returns the Admission for the gates of the controllers of MachineDeployments, MachineSets and Machines.
+func (l *Labeler) Admission() *Admission { return l.admission }
 
 // Run watches and labels until ctx ends. Errors: ctx ended before all unlabeled objects were listed.
 func (l *Labeler) Run(ctx context.Context) error {
 	all := func(object) bool { return true } // passes were rejected while the objects were unknown
-	err := l.cfg.Watch.Start(ctx, func() { l.doors.retry(all) })
+	err := l.cfg.Watch.Start(ctx, func() { l.admission.retry(all) })
 	l.runner.Run(ctx)
 	return err
 }
@@ -142,7 +142,7 @@ func (l *Labeler) NamespaceChanged(namespace string) {
 		}
 	}
 	l.mu.Unlock()
-	l.doors.Retry(namespace)
+	l.admission.Retry(namespace)
 }
 
 // Seen is called for every object of the slots of this replica that appears or changes.
@@ -151,13 +151,13 @@ func (l *Labeler) Seen(kind policy.Kind, meta metav1.Object) {
 	root, known := l.root(o)
 	named, labeled := policy.Read(o.Slot, l.cfg.Slots.Count)
 	if labeled && l.arrived(object{kind, o.Key()}, named) {
-		l.doors.Open(kind, o.Key()) // even if its root is not cached yet
+		l.admission.Unblock(kind, o.Key()) // even if its root is not cached yet
 	}
 	switch {
 	case !labeled:
 		return // its slot was lost; the Watch reports the object
 	case known && l.cfg.Slots.Of(root.Namespace, root.Name) == named:
-		l.doors.Open(kind, o.Key())
+		l.admission.Unblock(kind, o.Key())
 	default:
 		key := Key{o.Namespace, named}
 		l.mu.Lock()
@@ -182,9 +182,9 @@ func (l *Labeler) Seen(kind policy.Kind, meta metav1.Object) {
 func (l *Labeler) Left(kind policy.Kind, key types.NamespacedName) {
 	l.mu.Lock()
 	delete(l.waits, object{kind, key})
-	delete(l.given, object{kind, key})
+	delete(l.handedOver, object{kind, key})
 	l.mu.Unlock()
-	l.doors.Forget(kind, key)
+	l.admission.Forget(kind, key)
 	l.changed(object{kind, key})
 }
 
@@ -254,9 +254,9 @@ func (l *Labeler) find(kind policy.Kind, key types.NamespacedName, uid types.UID
 	return o, o.UID == uid
 }
 
-// mayEnter rejects objects in namespaces that are not served, roots that name another slot than their own, and roots with
+// mayRun rejects objects in namespaces that are not served, roots that name another slot than their own, and roots with
 // unlabeled objects below: all roots until the unlabeled objects are listed.
-func (l *Labeler) mayEnter(kind policy.Kind, key types.NamespacedName) bool {
+func (l *Labeler) mayRun(kind policy.Kind, key types.NamespacedName) bool {
 	if kind != policy.Machine && !l.cfg.Watch.knowsTrees() {
 		return false
 	}
@@ -319,7 +319,7 @@ func (l *Labeler) clear(key Key) {
 // reconcile labels the objects in a namespace that the holder of a slot has to label.
 func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error) {
 	if !l.concerns(key) {
-		l.closeDoors(key, nil)
+		l.blockMoving(key, nil)
 		return runner.Result{}, nil
 	}
 	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, key.Slot) {
@@ -342,7 +342,7 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 	if len(trees) == 0 {
 		l.clear(key) // the live read has replaced the suspicion
 	}
-	if !l.closeDoors(key, trees) {
+	if !l.blockMoving(key, trees) {
 		return runner.Result{RequeueAfter: lookAgain}, nil // the end of the running passes enqueues the key
 	}
 	again, err := l.labelTrees(ctx, key, trees) // the watches enqueue the roots that wait for it
@@ -370,33 +370,33 @@ func (l *Labeler) nodes(objects []policy.Object) (nodes []policy.Object) {
 	return nodes
 }
 
-// closeDoors prevents passes of the objects that the holder of the slot hands over to others, and reports whether none runs.
-// Doors that it had closed before for other objects are opened.
-func (l *Labeler) closeDoors(key Key, trees []policy.Tree) (quiet bool) {
+// blockMoving prevents passes of the objects that the holder of the slot hands over to others, and reports whether none runs.
+// Objects that it had blocked before, and that stay, are unblocked.
+func (l *Labeler) blockMoving(key Key, trees []policy.Tree) (quiet bool) {
 	l.mu.Lock()
-	before := l.closing[key]
-	delete(l.closing, key)
+	before := l.blocked[key]
+	delete(l.blocked, key)
 	for _, tree := range trees {
 		for _, o := range tree.Moving(key.Slot) {
-			note(l.closing, key, object{o.Kind, o.Key()})
-			l.given[object{o.Kind, o.Key()}] = key.Slot
+			note(l.blocked, key, object{o.Kind, o.Key()})
+			l.handedOver[object{o.Kind, o.Key()}] = key.Slot
 		}
 	}
-	now := maps.Clone(l.closing[key])
+	now := maps.Clone(l.blocked[key])
 	var opened []object
 	for o := range before {
-		if !now[o] && l.given[o] == key.Slot { // otherwise it is being handed over from another slot
-			delete(l.given, o)
+		if !now[o] && l.handedOver[o] == key.Slot { // otherwise it is being handed over from another slot
+			delete(l.handedOver, o)
 			opened = append(opened, o)
 		}
 	}
 	l.mu.Unlock()
 	for _, o := range opened {
-		l.doors.Open(o.kind, o.key)
+		l.admission.Unblock(o.kind, o.key)
 	}
 	quiet = true
 	for o := range now {
-		quiet = l.doors.Close(o.kind, o.key, func() { l.runner.Enqueue(key) }) && quiet
+		quiet = l.admission.Block(o.kind, o.key, func() { l.runner.Enqueue(key) }) && quiet
 	}
 	return quiet
 }
@@ -433,11 +433,11 @@ func (l *Labeler) labelTree(ctx context.Context, key Key, tree policy.Tree) (fit
 	return tree.Fits(), errors.Join(errs...)
 }
 
-// moved keeps the door of an object closed that belongs to another slot now, until the caches show the new label.
+// moved keeps an object blocked that belongs to another slot now, until the caches show the new label.
 func (l *Labeler) moved(key Key, o object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.closing[key], o)
+	delete(l.blocked[key], o)
 }
 
 // arrived reports whether the caches show, for the first time, that an object was handed over to another slot. That slot may
@@ -445,11 +445,11 @@ func (l *Labeler) moved(key Key, o object) {
 func (l *Labeler) arrived(o object, slot int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from, given := l.given[o]
+	from, given := l.handedOver[o]
 	if !given || from == slot {
 		return false
 	}
-	delete(l.given, o)
+	delete(l.handedOver, o)
 	return true
 }
 

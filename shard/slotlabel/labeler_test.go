@@ -172,7 +172,7 @@ func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetada
 	}
 	b := benchBetween(t, fakeCluster(control...), fakeCluster(nodes...))
 	for _, slot := range held {
-		b.hold(slot, true)
+		b.setHeld(slot, true)
 	}
 	return b
 }
@@ -215,7 +215,7 @@ func (b *bench) holds(slot int) bool {
 	return b.held[slot]
 }
 
-func (b *bench) hold(slot int, holds bool) {
+func (b *bench) setHeld(slot int, holds bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held[slot] = holds
@@ -277,7 +277,7 @@ func TestTreeIsLabeledByTheHolderOfItsSlot(t *testing.T) {
 	if want := []string{"node-m", "m", "s", "1"}; !slices.Equal(b.order, want) {
 		t.Errorf("written in the order %v, want %v", b.order, want)
 	}
-	b.hold(2, true)
+	b.setHeld(2, true)
 	b.labeler.Opened([]int{2})
 	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "2", "foreign": ""})
 }
@@ -290,7 +290,7 @@ func TestRootsAreRejectedUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
 		return false, nil, nil
 	})
 	again := make(chan types.NamespacedName, 1)
-	gate := gateOf(b.labeler.Doors(), policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again <- key })
+	gate := gateOf(b.labeler.Admission(), policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again <- key })
 	root := types.NamespacedName{Namespace: "n", Name: "1"}
 	b.run()
 	if _, _, ok := gate.Admit(t.Context(), root); ok {
@@ -307,14 +307,14 @@ func TestRootsAreRejectedUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
 
 func TestRootIsRejectedUntilItsTreeFits(t *testing.T) {
 	b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "", "1"))
-	if b.labeler.mayEnter(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "1"}) {
+	if b.labeler.mayRun(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "1"}) {
 		t.Error("the root may be reconciled although its set is in no slot")
 	}
-	if !b.labeler.mayEnter(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "2"}) {
+	if !b.labeler.mayRun(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "2"}) {
 		t.Error("another root may not be reconciled")
 	}
 	b.served.Store(false)
-	if b.labeler.mayEnter(policy.Machine, types.NamespacedName{Namespace: "n", Name: "m"}) {
+	if b.labeler.mayRun(policy.Machine, types.NamespacedName{Namespace: "n", Name: "m"}) {
 		t.Error("a machine may be reconciled in a namespace that is not served")
 	}
 }
@@ -355,7 +355,7 @@ func TestMislabeledObjectIsHandedOverWhenNothingIsInFlight(t *testing.T) {
 		meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "m", "2", "s"),
 		meta(policy.Node, "node-m", "2", ""))
 	key := types.NamespacedName{Namespace: "n", Name: "m"}
-	gate := gateOf(b.labeler.Doors(), policy.Machine, openGate{}, func(types.NamespacedName) {})
+	gate := gateOf(b.labeler.Admission(), policy.Machine, openGate{}, func(types.NamespacedName) {})
 	_, done, ok := gate.Admit(t.Context(), key)
 	if !ok {
 		t.Fatal("not admitted")
@@ -363,8 +363,8 @@ func TestMislabeledObjectIsHandedOverWhenNothingIsInFlight(t *testing.T) {
 	machine, _ := b.known(policy.Machine, key)
 	b.labeler.Seen(policy.Machine, machine)
 	for closed := false; !closed; time.Sleep(5 * time.Millisecond) {
-		if _, leave, ok := gate.Admit(t.Context(), key); ok {
-			leave()
+		if _, end, ok := gate.Admit(t.Context(), key); ok {
+			end()
 		} else {
 			closed = true
 		}

@@ -23,7 +23,7 @@ func (l *Labeler) isBlocked(root object) bool {
 		l.mu.Unlock()
 		if !found {
 			if waited { // another controller, which would not be notified of the deletion: the cache shows it before the handler runs
-				l.doors.again(root)
+				l.admission.again(root)
 			}
 			return false
 		}
@@ -74,6 +74,6 @@ func (l *Labeler) changed(o object) {
 	}
 	l.mu.Unlock()
 	for _, root := range again {
-		l.doors.again(root)
+		l.admission.again(root)
 	}
 }

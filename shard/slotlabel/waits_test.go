@@ -21,7 +21,7 @@ func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
 				root.Labels["pool"] = "b" // no parent adopts it
 				b := settledBench(t, []int{2}, root)
 				key := types.NamespacedName{Namespace: "n", Name: "1"}
-				gate := gateOf(b.labeler.Doors(), kind, openGate{}, func(types.NamespacedName) {})
+				gate := gateOf(b.labeler.Admission(), kind, openGate{}, func(types.NamespacedName) {})
 				if _, _, ok := gate.Admit(t.Context(), key); ok {
 					t.Error("admitted in the slot that it names")
 				}
@@ -39,7 +39,7 @@ func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
 func (b *bench) rejected(name string) (again *int) {
 	b.t.Helper()
 	again = new(int)
-	gate := gateOf(b.labeler.Doors(), policy.Deployment, openGate{}, func(types.NamespacedName) { *again++ })
+	gate := gateOf(b.labeler.Admission(), policy.Deployment, openGate{}, func(types.NamespacedName) { *again++ })
 	if _, _, ok := gate.Admit(b.t.Context(), types.NamespacedName{Namespace: "n", Name: name}); ok {
 		b.t.Errorf("%s is admitted", name)
 	}
@@ -66,7 +66,7 @@ func TestRootIsReconciledAgainWhenAnUnlabeledChildGetsAnotherRoot(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		set := meta(policy.Set, "s", "1", "1")
 		b := settledBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Machine, "m", "", "s"))
-		b.hold(1, true)
+		b.setHeld(1, true)
 		again := b.rejected("1")
 		set = set.DeepCopy()
 		set.OwnerReferences[0].Name, set.OwnerReferences[0].UID = "3", "3"
@@ -87,20 +87,20 @@ func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildIsDeletedDuringAdmit(t *te
 		if err := b.control.Tracker().Create(resource(policy.Machine), meta(policy.Machine, "m", "", "s"), "n"); err != nil {
 			t.Fatal(err)
 		}
-		b.hold(1, false)
+		b.setHeld(1, false)
 		synctest.Wait()
-		b.hold(1, true)
-		known, asked := b.labeler.cfg.Known, false
+		b.setHeld(1, true)
+		known, requested := b.labeler.cfg.Known, false
 		b.labeler.cfg.Known = func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
-			if kind == policy.Set && !asked {
-				asked = true
+			if kind == policy.Set && !requested {
+				requested = true
 				_ = b.control.Tracker().Delete(resource(policy.Machine), "n", "m") // it may have been labeled and deleted
 				synctest.Wait()
 			}
 			return known(kind, key)
 		}
 		again := 0
-		gate := gateOf(b.labeler.Doors(), policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
+		gate := gateOf(b.labeler.Admission(), policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
 		if _, _, ok := gate.Admit(t.Context(), types.NamespacedName{Namespace: "n", Name: "1"}); !ok && again == 0 {
 			t.Error("rejected, and not enqueued again")
 		}
@@ -112,15 +112,15 @@ func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildIsDeletedDuringAdmit(t *te
 func TestRootIsEnqueuedForAllControllersWhenOneFindsThatItsTreeFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := settledBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
-		b.hold(1, false)
+		b.setHeld(1, false)
 		if err := b.control.Tracker().Create(resource(policy.Machine), meta(policy.Machine, "m", "", "s"), "n"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		b.hold(1, true)
+		b.setHeld(1, true)
 		again := 0
-		first := gateOf(b.labeler.Doors(), policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
-		second := gateOf(b.labeler.Doors(), policy.Deployment, openGate{}, func(types.NamespacedName) {})
+		first := gateOf(b.labeler.Admission(), policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
+		second := gateOf(b.labeler.Admission(), policy.Deployment, openGate{}, func(types.NamespacedName) {})
 		key := types.NamespacedName{Namespace: "n", Name: "1"}
 		if _, _, ok := first.Admit(t.Context(), key); ok {
 			t.Fatal("admitted although there is an unlabeled object below it")
@@ -169,7 +169,7 @@ func TestMachineMovedWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
 		machine, _ := b.known(policy.Machine, key)
 		b.labeler.Seen(policy.Machine, machine)
 		time.Sleep(time.Minute)
-		gate := gateOf(b.labeler.Doors(), policy.Machine, openGate{}, func(types.NamespacedName) {})
+		gate := gateOf(b.labeler.Admission(), policy.Machine, openGate{}, func(types.NamespacedName) {})
 		if _, _, ok := gate.Admit(t.Context(), key); ok {
 			t.Error("admitted before the caches show its root")
 		}
@@ -189,7 +189,7 @@ func TestMachineMovedWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
 }
 
 // An object is edited from slot 2 to slot 3, while the holder of both is about to hand it over to slot 1.
-func TestDoorStaysClosedForTheReplicaThatHandsOver(t *testing.T) {
+func TestObjectStaysBlockedForTheReplicaThatHandsItOver(t *testing.T) {
 	b := newBench(t, []int{2, 3})
 	machine := types.NamespacedName{Namespace: "n", Name: "m"}
 	trees := func(slot string) []policy.Tree {
@@ -199,14 +199,14 @@ func TestDoorStaysClosedForTheReplicaThatHandsOver(t *testing.T) {
 		}, nil).Trees(slots())
 	}
 	before, now := Key{"n", 2}, Key{"n", 3}
-	b.labeler.closeDoors(before, trees("2"))
-	b.labeler.closeDoors(now, trees("3"))
-	b.labeler.closeDoors(before, nil)
-	gate := gateOf(b.labeler.Doors(), policy.Machine, openGate{}, func(types.NamespacedName) {})
+	b.labeler.blockMoving(before, trees("2"))
+	b.labeler.blockMoving(now, trees("3"))
+	b.labeler.blockMoving(before, nil)
+	gate := gateOf(b.labeler.Admission(), policy.Machine, openGate{}, func(types.NamespacedName) {})
 	if _, _, ok := gate.Admit(t.Context(), machine); ok {
 		t.Error("admitted while it is being handed over from the other slot")
 	}
-	b.labeler.closeDoors(now, nil)
+	b.labeler.blockMoving(now, nil)
 	if _, _, ok := gate.Admit(t.Context(), machine); !ok {
 		t.Error("not admitted after the hand-over was cancelled")
 	}
@@ -215,12 +215,12 @@ func TestDoorStaysClosedForTheReplicaThatHandsOver(t *testing.T) {
 // The slot of a machine's own name may be held by another replica, which has no cache of the machine.
 func TestMachineRequestsItsNamespaceInTheSlotOfItsRoot(t *testing.T) {
 	b := newBench(t, []int{1}, meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "2-m", "1", "s"))
-	asked := -1
+	requested := -1
 	b.labeler.cfg.Served = func(_ string, slot int) bool {
-		asked = slot
+		requested = slot
 		return false
 	}
-	if b.labeler.mayEnter(policy.Machine, types.NamespacedName{Namespace: "n", Name: "2-m"}) || asked != 1 {
-		t.Errorf("asked in slot %d, want 1, or admitted where it is not served", asked)
+	if b.labeler.mayRun(policy.Machine, types.NamespacedName{Namespace: "n", Name: "2-m"}) || requested != 1 {
+		t.Errorf("asked in slot %d, want 1, or admitted where it is not served", requested)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // sets have to be changed first, or when it was tried.
 func makeNew(s *sets) (v Verdict, making bool) {
 	switch w := s.w; {
-	case slices.ContainsFunc(w.Owned, leavesOrphans):
+	case slices.ContainsFunc(w.Owned, orphansDependents):
 		return Verdict{Do: Rest}, true // the next set has to adopt the machines, and not to create others beside them
 	case w.Done.CreateError != "", isRecreating(s.d) && !s.seemOldGone():
 		return Verdict{}, false
@@ -90,37 +90,37 @@ func (s *sets) changes() Verdict {
 		if t.set.DeletionTimestamp != nil || t.set.UID == "" {
 			continue
 		}
-		wanted := t.set.DeepCopy()
-		wanted.Spec.Replicas = t.size
-		s.complement(t, wanted)
-		if apiequality.Semantic.DeepEqual(t.set, wanted) {
+		desired := t.set.DeepCopy()
+		desired.Spec.Replicas = t.size
+		s.complement(t, desired)
+		if apiequality.Semantic.DeepEqual(t.set, desired) {
 			continue
 		}
-		v.Sets = append(v.Sets, wanted)
-		if t.set.Spec.Replicas != wanted.Spec.Replicas {
-			v.Events = append(v.Events, scaled(wanted, t.set.Spec.Replicas))
+		v.Sets = append(v.Sets, desired)
+		if t.set.Spec.Replicas != desired.Spec.Replicas {
+			v.Events = append(v.Events, scaled(desired, t.set.Spec.Replicas))
 		}
 	}
 	return v
 }
 
 // complement sets the labels and annotations of a set that belong to its size.
-func (s *sets) complement(t *tally, wanted *v1alpha1.MachineSet) {
+func (s *sets) complement(t *tally, desired *v1alpha1.MachineSet) {
 	if t == s.fresh {
-		syncNew(s.w, wanted)
+		syncNew(s.w, desired)
 	}
 	switch {
 	case t == s.fresh || t.size > 0:
-		s.noteScale(wanted)
+		s.noteScale(desired)
 	case s.wasNew(t):
 		// It is written once more, before another set grows in its place: so a late write of a process that has ended
 		// is rejected.
-		delete(wanted.Annotations, v1alpha1.AnnotationDesiredReplicas)
-		delete(wanted.Annotations, v1alpha1.AnnotationMaxReplicas)
+		delete(desired.Annotations, v1alpha1.AnnotationDesiredReplicas)
+		delete(desired.Annotations, v1alpha1.AnnotationMaxReplicas)
 	}
-	s.noteChange(t, wanted)
-	s.mark(t, wanted)
-	s.unfreeze(wanted)
+	s.noteChange(t, desired)
+	s.annotateSet(t, desired)
+	s.unfreeze(desired)
 }
 
 func scaled(set *v1alpha1.MachineSet, from int32) Event {

@@ -23,7 +23,7 @@ func Decide(w World) Verdict {
 	if d.DeletionTimestamp != nil {
 		return decideDelete(w)
 	}
-	if v, left := leaveAlone(w); left {
+	if v, decided := decideWithoutStrategy(w); decided {
 		return v
 	}
 	if errs := validation.ValidateMachineDeployment(d); len(errs) > 0 {
@@ -54,7 +54,7 @@ func Decide(w World) Verdict {
 	if v, heeding := heed(w); heeding {
 		return v
 	}
-	s := take(w)
+	s := countSets(w)
 	switch {
 	case d.Spec.Paused:
 	case d.Spec.RollbackTo != nil && !w.Confirmed && w.Live == nil: // the revision before may be one that the cache does not show
@@ -87,9 +87,9 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// leavesOrphans reports whether a set is being deleted without its machines: the garbage collector removes it from their
+// orphansDependents reports whether a set is being deleted without its machines: the garbage collector removes it from their
 // owner references, and then this finalizer.
-func leavesOrphans(set *v1alpha1.MachineSet) bool {
+func orphansDependents(set *v1alpha1.MachineSet) bool {
 	return set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
 }
 

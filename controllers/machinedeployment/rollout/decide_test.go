@@ -414,11 +414,11 @@ func TestWake_WhenAPreservationEnds(t *testing.T) {
 	w := worldOf(d, setOf(d, "s", 1, 0))
 	m := w.Machines["s"][0]
 	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &metav1.Time{Time: born.Add(time.Second)}}
-	if v := finish(take(w)); v.Wake != time.Second || v.Deployment.Status.PreservedFailedReplicas != 1 {
+	if v := finish(countSets(w)); v.Wake != time.Second || v.Deployment.Status.PreservedFailedReplicas != 1 {
 		t.Errorf("before: wake in %s, %d preserved", v.Wake, v.Deployment.Status.PreservedFailedReplicas)
 	}
 	w.Now = born.Add(time.Second)
-	if v := finish(take(w)); v.Deployment.Status.PreservedFailedReplicas != 0 {
+	if v := finish(countSets(w)); v.Deployment.Status.PreservedFailedReplicas != 0 {
 		t.Errorf("after: %d preserved", v.Deployment.Status.PreservedFailedReplicas)
 	}
 }

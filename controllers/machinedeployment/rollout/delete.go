@@ -18,15 +18,15 @@ func decideDelete(w World) Verdict {
 	if slices.Contains(w.Deployment.Finalizers, metav1.FinalizerOrphanDependents) {
 		return removeFinalizer(w) // its sets remain: the garbage collector removes their owner references before the deployment is deleted
 	}
-	left := slices.DeleteFunc(slices.Concat(w.Owned, w.Undecodable), func(s *v1alpha1.MachineSet) bool {
+	remaining := slices.DeleteFunc(slices.Concat(w.Owned, w.Undecodable), func(s *v1alpha1.MachineSet) bool {
 		return s.DeletionTimestamp != nil || w.Done.Deleted[s.UID]
 	})
 	d := w.Deployment.DeepCopy()
 	switch {
-	case len(left) > 0:
-		return Verdict{Do: Delete, Sets: left}
+	case len(remaining) > 0:
+		return Verdict{Do: Delete, Sets: remaining}
 	case len(w.Owned) > 0:
-		d.Status = status(take(w))
+		d.Status = status(countSets(w))
 		return Verdict{Do: Rest, Deployment: d}
 	case w.Live == nil:
 		return Verdict{Do: ListLive}

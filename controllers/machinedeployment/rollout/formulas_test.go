@@ -48,11 +48,11 @@ func eachRow(t *testing.T, table string, test func(r *row)) {
 			continue
 		}
 		t.Run(fmt.Sprintf("line %d", i+1), func(t *testing.T) {
-			given, terms, ok := strings.Cut(line, "=>")
+			configured, terms, ok := strings.Cut(line, "=>")
 			if !ok {
 				t.Fatalf("expected an arrow in %q", line)
 			}
-			r := &row{T: t, words: strings.Fields(given)}
+			r := &row{T: t, words: strings.Fields(configured)}
 			for term := range strings.SplitSeq(terms, ";") {
 				r.read(strings.TrimSpace(term))
 			}

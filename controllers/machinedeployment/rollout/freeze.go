@@ -34,9 +34,9 @@ func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
 }
 
 // unfreeze ends the freeze of a set when the deployment has the annotation for it.
-func (s *sets) unfreeze(wanted *v1alpha1.MachineSet) {
-	if _, asked := s.d.Annotations[v1alpha1.AnnotationUnfreeze]; asked {
-		delete(wanted.Labels, v1alpha1.LabelFreeze)
+func (s *sets) unfreeze(desired *v1alpha1.MachineSet) {
+	if _, requested := s.d.Annotations[v1alpha1.AnnotationUnfreeze]; requested {
+		delete(desired.Labels, v1alpha1.LabelFreeze)
 	}
 }
 

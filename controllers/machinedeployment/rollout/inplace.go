@@ -22,7 +22,7 @@ func (s *sets) update() (v Verdict, busy bool) {
 	if !s.isUnsettled() {
 		return Verdict{}, false
 	}
-	if s.w.Held == nil {
+	if s.w.LiveMetadata == nil {
 		return Verdict{Do: ListMachines}, true
 	}
 	s.settle()
@@ -48,7 +48,7 @@ func (s *sets) carryOn() (v Verdict, busy bool) {
 // Before all that, the sets shrink by those of their machines that the autoscaler has named.
 func (s *sets) stepInPlace() {
 	l := s.limits
-	if s.isResized() && len(s.unwanted) > 0 {
+	if s.isResized() && len(s.namedMachines) > 0 {
 		if s.w.LiveMachines == nil {
 			s.blind = true
 			return
@@ -102,24 +102,24 @@ func shed(most, least int32, fresh *tally, old []*tally) {
 
 // closeOrOpen keeps a set from creating machines while its machines move to another set: otherwise they would be replaced. The new
 // set of a rollback is kept from it, too, until all updates to the earlier template have ended.
-func (s *sets) closeOrOpen(t *tally, wanted *v1alpha1.MachineSet) {
-	_, disabled := wanted.Labels[v1alpha1.LabelScaleUpDisabled]
+func (s *sets) closeOrOpen(t *tally, desired *v1alpha1.MachineSet) {
+	_, disabled := desired.Labels[v1alpha1.LabelScaleUpDisabled]
 	isOld := t != s.fresh && s.fresh != nil && s.inPlace
 	switch {
-	case s.isLeft(t), isOld && s.isUnderWay() && !s.d.Spec.Paused && !t.isEmpty():
+	case s.isSource(t), isOld && s.isUnderWay() && !s.d.Spec.Paused && !t.isEmpty():
 		if !disabled {
-			if wanted.Labels == nil {
-				wanted.Labels = map[string]string{}
+			if desired.Labels == nil {
+				desired.Labels = map[string]string{}
 			}
-			wanted.Labels[v1alpha1.LabelScaleUpDisabled] = "true"
+			desired.Labels[v1alpha1.LabelScaleUpDisabled] = "true"
 		}
 	case disabled && !isOld && awaited(t, s.w.Machines[t.set.UID]) == 0: // else a machine would be made twice
-		delete(wanted.Labels, v1alpha1.LabelScaleUpDisabled)
+		delete(desired.Labels, v1alpha1.LabelScaleUpDisabled)
 	}
 }
 
-// isLeft reports whether machines of the set are being updated to the template of another one, to which they move.
-func (s *sets) isLeft(t *tally) bool {
+// isSource reports whether machines of the set are being updated to the template of another one, to which they move.
+func (s *sets) isSource(t *tally) bool {
 	return slices.ContainsFunc(s.w.Machines[t.set.UID], func(m *v1alpha1.Machine) bool {
 		node := s.w.nodeOf(m)
 		if node == nil || m.DeletionTimestamp != nil || !hasBegun(node) {

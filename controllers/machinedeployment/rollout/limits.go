@@ -26,7 +26,7 @@ type limits struct {
 // place there is no surge either: the user decides how many are missing at a time, and no machine is created in their place.
 func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	l := limits{replicas: d.Spec.Replicas}
-	given, limited := givenLimits(d)
+	configured, limited := limitsInStrategy(d)
 	if !limited {
 		return l
 	}
@@ -34,11 +34,11 @@ func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	if d.Spec.Strategy.Type == "" {
 		surge = intstr.FromInt32(1)
 	}
-	if given.MaxSurge != nil {
-		surge = *given.MaxSurge
+	if configured.MaxSurge != nil {
+		surge = *configured.MaxSurge
 	}
-	if given.MaxUnavailable != nil {
-		unavailable = *given.MaxUnavailable
+	if configured.MaxUnavailable != nil {
+		unavailable = *configured.MaxUnavailable
 	}
 	if isManual(d) {
 		surge = intstr.FromInt32(0)
@@ -51,15 +51,15 @@ func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	return l
 }
 
-// givenLimits returns the limits in the strategy; limited is false where it has none.
-func givenLimits(d *v1alpha1.MachineDeployment) (given v1alpha1.UpdateConfiguration, limited bool) {
+// limitsInStrategy returns the limits in the strategy; limited is false where it has none.
+func limitsInStrategy(d *v1alpha1.MachineDeployment) (configured v1alpha1.UpdateConfiguration, limited bool) {
 	switch strategy := d.Spec.Strategy; {
 	case isInPlace(d) && strategy.InPlaceUpdate != nil:
-		given = strategy.InPlaceUpdate.UpdateConfiguration
+		configured = strategy.InPlaceUpdate.UpdateConfiguration
 	case isRolling(d) && strategy.RollingUpdate != nil:
-		given = strategy.RollingUpdate.UpdateConfiguration
+		configured = strategy.RollingUpdate.UpdateConfiguration
 	}
-	return given, isInPlace(d) || isRolling(d)
+	return configured, isInPlace(d) || isRolling(d)
 }
 
 // Limits are how many machines a rolling update of the deployment may have beyond the replicas, and how many of those may be

@@ -88,17 +88,17 @@ func (s *story) readLive() {
 }
 
 // mark writes the metadata of a machine.
-func (s *story) mark(wanted *v1alpha1.Machine) {
-	if at, ok := wanted.Annotations[v1alpha1.AnnotationUncordonAt]; ok {
-		s.report("spare %s: uncordon its Node in %s", wanted.Name, strings.TrimPrefix(sinceBorn(at), "-"))
+func (s *story) mark(desired *v1alpha1.Machine) {
+	if at, ok := desired.Annotations[v1alpha1.AnnotationUncordonAt]; ok {
+		s.report("spare %s: uncordon its Node in %s", desired.Name, strings.TrimPrefix(sinceBorn(at), "-"))
 	} else {
-		s.report("mark %s: %s ago, priority %s", wanted.Name, sinceBorn(wanted.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]),
-			wanted.Annotations[v1alpha1.AnnotationPriority])
+		s.report("mark %s: %s ago, priority %s", desired.Name, sinceBorn(desired.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]),
+			desired.Annotations[v1alpha1.AnnotationPriority])
 	}
 	for _, machines := range s.w.LiveMachines {
 		for i, m := range machines {
-			if m.Name == wanted.Name {
-				machines[i] = wanted
+			if m.Name == desired.Name {
+				machines[i] = desired
 			}
 		}
 	}

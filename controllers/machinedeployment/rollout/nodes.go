@@ -16,18 +16,18 @@ func (s *sets) nodesOutOfStep() (changed []*corev1.Node) {
 			if node == nil || m.DeletionTimestamp != nil || t.set.DeletionTimestamp != nil {
 				continue
 			}
-			if wanted := s.wantedNode(t, m, node); !apiequality.Semantic.DeepEqual(node, wanted) {
-				changed = append(changed, wanted)
+			if desired := s.desiredNode(t, m, node); !apiequality.Semantic.DeepEqual(node, desired) {
+				changed = append(changed, desired)
 			}
 		}
 	}
 	return changed
 }
 
-// wantedNode is the Node of a machine as it should stand. A Node of an old machine is a candidate, and names its next set; once its
+// desiredNode is the Node of a machine as it should stand. A Node of an old machine is a candidate, and names its next set; once its
 // update has begun that name does not change. A Node whose machine has moved to that set is freed, as is one that was updated for a
 // set that does not exist any more.
-func (s *sets) wantedNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
+func (s *sets) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()
 	switch to := s.destination(t, node); {
 	case isUpdated(m, node) && (to == t || to == nil):

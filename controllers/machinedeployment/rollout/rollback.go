@@ -32,9 +32,9 @@ func rollBack(w World) Verdict {
 }
 
 // findRevision returns the set of a revision, and what the revision is called; 0 is the one before the current.
-func findRevision(w World, wanted int64) (called string, set *v1alpha1.MachineSet) {
+func findRevision(w World, desired int64) (called string, set *v1alpha1.MachineSet) {
 	standing := slices.DeleteFunc(slices.Clone(w.Owned), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
-	if wanted == 0 {
+	if desired == 0 {
 		slices.SortStableFunc(standing, func(a, b *v1alpha1.MachineSet) int {
 			return cmp.Or(cmp.Compare(revision(b), revision(a)), byAge(b, a))
 		})
@@ -44,11 +44,11 @@ func findRevision(w World, wanted int64) (called string, set *v1alpha1.MachineSe
 		return fmt.Sprint(revision(standing[1])), standing[1]
 	}
 	for _, s := range standing {
-		if revision(s) == wanted {
-			return fmt.Sprint(wanted), s
+		if revision(s) == desired {
+			return fmt.Sprint(desired), s
 		}
 	}
-	return fmt.Sprint(wanted), nil
+	return fmt.Sprint(desired), nil
 }
 
 // restore gives the deployment template and annotations of a set. Annotations that only the deployment has stay.

@@ -69,13 +69,13 @@ func TestFindRevision(t *testing.T) {
 	for set := range maps.Values(sets) {
 		owned = append(owned, set)
 	}
-	for wanted, want := range map[int64]string{0: "four", 1: "one", 4: "four", 5: "", 6: "six", 7: "", -1: ""} {
-		called, found := findRevision(World{Owned: owned}, wanted)
+	for desired, want := range map[int64]string{0: "four", 1: "one", 4: "four", 5: "", 6: "six", 7: "", -1: ""} {
+		called, found := findRevision(World{Owned: owned}, desired)
 		switch {
 		case want == "" && found != nil, want != "" && found != sets[want]:
-			t.Errorf("revision %d is %v, want %q", wanted, found, want)
+			t.Errorf("revision %d is %v, want %q", desired, found, want)
 		case called == "":
-			t.Errorf("revision %d has no name", wanted)
+			t.Errorf("revision %d has no name", desired)
 		}
 	}
 	if _, found := findRevision(World{Owned: owned[:1]}, 0); found != nil {

@@ -35,7 +35,7 @@ func (s *sets) follow() {
 	switch {
 	case len(active) <= 1:
 		if only := s.main(active); only != nil {
-			s.followAlone(only)
+			s.sizeOnly(only)
 		}
 	case s.isSaturated():
 		for _, t := range s.old {
@@ -65,9 +65,9 @@ func (s *sets) squeeze(before map[*tally]int32) {
 	}
 }
 
-// followAlone sizes the only set that has machines. While a rollout is paused it may have some beyond the replicas: those stay
+// sizeOnly sizes the only set that has machines. While a rollout is paused it may have some beyond the replicas: those stay
 // where the autoscaler has named the others, and are deleted when it is resumed, or resized without named machines.
-func (s *sets) followAlone(only *tally) {
+func (s *sets) sizeOnly(only *tally) {
 	before := only.size
 	rolled := only != s.fresh || s.isUnderWay() || only.size > desiredOf(only.set)
 	beyond := s.d.Spec.Paused && isRolling(s.d) && rolled && s.replicas > 0 && only.size > s.replicas
@@ -83,13 +83,13 @@ func (s *sets) followAlone(only *tally) {
 	default: // a rollout that was paused when the last old machine was on its way out still waits for it
 		only.size = rollUp(s.limits, s.total(), only.size)
 	}
-	if isRecreating(s.d) && only.size > before && !s.isAlone(only) {
+	if isRecreating(s.d) && only.size > before && !s.isOnly(only) {
 		only.size, s.squeezed = before, only.size-before
 	}
 }
 
-// isAlone reports whether no machine is left of any other set.
-func (s *sets) isAlone(only *tally) bool {
+// isOnly reports whether no other set has a machine.
+func (s *sets) isOnly(only *tally) bool {
 	if only == s.fresh {
 		return s.areOldGone()
 	}
@@ -215,20 +215,20 @@ func spare(least int32, active []*tally, sizes map[*tally]int32) {
 		for _, t := range active {
 			missing -= t.available()
 		}
-		giver, taker := (*tally)(nil), (*tally)(nil)
+		donor, receiver := (*tally)(nil), (*tally)(nil)
 		for _, t := range active {
-			if giver == nil && t.idle() > 0 {
-				giver = t
+			if donor == nil && t.idle() > 0 {
+				donor = t
 			}
-			if taker == nil && t.running > t.available() && t.size < sizes[t] {
-				taker = t
+			if receiver == nil && t.running > t.available() && t.size < sizes[t] {
+				receiver = t
 			}
 		}
-		if missing <= 0 || giver == nil || taker == nil {
+		if missing <= 0 || donor == nil || receiver == nil {
 			return
 		}
-		part := min(missing, giver.idle(), sizes[taker]-taker.size)
-		giver.size -= part
-		taker.size += part
+		part := min(missing, donor.idle(), sizes[receiver]-receiver.size)
+		donor.size -= part
+		receiver.size += part
 	}
 }

@@ -59,7 +59,7 @@ func (s *sets) selectNodes() (v Verdict, busy bool) {
 	if nodes := s.labelled(open); len(nodes) > 0 {
 		return Verdict{Do: WriteNodes, Nodes: nodes}, true
 	}
-	if s.w.Held == nil && slices.ContainsFunc(open, func(c chosen) bool { return s.find(c.UID) == nil }) {
+	if s.w.LiveMetadata == nil && slices.ContainsFunc(open, func(c chosen) bool { return s.find(c.UID) == nil }) {
 		return Verdict{Do: ListMachines}, true // that the cache does not show it proves nothing
 	}
 	next := s.choose(mostChosen - len(open))
@@ -82,15 +82,15 @@ func (s *sets) selectNodes() (v Verdict, busy bool) {
 func (s *sets) isSelectedOrOver(c chosen) bool {
 	m := s.find(c.UID)
 	if m == nil {
-		return s.w.Held != nil && !s.isHeld(c.UID)
+		return s.w.LiveMetadata != nil && !s.isLive(c.UID)
 	}
 	node := s.w.nodeOf(m)
 	return m.DeletionTimestamp != nil || node != nil && (hasBegun(node) || !machinefacts.IsInPlaceCandidate(node))
 }
 
-func (s *sets) isHeld(uid types.UID) bool {
-	for _, held := range s.w.Held {
-		if slices.ContainsFunc(held, func(m *metav1.ObjectMeta) bool { return m.UID == uid }) {
+func (s *sets) isLive(uid types.UID) bool {
+	for _, live := range s.w.LiveMetadata {
+		if slices.ContainsFunc(live, func(m *metav1.ObjectMeta) bool { return m.UID == uid }) {
 			return true
 		}
 	}

@@ -18,8 +18,8 @@ type sets struct {
 	fresh *tally
 	// old are all others, the oldest first, those included that are being deleted.
 	old []*tally
-	// unwanted are the machines that the autoscaler has named.
-	unwanted []unwanted
+	// namedMachines are the machines that the autoscaler has named.
+	namedMachines []namedMachine
 	// blind reports whether several sets are to be resized, and that it is not known which of their machines the autoscaler has named.
 	blind bool
 	// squeezed is how many machines are due and have to wait, because others still exist that have to be deleted. The sets are sized for
@@ -27,10 +27,10 @@ type sets struct {
 	squeezed int32
 }
 
-// take counts the sets.
-func take(w World) *sets {
+// countSets counts the sets.
+func countSets(w World) *sets {
 	s := &sets{
-		limits: limitsOf(w.Deployment), w: w, d: w.Deployment, inPlace: isInPlace(w.Deployment) && !w.NoTarget, unwanted: w.unwanted(),
+		limits: limitsOf(w.Deployment), w: w, d: w.Deployment, inPlace: isInPlace(w.Deployment) && !w.NoTarget, namedMachines: w.namedMachines(),
 	}
 	fresh := findNew(w)
 	for _, set := range oldestFirst(w.Owned) {
@@ -117,12 +117,12 @@ func (s *sets) isFilled() bool {
 
 // step gives the sets their next sizes.
 func (s *sets) step() {
-	switch holds := s.d.Spec.Paused || !isRolling(s.d) && !isRecreating(s.d); {
+	switch matches := s.d.Spec.Paused || !isRolling(s.d) && !isRecreating(s.d); {
 	case s.inPlace && s.fresh != nil:
 		s.stepInPlace()
-	case s.fresh != nil && s.isResized(), holds && (s.isResized() || len(s.active()) <= 1):
+	case s.fresh != nil && s.isResized(), matches && (s.isResized() || len(s.active()) <= 1):
 		s.follow()
-	case holds:
+	case matches:
 	case isRecreating(s.d):
 		s.recreate()
 	case isRolling(s.d) && s.fresh != nil: // else the old ones stay as they are until it is created

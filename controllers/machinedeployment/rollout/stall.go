@@ -169,12 +169,12 @@ func (s *sets) standing(t *tally) (n int32) {
 }
 
 // first returns the first machine of a set, by name, for which a condition holds; nil when there is none.
-func (s *sets) first(t *tally, holds func(*v1alpha1.Machine) bool) (found *v1alpha1.Machine) {
+func (s *sets) first(t *tally, matches func(*v1alpha1.Machine) bool) (found *v1alpha1.Machine) {
 	if t == nil {
 		return nil
 	}
 	for _, m := range s.w.Machines[t.set.UID] {
-		if holds(m) && (found == nil || strings.Compare(m.Name, found.Name) < 0) {
+		if matches(m) && (found == nil || strings.Compare(m.Name, found.Name) < 0) {
 			found = m
 		}
 	}
@@ -182,9 +182,9 @@ func (s *sets) first(t *tally, holds func(*v1alpha1.Machine) bool) (found *v1alp
 }
 
 // firstOfAny returns the first machine for which a condition holds, those of the new set before the others.
-func (s *sets) firstOfAny(holds func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
+func (s *sets) firstOfAny(matches func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
 	for _, t := range s.all() {
-		if m := s.first(t, holds); m != nil {
+		if m := s.first(t, matches); m != nil {
 			return m
 		}
 	}

@@ -179,7 +179,7 @@ func (tc stallCase) setsOf(t *testing.T) *sets {
 	if tc.uncached >= 0 {
 		st.w.OldMachines = &tc.uncached
 	}
-	return take(st.w)
+	return countSets(st.w)
 }
 
 // TestStallChecks calls each check without the others.

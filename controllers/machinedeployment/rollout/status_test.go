@@ -91,7 +91,7 @@ func TestCounts(t *testing.T) {
 				w.Owned = append(w.Owned, setOf(d, "new", 0, 0))
 				withMachines(w, w.Owned[2], tc.fresh.size, tc.fresh.words)
 			}
-			s := status(take(w))
+			s := status(countSets(w))
 			got := counts{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.PreservedFailedReplicas, s.UnavailableReplicas}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("counts (-want +got):\n%s", diff)
@@ -114,7 +114,7 @@ func TestFailedMachines(t *testing.T) {
 	w.Owned[3].Status.FailedMachines = &[]v1alpha1.MachineSummary{summary("d", "oldest")}
 	oldest, b, c, a := summary("d", "oldest"), summary("b", "old"), summary("c", "old"), summary("a", "new")
 	want := []*v1alpha1.MachineSummary{&oldest, &b, &c, &a}
-	if diff := cmp.Diff(want, status(take(w)).FailedMachines); diff != "" {
+	if diff := cmp.Diff(want, status(countSets(w)).FailedMachines); diff != "" {
 		t.Errorf("failedMachines (-want +got):\n%s", diff)
 	}
 }
@@ -140,7 +140,7 @@ func TestProgressWithoutACondition(t *testing.T) {
 			withMachines(w, w.Owned[0], 0, tc.old)
 			withMachines(w, w.Owned[1], 2, tc.fresh)
 			got := ""
-			if c := condition(status(take(w)), v1alpha1.MachineDeploymentProgressing); c != nil {
+			if c := condition(status(countSets(w)), v1alpha1.MachineDeploymentProgressing); c != nil {
 				got = string(c.Status) + "/" + c.Reason
 			}
 			if want := strings.TrimSuffix("True/"+tc.want, "True/"); got != want {

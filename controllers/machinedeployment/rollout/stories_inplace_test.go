@@ -106,10 +106,10 @@ func (s *story) doInPlace(v Verdict) {
 	switch v.Do { //nolint:exhaustive // others are done elsewhere
 	case ListMachines:
 		s.report("list the machines")
-		s.w.Held = map[types.UID][]*metav1.ObjectMeta{}
+		s.w.LiveMetadata = map[types.UID][]*metav1.ObjectMeta{}
 		for set, machines := range s.w.Machines {
 			for _, m := range machines {
-				s.w.Held[set] = append(s.w.Held[set], &m.ObjectMeta)
+				s.w.LiveMetadata[set] = append(s.w.LiveMetadata[set], &m.ObjectMeta)
 			}
 		}
 	case WriteNodes:
@@ -118,7 +118,7 @@ func (s *story) doInPlace(v Verdict) {
 			s.w.Nodes[node.Name] = node
 		}
 	case WriteMachines:
-		s.w.Held = nil
+		s.w.LiveMetadata = nil
 		for _, m := range v.Machines {
 			for set, machines := range s.w.Machines {
 				if i := slices.IndexFunc(machines, func(other *v1alpha1.Machine) bool { return other.UID == m.UID }); i >= 0 {

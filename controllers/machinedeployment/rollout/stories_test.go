@@ -35,7 +35,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
 //	left: 1                           machines of old sets that the API server has
 //	named: a-0~5m b-1                 machines that the autoscaler names, and how long ago; changed: 5m is when it changed the replicas.
-//	                                  A set has heard=5m; a machine is marked, Running@5m, without the priority, Running@5m-, or has that alone, Running!
+//	                                  A set has heard=5m; a machine is marked, Running@5m, without the priority, Running@5m-, or has only that, Running!
 //	unseen: a-3                       a machine that the cache does not show; vanished: a-0 one that only the cache shows
 //
 // The status of the deployment is that of its sets, which are right. The verdict is each action with what it writes,
@@ -54,7 +54,7 @@ func TestStories(t *testing.T) {
 			case "set":
 				st.set(words)
 			case "left":
-				st.left, _ = strconv.Atoi(fact.Value)
+				st.untilEnd, _ = strconv.Atoi(fact.Value)
 			case "named", "changed":
 				st.name(fact.Key, fact.Value)
 			case "unseen":
@@ -74,7 +74,7 @@ type story struct {
 	*testing.T
 
 	w                World
-	left             int
+	untilEnd         int
 	unseen, vanished []string
 	reported         []string
 	orchestration    v1alpha1.OrchestrationType
@@ -232,8 +232,8 @@ func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 	if marked {
 		annotate(m, v1alpha1.AnnotationMarkedForDeletionTime, s.ago(mark))
 	}
-	phase, alone := strings.CutSuffix(phase, "!")
-	if marked && !without || alone {
+	phase, withoutTime := strings.CutSuffix(phase, "!")
+	if marked && !without || withoutTime {
 		annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
 	}
 	phase, age, _ := strings.Cut(phase, ":")
@@ -328,8 +328,8 @@ func (s *story) do(v Verdict) {
 			s.mark(m)
 		}
 	case CountOld:
-		s.report("count the old machines: %d", s.left)
-		s.w.OldMachines = &s.left
+		s.report("count the old machines: %d", s.untilEnd)
+		s.w.OldMachines = &s.untilEnd
 	case Create:
 		set := v.Sets[0].DeepCopy()
 		set.UID = types.UID(set.Spec.Template.Annotations["template"])

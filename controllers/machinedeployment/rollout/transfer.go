@@ -99,9 +99,9 @@ func (s *sets) settle() {
 		if t.set.DeletionTimestamp != nil {
 			continue
 		}
-		held := s.w.Held[t.set.UID]
-		there, come := awaited(t, held), int32(0)
-		for _, m := range held {
+		live := s.w.LiveMetadata[t.set.UID]
+		there, come := awaited(t, live), int32(0)
+		for _, m := range live {
 			if m.DeletionTimestamp != nil {
 				continue
 			}
@@ -124,8 +124,8 @@ func (s *sets) settle() {
 func (s *sets) arrived() (arrived []*v1alpha1.Machine) {
 	for _, t := range s.all() {
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
-			isHeld := func(held *metav1.ObjectMeta) bool { return held.UID == m.UID && hasJustCome(held) }
-			if hasJustCome(m) && m.DeletionTimestamp == nil && slices.ContainsFunc(s.w.Held[t.set.UID], isHeld) {
+			isLive := func(live *metav1.ObjectMeta) bool { return live.UID == m.UID && hasJustCome(live) }
+			if hasJustCome(m) && m.DeletionTimestamp == nil && slices.ContainsFunc(s.w.LiveMetadata[t.set.UID], isLive) {
 				m = m.DeepCopy()
 				delete(m.Labels, v1alpha1.LabelUpdateResult)
 				arrived = append(arrived, m)

@@ -47,9 +47,9 @@ type World struct {
 	// Nodes are those of the machines, as the cache shows them or as this pass has written them, by name. Where machines are not
 	// updated in place those are missing that carry nothing of such an update.
 	Nodes map[string]*corev1.Node
-	// Held is the metadata of the machines that the API server has, by the UID of their set; nil when it was not asked since the
+	// LiveMetadata is the metadata of the machines that the API server has, by the UID of their set; nil when it was not read since the
 	// last of them was written.
-	Held map[types.UID][]*metav1.ObjectMeta
+	LiveMetadata map[types.UID][]*metav1.ObjectMeta
 	// Done is what this pass has done.
 	Done Done
 }

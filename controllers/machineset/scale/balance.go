@@ -36,9 +36,9 @@ func balance(w World, in machinefacts.Intents) Verdict {
 	if frozen && sees(w) {
 		withdrawn = withdraw(&next, len(next.Create), isUnmade(w))
 	}
-	wanted, coming := int(w.Set.Spec.Replicas), len(awaited(w, next))
+	desired, coming := int(w.Set.Spec.Replicas), len(awaited(w, next))
 	own := slices.DeleteFunc(slices.Clone(all), func(m *v1alpha1.Machine) bool { return isTransferred(w, m) })
-	missing, excess := wanted-len(all)-coming, len(own)+coming-wanted
+	missing, excess := desired-len(all)-coming, len(own)+coming-desired
 	switch {
 	case missing > 0 && !frozen && hasRoomFor(missing, next):
 		if w.Live == nil {
@@ -55,9 +55,9 @@ func balance(w World, in machinefacts.Intents) Verdict {
 			return Verdict{Do: ListLive} // the order of deletion may have changed a moment ago
 		case sees(w):
 			named := min(firstNamed(w, ranked), excess)
-			taken := withdraw(&next, excess-named, isUnmade(w)) // pending creations are withdrawn before existing machines that are not named are deleted
-			withdrawn += taken
-			discard(&next, ranked, excess-taken)
+			withdrawnNow := withdraw(&next, excess-named, isUnmade(w)) // pending creations are withdrawn before existing machines that are not named are deleted
+			withdrawn += withdrawnNow
+			discard(&next, ranked, excess-withdrawnNow)
 		}
 	}
 	untidy := settled(next) && !settled(in)
@@ -91,7 +91,7 @@ func standing(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 		if m.DeletionTimestamp != nil || in.Dooms(m.UID) || w.Done.Deleted[m.UID] {
 			continue
 		}
-		if live, asked := w.live(m); asked && (live == nil || live.DeletionTimestamp != nil) {
+		if live, requested := w.live(m); requested && (live == nil || live.DeletionTimestamp != nil) {
 			continue
 		}
 		all = append(all, m)

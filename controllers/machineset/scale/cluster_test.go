@@ -98,7 +98,7 @@ func (c *cluster) observe(current bool) World {
 		c.shownSet = rapid.IntRange(max(c.shownSet, c.written), len(c.sets)-1).Draw(c.t, "cache of the set")
 	}
 	w := World{Now: born, Set: c.sets[c.shownSet], Done: Done{
-		Created: map[int64]bool{}, Taken: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
+		Created: map[int64]bool{}, Occupied: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
 		Updated: map[types.UID]bool{},
 	}}
 	for _, uid := range slices.Sorted(maps.Keys(c.history[c.shown])) {
@@ -190,12 +190,12 @@ func (c *cluster) list() *Live {
 }
 
 // update writes a machine, unless it has changed since the cache saw it.
-func (c *cluster) update(w *World, wanted *v1alpha1.Machine) {
-	w.Done.Updated[wanted.UID] = true
+func (c *cluster) update(w *World, desired *v1alpha1.Machine) {
+	w.Done.Updated[desired.UID] = true
 	for i, m := range w.Owned {
-		if m.UID == wanted.UID && c.machines()[m.UID] == m {
-			c.change(func(all map[types.UID]*v1alpha1.Machine) { all[m.UID] = wanted })
-			w.Owned[i] = wanted
+		if m.UID == desired.UID && c.machines()[m.UID] == m {
+			c.change(func(all map[types.UID]*v1alpha1.Machine) { all[m.UID] = desired })
+			w.Owned[i] = desired
 		}
 	}
 }
@@ -228,7 +228,7 @@ func (c *cluster) create(w *World, ordinal int64) {
 			if theirs, _ := machinefacts.Ordinal(m); theirs == ordinal {
 				w.Done.Created[ordinal] = true
 			} else {
-				w.Done.Taken[ordinal] = true
+				w.Done.Occupied[ordinal] = true
 			}
 			return
 		}

@@ -37,7 +37,7 @@ func Decide(w World) Verdict {
 		set.Finalizers = append(set.Finalizers, v1alpha1.FinalizerName)
 		return Verdict{Do: Save, Set: set}
 	}
-	if v, asked := unfreeze(w); asked {
+	if v, requested := unfreeze(w); requested {
 		return v
 	}
 	if w.MustLook {
@@ -84,7 +84,7 @@ func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 	var missing []int64
 	seen := machinefacts.SeenOrdinals(w.Set, w.Owned)
 	for _, ordinal := range in.Create {
-		if !seen[ordinal] && !w.Done.Created[ordinal] && !w.Done.Taken[ordinal] {
+		if !seen[ordinal] && !w.Done.Created[ordinal] && !w.Done.Occupied[ordinal] {
 			missing = append(missing, ordinal)
 		}
 	}
@@ -102,14 +102,14 @@ func decideDelete(w World) Verdict {
 		return Verdict{Do: Rest}
 	}
 	if slices.Contains(w.Set.Finalizers, metav1.FinalizerOrphanDependents) {
-		return letGo(w) // its machines are orphaned: the garbage collector removes their owner reference before it deletes the set
+		return release(w) // its machines are orphaned: the garbage collector removes their owner reference before it deletes the set
 	}
-	left := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
+	remaining := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID]
 	})
 	switch {
-	case len(untried(w, left)) > 0 && w.Done.DeleteError == "":
-		return Verdict{Do: Delete, Machines: untried(w, left)}
+	case len(untried(w, remaining)) > 0 && w.Done.DeleteError == "":
+		return Verdict{Do: Delete, Machines: untried(w, remaining)}
 	case len(w.Owned) > 0:
 		return rest(w)
 	case w.Live == nil:
@@ -117,11 +117,11 @@ func decideDelete(w World) Verdict {
 	case len(w.Live.Owned) > 0:
 		return Verdict{Do: Rest} // the event of the cache starts the next pass
 	}
-	return letGo(w)
+	return release(w)
 }
 
-// letGo removes the fleet's finalizer.
-func letGo(w World) Verdict {
+// release removes the fleet's finalizer.
+func release(w World) Verdict {
 	set := w.Set.DeepCopy()
 	set.Finalizers = slices.DeleteFunc(set.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
 	return Verdict{Do: Rest, Set: set}

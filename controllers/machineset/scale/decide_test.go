@@ -20,7 +20,7 @@ var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // A set that is deleted as kubectl delete --cascade=orphan does keeps its machines, and is released as soon as they were released from
 // it: then the next one has its name, and selects them.
-func TestMachinesOfASetThatLeavesOrphansStay(t *testing.T) {
+func TestMachinesOfASetThatIsDeletedWithOrphansStay(t *testing.T) {
 	now := metav1.NewTime(born)
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 		Name: "s", Namespace: "n", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, DeletionTimestamp: &now,

@@ -8,8 +8,8 @@ import (
 )
 
 // unfreeze ends a freeze when it is requested.
-func unfreeze(w World) (v Verdict, asked bool) {
-	if _, asked := w.Set.Annotations[v1alpha1.AnnotationUnfreeze]; !asked {
+func unfreeze(w World) (v Verdict, requested bool) {
+	if _, requested := w.Set.Annotations[v1alpha1.AnnotationUnfreeze]; !requested {
 		return Verdict{}, false
 	}
 	set := w.Set.DeepCopy()

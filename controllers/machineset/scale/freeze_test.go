@@ -16,17 +16,17 @@ func TestFrozenConditionFollowsTheLabel(t *testing.T) {
 	frozen := func(status corev1.ConditionStatus, reason string) *v1alpha1.MachineSetCondition {
 		return &v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetFrozen, Status: status, Reason: reason}
 	}
-	said := frozen(corev1.ConditionTrue, v1alpha1.ReasonOverShootingReplicaCount)
+	reported := frozen(corev1.ConditionTrue, v1alpha1.ReasonOverShootingReplicaCount)
 	for _, tc := range []struct {
 		name, label  string
 		before, want *v1alpha1.MachineSetCondition
 	}{
 		{"never", "", nil, nil},
-		{"with a reason", "True", said, said},
+		{"with a reason", "True", reported, reported},
 		{"without a reason", "True", nil, frozen(corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)},
 		{"again", "True", frozen(corev1.ConditionFalse, "Thawed"), frozen(corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)},
-		{"no label any more", "", said, nil},
-		{"only True freezes", "true", said, nil},
+		{"no label any more", "", reported, nil},
+		{"only True freezes", "true", reported, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			set := &v1alpha1.MachineSet{}

@@ -205,19 +205,19 @@ func (f *flock) preserve() {
 		s := &m.Status.CurrentStatus
 		isFailed := s.Phase == v1alpha1.MachineFailed
 		over := s.PreserveExpiryTime != nil && !s.PreserveExpiryTime.After(f.now)
-		wanted := false
+		desired := false
 		switch value := m.Annotations[v1alpha1.AnnotationPreserve]; value {
 		case v1alpha1.PreserveNow:
-			wanted = !over
+			desired = !over
 		case v1alpha1.PreserveWhenFailed, v1alpha1.PreserveAuto:
-			if wanted = isFailed && !over; value == v1alpha1.PreserveAuto && !wanted {
+			if desired = isFailed && !over; value == v1alpha1.PreserveAuto && !desired {
 				delete(m.Annotations, v1alpha1.AnnotationPreserve)
 			}
 		}
 		switch {
-		case wanted && s.PreserveExpiryTime == nil:
+		case desired && s.PreserveExpiryTime == nil:
 			s.PreserveExpiryTime = &metav1.Time{Time: f.now.Add(4 * time.Hour)}
-		case !wanted && (!over || !isFailed):
+		case !desired && (!over || !isFailed):
 			s.PreserveExpiryTime = nil
 		}
 		if over {

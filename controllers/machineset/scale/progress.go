@@ -12,7 +12,7 @@ import (
 func settle(w World, in machinefacts.Intents) machinefacts.Intents {
 	out := in.Clone()
 	seen := machinefacts.SeenOrdinals(w.Set, w.Owned)
-	out.Create = slices.DeleteFunc(out.Create, func(o int64) bool { return seen[o] || w.Done.Taken[o] })
+	out.Create = slices.DeleteFunc(out.Create, func(o int64) bool { return seen[o] || w.Done.Occupied[o] })
 	out.Delete = slices.DeleteFunc(out.Delete, func(d machinefacts.Doomed) bool {
 		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
 			return m.UID == d.UID && m.DeletionTimestamp == nil && !sparesDoomed(d, w.Set, m)

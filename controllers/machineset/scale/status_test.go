@@ -43,7 +43,7 @@ func kept(m *v1alpha1.Machine) { until(m, time.Hour) }
 
 func overdue(m *v1alpha1.Machine) { until(m, -time.Second) }
 
-func keptUnasked(m *v1alpha1.Machine) { m.Annotations = saying(v1alpha1.PreserveAuto) }
+func preservedAutomatically(m *v1alpha1.Machine) { m.Annotations = saying(v1alpha1.PreserveAuto) }
 
 // TestCounts: what each machine counts for, alone and together. No two of all counts are equal.
 func TestCounts(t *testing.T) {
@@ -63,9 +63,9 @@ func TestCounts(t *testing.T) {
 		{"unknown", labeled("8", v1alpha1.MachineUnknown), counts{All: 1, Labeled: 1}},
 		{"failed", labeled("9", v1alpha1.MachineFailed), counts{All: 1, Labeled: 1}},
 		{"failed, and preserved", labeled("10", v1alpha1.MachineFailed, kept), counts{All: 1, Labeled: 1, Preserved: 1}},
-		{"failed, and preserved unasked", labeled("11", v1alpha1.MachineFailed, kept, keptUnasked), counts{All: 1, Labeled: 1, Preserved: 1, Auto: 1}},
-		{"failed, and to be preserved unasked", labeled("12", v1alpha1.MachineFailed, keptUnasked), counts{All: 1, Labeled: 1, Auto: 1}},
-		{"failed, preserved unasked, and ends", labeled("13", v1alpha1.MachineFailed, kept, keptUnasked, ending), counts{All: 1, Labeled: 1}},
+		{"failed, and preserved unasked", labeled("11", v1alpha1.MachineFailed, kept, preservedAutomatically), counts{All: 1, Labeled: 1, Preserved: 1, Auto: 1}},
+		{"failed, and to be preserved unasked", labeled("12", v1alpha1.MachineFailed, preservedAutomatically), counts{All: 1, Labeled: 1, Auto: 1}},
+		{"failed, preserved unasked, and ends", labeled("13", v1alpha1.MachineFailed, kept, preservedAutomatically, ending), counts{All: 1, Labeled: 1}},
 		{"failed, and preserved, with other labels", labeled("14", v1alpha1.MachineFailed, kept, unlabeled), counts{All: 1, Preserved: 1}},
 		{"failed, and the time of its preservation is over", labeled("15", v1alpha1.MachineFailed, overdue), counts{All: 1, Labeled: 1}},
 		{"available, with other labels", labeled("16", v1alpha1.MachineAvailable, unlabeled), counts{All: 1, Available: 1}},

@@ -52,8 +52,8 @@ type Live struct {
 type Done struct {
 	// Created are the ordinals whose machines exist now.
 	Created map[int64]bool
-	// Taken are the ordinals whose names belong to machines that are not the set's.
-	Taken map[int64]bool
+	// Occupied are the ordinals whose names belong to machines that are not the set's.
+	Occupied map[int64]bool
 	// Deleted are the machines whose deletion the API server has accepted.
 	Deleted map[types.UID]bool
 	// Refused are the machines whose deletion the API server has rejected because they have changed since they were
@@ -119,7 +119,7 @@ func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do =
 
 // live returns what the API server has returned for a machine; nil means that it was deleted or no longer belongs to the set.
 // asked reports whether the API server was read.
-func (w World) live(m *v1alpha1.Machine) (meta *metav1.ObjectMeta, asked bool) {
+func (w World) live(m *v1alpha1.Machine) (meta *metav1.ObjectMeta, requested bool) {
 	if w.Live == nil {
 		return nil, false
 	}

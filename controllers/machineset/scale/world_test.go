@@ -121,7 +121,7 @@ func (c *cluster) say(uid types.UID) {
 
 // survivors are those that should be left, computed in another way: the last by the rules is removed, again and again.
 func (c *cluster) survivors(count int) []types.UID {
-	left := maps.Clone(c.machines())
+	remaining := maps.Clone(c.machines())
 	priority := map[string]int{"1": 1, "3": 3, "x": 3, "7": 7}
 	phase := map[v1alpha1.MachinePhase]int{"": 0, v1alpha1.MachineUnknown: 1, v1alpha1.MachinePending: 2, v1alpha1.MachineRunning: 3}
 	worse := func(a, b *v1alpha1.Machine) bool {
@@ -137,16 +137,16 @@ func (c *cluster) survivors(count int) []types.UID {
 		}
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
-	for len(left) > count {
+	for len(remaining) > count {
 		var worst *v1alpha1.Machine
-		for _, m := range left {
+		for _, m := range remaining {
 			if worst == nil || worse(m, worst) {
 				worst = m
 			}
 		}
-		delete(left, worst.UID)
+		delete(remaining, worst.UID)
 	}
-	return slices.Sorted(maps.Keys(left))
+	return slices.Sorted(maps.Keys(remaining))
 }
 
 // Creates that the API server refuses are taken back when they are not wanted any more.
@@ -154,26 +154,26 @@ func TestRefusedCreatesAreWithdrawn(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		c := newCluster(t)
 		c.set().Finalizers = []string{v1alpha1.FinalizerName}
-		asked, wanted := rapid.IntRange(1, 20).Draw(t, "asked"), rapid.IntRange(0, 20).Draw(t, "wanted")
-		in := machinefacts.Intents{Next: int64(asked)}
-		for o := range asked {
+		requested, desired := rapid.IntRange(1, 20).Draw(t, "asked"), rapid.IntRange(0, 20).Draw(t, "wanted")
+		in := machinefacts.Intents{Next: int64(requested)}
+		for o := range requested {
 			in.Create = append(in.Create, int64(o))
 		}
 		in.Write(c.set())
-		c.scale(wanted)
+		c.scale(desired)
 		w := c.observe(true)
 		w.Done.CreateError = "no"
 		w.Live = &Live{}
 		v := Decide(w)
-		if wanted == asked {
+		if desired == requested {
 			if v.Do != Rest {
 				t.Fatalf("Do = %s", v.Do)
 			}
 			return
 		}
 		out, err := machinefacts.ReadIntents(v.Set)
-		if err != nil || v.Do != Save || len(out.Create) != wanted || out.Next < in.Next {
-			t.Fatalf("Do = %s, intents %+v, %v; %d were asked for and %d are wanted", v.Do, out, err, asked, wanted)
+		if err != nil || v.Do != Save || len(out.Create) != desired || out.Next < in.Next {
+			t.Fatalf("Do = %s, intents %+v, %v; %d were asked for and %d are wanted", v.Do, out, err, requested, desired)
 		}
 	})
 }

@@ -30,8 +30,8 @@ type Object struct{ Resource, Namespace, Name string }
 type Count struct {
 	At         time.Time
 	Deployment string
-	// Wanted is spec.replicas, Surge what a rollout may have beyond that.
-	Wanted, Surge int
+	// Desired is spec.replicas, Surge what a rollout may have beyond that.
+	Desired, Surge int
 	// Machines without deletionTimestamp.
 	Machines int
 }
@@ -126,7 +126,7 @@ func (c *checker) actor(caller, what string, at time.Time) (Actor, bool) {
 	}
 	c.sessions[actor.Session] = true
 	if !actor.Leader {
-		c.alone(actor, what, at)
+		c.onlyUnderEpoch(actor, what, at)
 	}
 	return actor, true
 }
@@ -134,8 +134,8 @@ func (c *checker) actor(caller, what string, at time.Time) (Actor, bool) {
 // term is the time for which a session holds a slot. No two sessions have the same.
 type term struct{ slot, epoch int }
 
-// alone checks that no other session has acted under the same epoch of the slot.
-func (c *checker) alone(actor Actor, what string, at time.Time) {
+// onlyUnderEpoch checks that no other session has acted under the same epoch of the slot.
+func (c *checker) onlyUnderEpoch(actor Actor, what string, at time.Time) {
 	key := term{actor.Slot, actor.Epoch}
 	first, known := c.tenants[key]
 	switch {
@@ -230,10 +230,10 @@ func (c *checker) isLost(call cloudapi.Call) bool {
 func (c *checker) counts(counts []Count) {
 	allowed := map[string]int{}
 	for _, n := range counts {
-		if n.Machines == n.Wanted {
+		if n.Machines == n.Desired {
 			allowed[n.Deployment] = 0
 		}
-		allowed[n.Deployment] = max(allowed[n.Deployment], n.Wanted+n.Surge)
+		allowed[n.Deployment] = max(allowed[n.Deployment], n.Desired+n.Surge)
 		if n.Machines > allowed[n.Deployment] {
 			c.fault("MachineDeployment %s had %d machines at %s, and at most %d were desired since the numbers were last equal",
 				n.Deployment, n.Machines, n.At.Format(time.RFC3339Nano), allowed[n.Deployment])

@@ -59,8 +59,8 @@ func writeToken(caller, verb string, code, second int) Write {
 	return Write{At: at(second), Caller: caller, Verb: verb, Code: code, Object: Object{Resource: "secrets", Namespace: "kube-system", Name: "bootstrap-token-abcdef"}}
 }
 
-func count(second, wanted, surge, machines int) Count {
-	return Count{At: at(second), Deployment: "n/d", Wanted: wanted, Surge: surge, Machines: machines}
+func count(second, desired, surge, machines int) Count {
+	return Count{At: at(second), Deployment: "n/d", Desired: desired, Surge: surge, Machines: machines}
 }
 
 // For each history with a fault there is a similar one without.

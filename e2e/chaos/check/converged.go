@@ -20,15 +20,15 @@ func Converged(deployments []v1alpha1.MachineDeployment, machines []v1alpha1.Mac
 	}
 	var errs []error
 	for _, d := range deployments {
-		wanted := int(d.Spec.Replicas)
-		if all[d.Name] != wanted || running[d.Name] != wanted || d.DeletionTimestamp != nil {
+		desired := int(d.Spec.Replicas)
+		if all[d.Name] != desired || running[d.Name] != desired || d.DeletionTimestamp != nil {
 			errs = append(errs, fmt.Errorf("MachineDeployment %s wants %d machines and has %d, of which %d run (deleted: %t)",
-				d.Name, wanted, all[d.Name], running[d.Name], d.DeletionTimestamp != nil))
+				d.Name, desired, all[d.Name], running[d.Name], d.DeletionTimestamp != nil))
 		}
 		s := d.Status
 		if s.ObservedGeneration != d.Generation || s.Replicas != d.Spec.Replicas || s.ReadyReplicas != d.Spec.Replicas {
 			errs = append(errs, fmt.Errorf("MachineDeployment %s wants %d machines in generation %d, and reports %d, %d of them ready, in generation %d",
-				d.Name, wanted, d.Generation, s.Replicas, s.ReadyReplicas, s.ObservedGeneration))
+				d.Name, desired, d.Generation, s.Replicas, s.ReadyReplicas, s.ObservedGeneration))
 		}
 		delete(all, d.Name)
 	}

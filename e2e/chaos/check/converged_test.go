@@ -11,7 +11,7 @@ import (
 
 // TestConverged: each single deviation from the desired state is found.
 func TestConverged(t *testing.T) {
-	const wanted = 3
+	const desired = 3
 	for name, test := range map[string]struct {
 		change func(d *v1alpha1.MachineDeployment, m *v1alpha1.Machine)
 		fewer  int // machines
@@ -19,7 +19,7 @@ func TestConverged(t *testing.T) {
 	}{
 		"as desired":   {change: func(*v1alpha1.MachineDeployment, *v1alpha1.Machine) {}},
 		"one too few":  {fewer: 1, want: "wants 3 machines and has 2, of which 2 run"},
-		"none":         {fewer: wanted, want: "wants 3 machines and has 0"},
+		"none":         {fewer: desired, want: "wants 3 machines and has 0"},
 		"one too many": {change: func(d *v1alpha1.MachineDeployment, _ *v1alpha1.Machine) { d.Spec.Replicas-- }, want: "wants 2 machines and has 3"},
 		"one that does not run": {change: func(_ *v1alpha1.MachineDeployment, m *v1alpha1.Machine) {
 			m.Status.CurrentStatus.Phase = v1alpha1.MachinePending
@@ -32,9 +32,9 @@ func TestConverged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Generation: 7}}
-			d.Spec.Replicas = wanted
-			d.Status = v1alpha1.MachineDeploymentStatus{ObservedGeneration: 7, Replicas: wanted, ReadyReplicas: wanted}
-			machines := make([]v1alpha1.Machine, wanted-test.fewer)
+			d.Spec.Replicas = desired
+			d.Status = v1alpha1.MachineDeploymentStatus{ObservedGeneration: 7, Replicas: desired, ReadyReplicas: desired}
+			machines := make([]v1alpha1.Machine, desired-test.fewer)
 			for i := range machines {
 				machines[i].Labels = map[string]string{v1alpha1.LabelName: "d"}
 				machines[i].Status.CurrentStatus.Phase = v1alpha1.MachineRunning

@@ -234,7 +234,7 @@ func TestEventDelayedDuringRestoreIsNotShown(t *testing.T) {
 			t.Fatalf("answer to a watch: %T", answer.Body)
 		}
 		released := make(chan struct{})
-		events.Hold = func() (<-chan struct{}, time.Duration) {
+		events.Delay = func() (<-chan struct{}, time.Duration) {
 			if isClosed(released) {
 				return nil, 0
 			}

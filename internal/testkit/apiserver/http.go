@@ -92,11 +92,11 @@ func (s *Server) page(t target, selected selection, query url.Values) ([]byte, e
 	defer s.mu.Unlock()
 	p := pages{revision: s.revision}
 	if token := query.Get("continue"); token != "" {
-		left, known := s.pages[token]
+		remaining, known := s.pages[token]
 		if !known {
 			return nil, apierrors.NewResourceExpired("the continue parameter is too old")
 		}
-		p = left
+		p = remaining
 	} else {
 		for _, o := range s.sorted(t.resource) {
 			if selected.selects(o) {

@@ -28,11 +28,11 @@ type Events struct {
 	era      <-chan struct{}
 	until    time.Time // the end of the watch; zero for none
 	bookmark bool
-	// Lag returns when a change of that time has to be shown; nil shows it at once. Hold returns a channel that is closed
+	// Lag returns when a change of that time has to be shown; nil shows it at once. Delay returns a channel that is closed
 	// when reading may continue, and after what time the connection breaks; it returns nil when reading may continue now.
 	// Both are set before the body is read.
-	Lag  func(at time.Time) time.Time
-	Hold func() (held <-chan struct{}, atMost time.Duration)
+	Lag   func(at time.Time) time.Time
+	Delay func() (delayed <-chan struct{}, atMost time.Duration)
 
 	next int64 // revisions up to this were read
 	rest bytes.Buffer
@@ -106,22 +106,22 @@ func (w *Events) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if w.Hold != nil {
-		if err := w.hold(); err != nil {
+	if w.Delay != nil {
+		if err := w.delay(); err != nil {
 			return 0, err
 		}
 	}
 	return w.rest.Read(p)
 }
 
-// hold waits for as long as Hold says. Errors: the watch has ended meanwhile, by its own timeout too.
-func (w *Events) hold() error {
+// delay waits for as long as Delay returns. Errors: the watch has ended meanwhile, by its own timeout too.
+func (w *Events) delay() error {
 	for {
 		if isClosed(w.era) {
 			return io.EOF
 		}
-		held, atMost := w.Hold()
-		if held == nil {
+		delayed, atMost := w.Delay()
+		if delayed == nil {
 			return nil
 		}
 		if !w.until.IsZero() {
@@ -130,10 +130,10 @@ func (w *Events) hold() error {
 		if atMost <= 0 {
 			return io.EOF
 		}
-		if err := w.pause(held, atMost); err != nil {
+		if err := w.pause(delayed, atMost); err != nil {
 			return err
 		}
-		if !isClosed(held) {
+		if !isClosed(delayed) {
 			return io.ErrUnexpectedEOF
 		}
 	}
@@ -146,7 +146,7 @@ func (w *Events) wait() error {
 	case ended:
 		return io.EOF
 	case c != nil:
-		return w.take(*c)
+		return w.send(*c)
 	}
 	idle := bookmarkEvery
 	if !w.until.IsZero() {
@@ -200,8 +200,8 @@ func (w *Events) after() (next *change, changed <-chan struct{}, ended bool) {
 	return nil, st.changed, false
 }
 
-// take makes an event of a change, when it is time.
-func (w *Events) take(c change) error {
+// send makes an event of a change, when it is time.
+func (w *Events) send(c change) error {
 	if w.Lag != nil {
 		if late := w.Lag(c.at).Sub(w.server.now()); late > 0 {
 			if err := w.pause(nil, late); err != nil {

@@ -11,10 +11,10 @@ import (
 
 // patch merges a patch into an object, or into its status.
 func (s *Server) patch(k key, content []byte, subresource string) (object, error) {
-	var wanted struct {
+	var desired struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
-	if err := json.Unmarshal(content, &wanted); err != nil {
+	if err := json.Unmarshal(content, &desired); err != nil {
 		return nil, fmt.Errorf("decode the patch: %w", err)
 	}
 	s.mu.Lock()
@@ -23,7 +23,7 @@ func (s *Server) patch(k key, content []byte, subresource string) (object, error
 	if !ok {
 		return nil, k.notFound()
 	}
-	if m := wanted.Metadata; m.UID != "" && m.UID != before.GetUID() || m.ResourceVersion != "" && m.ResourceVersion != before.GetResourceVersion() {
+	if m := desired.Metadata; m.UID != "" && m.UID != before.GetUID() || m.ResourceVersion != "" && m.ResourceVersion != before.GetResourceVersion() {
 		return nil, k.conflict("the patch is for %s of version %s, it is %s of version %s", m.UID, m.ResourceVersion, before.GetUID(), before.GetResourceVersion())
 	}
 	after, err := s.merged(k, before, content, subresource)

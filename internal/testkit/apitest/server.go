@@ -175,7 +175,7 @@ func copied(o object) object {
 func (s *Server) create(k key, o object) (object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, taken := s.objects[k.resource][k.NamespacedName]; taken {
+	if _, exists := s.objects[k.resource][k.NamespacedName]; exists {
 		return nil, apierrors.NewAlreadyExists(v1alpha1.Resource(k.resource), k.Name)
 	}
 	o = copied(o)

@@ -50,7 +50,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestRead_InvalidFile_NamesLineAndExpectation(t *testing.T) {
-	for text, says := range map[string]string{
+	for text, message := range map[string]string{
 		"scenario: a\n=>\nGo\n\nscenario: a\n=>\nGo\n": "story.txt:5: expected a name of its own",
 		"scenario:\n=>\nGo\n":                          "story.txt:1: expected a name of its own",
 		"scenario: a\nscenario: b\n=>\nGo\n":           "story.txt:2: expected => and a verdict before",
@@ -58,8 +58,8 @@ func TestRead_InvalidFile_NamesLineAndExpectation(t *testing.T) {
 		"scenario: a\n=>\nGo\n\nhat: red\n":            "story.txt:5: expected a scenario",
 		"scenario: a\nhat: red\n":                      `at the end of scenario "a"`,
 	} {
-		if _, err := Read(write(t, text)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: want an error with %q, got %v", text, says, err)
+		if _, err := Read(write(t, text)); err == nil || !strings.Contains(err.Error(), message) {
+			t.Errorf("%q: want an error with %q, got %v", text, message, err)
 		}
 	}
 }

@@ -43,8 +43,8 @@ type World struct {
 	// Leases are the two, in any order.
 	Leases [2]Lease
 	Roots  Roots
-	// MayGive is true for the holder of the slot of the namespace's name. Only that one releases Leases; all may acquire them.
-	MayGive bool
+	// MayRelease is true for the holder of the slot of the namespace's name. Only that one releases Leases; all may acquire them.
+	MayRelease bool
 }
 
 // Action is an action on the Leases.
@@ -56,10 +56,10 @@ const (
 	Rest Action = iota
 	// Look lists roots, and decides again with the result.
 	Look
-	// Take makes the fleet the holder of those in Verdict.Which.
-	Take
-	// Give empties those in Verdict.Which.
-	Give
+	// Acquire makes the fleet the holder of those in Verdict.Which.
+	Acquire
+	// Release empties those in Verdict.Which.
+	Release
 )
 
 // Verdict is the result of a decision.
@@ -90,27 +90,27 @@ func Decide(w World) Verdict {
 		if held[i] || lease.Holder == "" {
 			continue
 		}
-		if left := max(Unchanged, lease.Duration) - w.Now.Sub(lease.Since); left > 0 {
-			v.Other, v.Wake = lease.Holder, max(v.Wake, left)
+		if remaining := max(Unchanged, lease.Duration) - w.Now.Sub(lease.Since); remaining > 0 {
+			v.Other, v.Wake = lease.Holder, max(v.Wake, remaining)
 		}
 	}
 	served, some := held[0] && held[1], held[0] || held[1]
 	switch {
 	case v.Other != "":
-		if w.MayGive && some {
-			v.Do, v.Which = Give, held
+		if w.MayRelease && some {
+			v.Do, v.Which = Release, held
 		}
-	case served && !w.MayGive:
+	case served && !w.MayRelease:
 	case w.Roots == Unknown:
 		v.Do = Look
 	case w.Roots == None:
-		if w.MayGive && some {
-			v.Do, v.Which = Give, held
+		if w.MayRelease && some {
+			v.Do, v.Which = Release, held
 		}
 	case served:
 		v.Wake = LookAgain
 	default:
-		v.Do, v.Which = Take, [2]bool{!held[0], !held[1]}
+		v.Do, v.Which = Acquire, [2]bool{!held[0], !held[1]}
 	}
 	return v
 }

@@ -19,34 +19,34 @@ func TestDecide(t *testing.T) {
 	fleet := Lease{Exists: true, Holder: "second", Since: now.Add(-time.Hour), Duration: 10 * time.Hour}
 	both, first, second := [2]bool{true, true}, [2]bool{true, false}, [2]bool{false, true}
 	for _, tc := range []struct {
-		name    string
-		leases  [2]Lease
-		roots   Roots
-		mayGive bool
-		want    Verdict
+		name       string
+		leases     [2]Lease
+		roots      Roots
+		mayRelease bool
+		want       Verdict
 	}{
-		{name: "no Leases", leases: [2]Lease{absent, absent}, roots: Some, want: Verdict{Do: Take, Which: both}},
-		{name: "given up", leases: [2]Lease{empty, empty}, roots: Some, want: Verdict{Do: Take, Which: both}},
-		{name: "given up, one deleted", leases: [2]Lease{empty, absent}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "no Leases", leases: [2]Lease{absent, absent}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
+		{name: "given up", leases: [2]Lease{empty, empty}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
+		{name: "given up, one deleted", leases: [2]Lease{empty, absent}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
 		{name: "roots are not known", leases: [2]Lease{empty, empty}, want: Verdict{Do: Look}},
 		{name: "served", leases: [2]Lease{ours, ours}},
-		{name: "served, by the replica that may release", leases: [2]Lease{ours, ours}, mayGive: true, want: Verdict{Do: Look}},
-		{name: "served, with roots", leases: [2]Lease{ours, ours}, roots: Some, mayGive: true, want: Verdict{Wake: 10 * time.Minute}},
-		{name: "half taken", leases: [2]Lease{ours, absent}, roots: Some, want: Verdict{Do: Take, Which: second}},
+		{name: "served, by the replica that may release", leases: [2]Lease{ours, ours}, mayRelease: true, want: Verdict{Do: Look}},
+		{name: "served, with roots", leases: [2]Lease{ours, ours}, roots: Some, mayRelease: true, want: Verdict{Wake: 10 * time.Minute}},
+		{name: "half taken", leases: [2]Lease{ours, absent}, roots: Some, want: Verdict{Do: Acquire, Which: second}},
 		{name: "another manager lives", leases: [2]Lease{since(time.Second), absent}, want: Verdict{Other: "mcm", Wake: 14 * time.Second}},
 		{name: "one of two lives", leases: [2]Lease{since(time.Hour), since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
 		{name: "both live", leases: [2]Lease{since(0), since(5 * time.Second)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
-		{name: "another manager has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "another manager has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
 		{name: "another manager has died, roots are not known", leases: [2]Lease{since(15 * time.Second), empty}, want: Verdict{Do: Look}},
-		{name: "another manager holds the second Lease", leases: [2]Lease{ours, since(0)}, mayGive: true, want: Verdict{Do: Give, Which: first, Other: "mcm", Wake: 15 * time.Second}},
+		{name: "another manager holds the second Lease", leases: [2]Lease{ours, since(0)}, mayRelease: true, want: Verdict{Do: Release, Which: first, Other: "mcm", Wake: 15 * time.Second}},
 		{name: "another manager holds the second Lease, and this replica may not release", leases: [2]Lease{ours, since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
 		{name: "another fleet, which renews nothing", leases: [2]Lease{fleet, fleet}, want: Verdict{Other: "second", Wake: 9 * time.Hour}},
-		{name: "no root", leases: [2]Lease{absent, absent}, roots: None, mayGive: true},
-		{name: "no root any more", leases: [2]Lease{ours, ours}, roots: None, mayGive: true, want: Verdict{Do: Give, Which: both}},
-		{name: "no root any more, half taken", leases: [2]Lease{empty, ours}, roots: None, mayGive: true, want: Verdict{Do: Give, Which: second}},
+		{name: "no root", leases: [2]Lease{absent, absent}, roots: None, mayRelease: true},
+		{name: "no root any more", leases: [2]Lease{ours, ours}, roots: None, mayRelease: true, want: Verdict{Do: Release, Which: both}},
+		{name: "no root any more, half taken", leases: [2]Lease{empty, ours}, roots: None, mayRelease: true, want: Verdict{Do: Release, Which: second}},
 		{name: "no root any more, and this replica may not release", leases: [2]Lease{empty, ours}, roots: None},
 	} {
-		w := World{Now: now, Fleet: "fleet", Leases: tc.leases, Roots: tc.roots, MayGive: tc.mayGive}
+		w := World{Now: now, Fleet: "fleet", Leases: tc.leases, Roots: tc.roots, MayRelease: tc.mayRelease}
 		if got := Decide(w); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
@@ -63,34 +63,34 @@ func TestEveryCombinationEndsWithTheLeasesAcquiredOrReleased(t *testing.T) {
 	for a, first := range states {
 		for b, second := range states {
 			for _, roots := range []Roots{Unknown, None, Some} {
-				for _, mayGive := range []bool{false, true} {
-					name := fmt.Sprintf("%s, %s, roots %d, may give %t", a, b, roots, mayGive)
-					v := Decide(World{Now: now, Fleet: "fleet", Leases: [2]Lease{first, second}, Roots: roots, MayGive: mayGive})
+				for _, mayRelease := range []bool{false, true} {
+					name := fmt.Sprintf("%s, %s, roots %d, may give %t", a, b, roots, mayRelease)
+					v := Decide(World{Now: now, Fleet: "fleet", Leases: [2]Lease{first, second}, Roots: roots, MayRelease: mayRelease})
 					held := [2]bool{a == "ours", b == "ours"} // after the verdict is executed
 					for i, concerned := range v.Which {
 						if concerned {
-							held[i] = v.Do == Take
+							held[i] = v.Do == Acquire
 						}
 					}
 					lives, served, looks := a == "live" || b == "live", a == "ours" && b == "ours", v.Do == Look
 					if (v.Other == "mcm") != lives || (v.Wake == 10*time.Second) != lives {
 						t.Errorf("%s: kept out by %q for %s", name, v.Other, v.Wake)
 					}
-					if want := roots == Unknown && !lives && (!served || mayGive); looks != want {
+					if want := roots == Unknown && !lives && (!served || mayRelease); looks != want {
 						t.Errorf("%s: looks for roots: %t, want %t", name, looks, want)
 					}
-					if (v.Do == Take || v.Do == Give) != (v.Which != [2]bool{}) {
+					if (v.Do == Acquire || v.Do == Release) != (v.Which != [2]bool{}) {
 						t.Errorf("%s: %+v has an action without a Lease, or a Lease without an action", name, v)
 					}
 					switch {
 					case looks:
-					case mayGive && (lives || roots == None) && held != [2]bool{}:
+					case mayRelease && (lives || roots == None) && held != [2]bool{}:
 						t.Errorf("%s: %v stay taken, want both given up", name, held)
 					case !lives && roots == Some && held != [2]bool{true, true}:
 						t.Errorf("%s: %v are taken, want both", name, held)
-					case v.Do == Take && (lives || roots != Some):
+					case v.Do == Acquire && (lives || roots != Some):
 						t.Errorf("%s: taken although another manager lives, or without roots", name)
-					case v.Do == Give && !mayGive:
+					case v.Do == Release && !mayRelease:
 						t.Errorf("%s: given up by a replica that may not", name)
 					}
 				}
@@ -108,14 +108,14 @@ func TestAtMostOneManagerServesANamespace(t *testing.T) {
 			clock = clock.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
 			who := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "who")
 			roots := rapid.SampledFrom([]Roots{None, Some, Some, Some, Some}).Draw(t, "roots")
-			v := Decide(World{Now: clock, Fleet: who, Leases: leases, Roots: roots, MayGive: rapid.Bool().Draw(t, "may give")})
+			v := Decide(World{Now: clock, Fleet: who, Leases: leases, Roots: roots, MayRelease: rapid.Bool().Draw(t, "may give")})
 			for i := range leases {
 				if !v.Which[i] || rapid.IntRange(0, 3).Draw(t, "refused") == 0 {
 					continue
 				}
 				last := leases[i]
 				leases[i] = Lease{Exists: true, Since: clock}
-				if v.Do == Take {
+				if v.Do == Acquire {
 					if last.Holder != "" && clock.Sub(last.Since) < Unchanged {
 						t.Fatalf("%s takes a Lease from %s that has changed %s ago", who, last.Holder, clock.Sub(last.Since))
 					}

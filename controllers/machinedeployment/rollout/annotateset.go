@@ -4,32 +4,32 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// mark records on a set what the Nodes of its machines have to carry. The machine controller reads it there, so that Nodes for which
+// annotateSet records on a set what the Nodes of its machines have to carry. The machine controller reads it there, so that Nodes for which
 // nothing changes need not be read.
 //
 // While machines are rolled, or updated in place, new pods keep off the Nodes of old machines where they can. A set that is the new one again has
-// no such mark.
+// no such annotation.
 //
-// While machines are replaced, in whatever way, the cluster-autoscaler must not remove any of them, neither old nor new. The mark is
+// While machines are replaced, in whatever way, the cluster-autoscaler must not remove any of them, neither old nor new. The annotation is
 // true from the first step until the rollout is complete, and then false: Nodes of a set without it are not changed. It is false,
-// too, when only the end of the rollout was seen: the controller that began it has marked the Nodes itself.
-func (s *sets) mark(t *tally, wanted *v1alpha1.MachineSet) {
+// too, when only the end of the rollout was seen: the controller that began it has annotated the Nodes itself.
+func (s *sets) annotateSet(t *tally, desired *v1alpha1.MachineSet) {
 	underWay := s.isUnderWay()
 	switch {
 	case t == s.fresh:
-		delete(wanted.Annotations, v1alpha1.AnnotationPreferNoSchedule)
+		delete(desired.Annotations, v1alpha1.AnnotationPreferNoSchedule)
 	case underWay && !s.d.Spec.Paused && (isRolling(s.d) || s.inPlace) && !t.isEmpty():
-		annotate(wanted, v1alpha1.AnnotationPreferNoSchedule, v1alpha1.PreferNoScheduleTrue)
+		annotate(desired, v1alpha1.AnnotationPreferNoSchedule, v1alpha1.PreferNoScheduleTrue)
 	}
-	s.closeOrOpen(t, wanted)
-	marked := wanted.Annotations[v1alpha1.AnnotationRolling]
+	s.closeOrOpen(t, desired)
+	rolling := desired.Annotations[v1alpha1.AnnotationRolling]
 	switch {
 	case t != s.fresh && t.isEmpty():
 	case (underWay || s.succeeds(t)) && s.w.KeepFromAutoscaler:
-		annotate(wanted, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
-	case s.isComplete() && (marked == v1alpha1.RollingTrue || marked == "" && s.wasTakenOver()),
-		marked == v1alpha1.RollingTrue && !s.w.KeepFromAutoscaler:
-		annotate(wanted, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
+		annotate(desired, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
+	case s.isComplete() && (rolling == v1alpha1.RollingTrue || rolling == "" && s.wasTakenOver()),
+		rolling == v1alpha1.RollingTrue && !s.w.KeepFromAutoscaler:
+		annotate(desired, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
 	}
 }
 

@@ -21,21 +21,22 @@ func ignored() World {
 	return w
 }
 
-// said adds the condition that the deployment is not reconciled.
-func said(d *v1alpha1.MachineDeployment) {
+// ignoredBefore adds the condition that the deployment is not reconciled.
+func ignoredBefore(d *v1alpha1.MachineDeployment) {
 	d.Status.ObservedGeneration = d.Generation
 	d.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{
 		Type: v1alpha1.MachineDeploymentValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonNoStrategy,
 	}}
 }
 
-// takenUp has the fleet work on the deployment.
-func takenUp(w *World) {
+// withRecordedStrategy records that the fleet reconciles the deployment.
+func withRecordedStrategy(w *World) {
 	w.Deployment.Annotations = map[string]string{v1alpha1.AnnotationStrategy: "RollingUpdate"}
 }
 
-// TestWhatIsTakenUp says so, in the first write, and is not left alone any more whatever becomes of its sets.
-func TestWhatIsTakenUp(t *testing.T) {
+// TestDeploymentsWithoutStrategyThatAreReconciled checks that the first write records it, and that the deployment is reconciled from then
+// on whatever becomes of its sets.
+func TestDeploymentsWithoutStrategyThatAreReconciled(t *testing.T) {
 	w := ignored()
 	w.Now = born
 	v := Decide(w)
@@ -48,8 +49,8 @@ func TestWhatIsTakenUp(t *testing.T) {
 	}
 }
 
-// TestWhatIsInvalidIsNotTakenUp, without a strategy too.
-func TestWhatIsInvalidIsNotTakenUp(t *testing.T) {
+// TestInvalidDeploymentGetsNoStrategy, without a strategy too.
+func TestInvalidDeploymentGetsNoStrategy(t *testing.T) {
 	w := ignored()
 	w.Now, w.Deployment.Spec.Template.Labels = born, nil
 	v := Decide(w)
@@ -57,16 +58,17 @@ func TestWhatIsInvalidIsNotTakenUp(t *testing.T) {
 		t.Errorf("%s, Valid is %s", v.Do, got)
 	}
 	if len(v.Deployment.Annotations) > 0 || len(v.Deployment.Finalizers) > 0 {
-		t.Errorf("it is touched: %+v", v.Deployment)
+		t.Errorf("it was written: %+v", v.Deployment)
 	}
 }
 
-// TestWhatWasIgnoredIsLeftAlone: without a strategy, without sets, and older than the fleet's first pass or seen by another controller.
-func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
+// TestDeploymentIgnoredByMCMIsNotReconciled: without a strategy, without sets, and older than the fleet's first pass or seen by another
+// controller.
+func TestDeploymentIgnoredByMCMIsNotReconciled(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(w *World)
-		want   Action
-		alone  bool
+		change  func(w *World)
+		want    Action
+		ignored bool
 	}{
 		"for an hour":                    {func(*World) {}, Rest, true},
 		"its sets were not listed":       {func(w *World) { w.Live = nil }, ListLive, false},
@@ -85,17 +87,17 @@ func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 		"it was brought back as it was": {func(w *World) {
 			w.Now, w.Deployment.Finalizers = born, []string{v1alpha1.FinalizerName}
 		}, Rest, true},
-		"the fleet works on it":            {takenUp, Save, false},
-		"the fleet does, and it is paused": {func(w *World) { takenUp(w); w.Deployment.Spec.Paused = true }, Save, false},
+		"the fleet works on it":            {withRecordedStrategy, Save, false},
+		"the fleet does, and it is paused": {func(w *World) { withRecordedStrategy(w); w.Deployment.Spec.Paused = true }, Save, false},
 		"it was corrected": {func(w *World) {
-			said(w.Deployment)
+			ignoredBefore(w.Deployment)
 			w.Deployment.Status.Conditions[0].Reason = v1alpha1.ReasonInvalidSpec
 			w.Deployment.Generation++
 		}, Save, false},
-		"it was said before":              {func(w *World) { said(w.Deployment) }, Rest, true},
-		"it was said before it was young": {func(w *World) { said(w.Deployment); w.Now = born }, Rest, true},
-		"its spec has changed since":      {func(w *World) { said(w.Deployment); w.Deployment.Generation++ }, Save, false},
-		"it is being deleted, unclaimed":  {func(w *World) { w.Deployment.DeletionTimestamp = &metav1.Time{Time: w.Now} }, Rest, true},
+		"it was reported before":              {func(w *World) { ignoredBefore(w.Deployment) }, Rest, true},
+		"it was reported before it was young": {func(w *World) { ignoredBefore(w.Deployment); w.Now = born }, Rest, true},
+		"its spec has changed since":          {func(w *World) { ignoredBefore(w.Deployment); w.Deployment.Generation++ }, Save, false},
+		"it is being deleted, unclaimed":      {func(w *World) { w.Deployment.DeletionTimestamp = &metav1.Time{Time: w.Now} }, Rest, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := ignored()
@@ -104,7 +106,7 @@ func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 			if v.Do != tc.want {
 				t.Fatalf("Do = %s, want %s", v.Do, tc.want)
 			}
-			if !tc.alone || v.Deployment == nil {
+			if !tc.ignored || v.Deployment == nil {
 				return
 			}
 			if got := reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid); got != "False/NoStrategy" || len(v.Events) != 1 {
@@ -112,7 +114,7 @@ func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 			}
 			v.Deployment.Status = w.Deployment.Status
 			if !apiequality.Semantic.DeepEqual(v.Deployment, w.Deployment) {
-				t.Errorf("it is touched: %+v", v.Deployment)
+				t.Errorf("it was written: %+v", v.Deployment)
 			}
 		})
 	}

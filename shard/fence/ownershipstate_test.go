@@ -114,8 +114,8 @@ func TestFollow_LeadershipRefused_IsNotReported(t *testing.T) {
 	}
 }
 
-// TestFollow_SetsTheSlotsGiven, and no others.
-func TestFollow_SetsTheSlotsGiven(t *testing.T) {
+// TestFollow_SetsOnlyTheListedSlots, and no others.
+func TestFollow_SetsOnlyTheListedSlots(t *testing.T) {
 	s := newStand(t)
 	_, done := s.own(t)
 	defer done()
@@ -219,7 +219,7 @@ func TestAStopEndsWithTheEpoch(t *testing.T) {
 		t.Error("it is open under the same epoch")
 	}
 	h.set(4, true)
-	h.letIn(4, s.time.Now())
+	h.setOpen(4, s.time.Now())
 	if !s.Holds(testSlot) {
 		t.Error("it is shut under the next epoch")
 	}
@@ -229,26 +229,26 @@ func TestAStopEndsWithTheEpoch(t *testing.T) {
 func TestTheFirstPassAfterAnOpeningIsMeasured(t *testing.T) {
 	s := newStand(t)
 	h := s.slots[testSlot]
-	wants := func(when string, opened, served time.Time) {
+	expectRefusals := func(when string, opened, served time.Time) {
 		t.Helper()
 		if got := h.view(testSlot); !got.Opened.Equal(opened) || !got.Served.Equal(served) {
 			t.Errorf("%s: opened %v and served %v, want %v and %v", when, got.Opened, got.Served, opened, served)
 		}
 	}
 	begun := s.clock.Now()
-	wants("opened", begun, time.Time{})
+	expectRefusals("opened", begun, time.Time{})
 	for range 2 {
 		s.clock.Step(time.Second)
 		_, done := s.own(t)
 		done()
-		wants("served", begun, begun.Add(time.Second))
+		expectRefusals("served", begun, begun.Add(time.Second))
 	}
-	h.letIn(3, s.clock.Now())
-	wants("opened again", begun.Add(2*time.Second), time.Time{})
+	h.setOpen(3, s.clock.Now())
+	expectRefusals("opened again", begun.Add(2*time.Second), time.Time{})
 	_, done := s.own(t)
 	done()
-	h.shut()
-	wants("shut", time.Time{}, time.Time{})
+	h.setClosed()
+	expectRefusals("shut", time.Time{}, time.Time{})
 }
 
 // parent is a context that counts the contexts that wait for its end.
@@ -277,7 +277,7 @@ func TestNoContextIsKept(t *testing.T) {
 	if ctx.Err() == nil || p.waiting != 0 {
 		t.Errorf("the context of a pass that has ended: %v, and %d wait for the end of their parent", ctx.Err(), p.waiting)
 	}
-	s.slots[testSlot].shut()
+	s.slots[testSlot].setClosed()
 	if _, _, ok = s.Admit(p, testSlot); ok || p.waiting != 0 {
 		t.Errorf("a slot is shut: admitted: %t, and %d contexts wait for the end of their parent", ok, p.waiting)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// unwanted is a machine that the autoscaler has named, and how far its deletion is.
-type unwanted struct {
+// namedMachine is a machine that the autoscaler has named, and how far its deletion is.
+type namedMachine struct {
 	named
 
 	stage stage
@@ -38,8 +38,8 @@ const (
 	passedOn
 )
 
-// unwanted returns what has become of the machines that are named.
-func (w World) unwanted() (all []unwanted) {
+// namedMachines returns what has become of the machines that are named.
+func (w World) namedMachines() (all []namedMachine) {
 	list := readNamed(w.Deployment)
 	if len(list) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (w World) unwanted() (all []unwanted) {
 	known := w.known()
 	changed, _ := changedByScaler(w.Deployment)
 	for _, n := range list {
-		u := unwanted{named: n}
+		u := namedMachine{named: n}
 		if found, ok := known[n.machine]; ok {
 			u = found
 			u.named = n
@@ -66,7 +66,7 @@ func (w World) unwanted() (all []unwanted) {
 }
 
 // markedStage returns the stage of a machine that is not being deleted.
-func (u unwanted) markedStage(changed time.Time) stage {
+func (u namedMachine) markedStage(changed time.Time) stage {
 	mark := markOf(u.machine)
 	heard, _ := changedByScaler(u.set)
 	switch {
@@ -84,21 +84,21 @@ func markOf(m *v1alpha1.Machine) time.Time {
 }
 
 // known returns all machines of the deployment, by name: those that are not being deleted as unmarked, and the others as gone.
-func (w World) known() map[string]unwanted {
-	known := map[string]unwanted{}
+func (w World) known() map[string]namedMachine {
+	known := map[string]namedMachine{}
 	for _, set := range w.Owned {
 		for _, m := range w.Machines[set.UID] {
-			known[m.Name] = unwanted{stage: stageOf(set, m), set: set, machine: m, failed: m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed}
+			known[m.Name] = namedMachine{stage: stageOf(set, m), set: set, machine: m, failed: m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed}
 		}
 	}
 	if w.LiveMachines == nil {
 		return known
 	}
 	cached := known
-	known = map[string]unwanted{}
+	known = map[string]namedMachine{}
 	for _, set := range w.Owned {
 		for _, m := range w.LiveMachines[set.UID] {
-			u := unwanted{stage: stageOf(set, m), set: set, machine: m}
+			u := namedMachine{stage: stageOf(set, m), set: set, machine: m}
 			if shown, ok := cached[m.Name]; ok && shown.machine.UID == m.UID {
 				u.machine = shown.machine.DeepCopy()
 				u.machine.ObjectMeta = m.ObjectMeta
@@ -121,13 +121,13 @@ func stageOf(set *v1alpha1.MachineSet, m *v1alpha1.Machine) stage {
 // that are marked. What remains to be done about them is decided on a live read.
 func heed(w World) (v Verdict, heeding bool) {
 	var open bool
-	for _, u := range w.unwanted() {
+	for _, u := range w.namedMachines() {
 		switch u.stage {
 		case unsure, marked:
 			open = true
 		case unmarked:
 			open = true
-			v.Machines = append(v.Machines, u.mark())
+			v.Machines = append(v.Machines, u.withMark())
 		case excused:
 			if at, _ := timeIn(u.machine, v1alpha1.AnnotationUncordonAt); !at.After(w.Now) {
 				open = true
@@ -146,10 +146,10 @@ func heed(w World) (v Verdict, heeding bool) {
 	return Verdict{}, false
 }
 
-// mark returns the machine with its mark. The mark is the time that comes with the name, but later than any time that
+// withMark returns the machine with its mark. The mark is the time that comes with the name, but later than any time that
 // the set has got: where the autoscaler has named another one within the same second, or its clock was set back, the set would
 // delete the machine before it has the size that belongs to it, and create another one in its place.
-func (u unwanted) mark() *v1alpha1.Machine {
+func (u namedMachine) withMark() *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
 	since := u.since
 	if heard, _ := changedByScaler(u.set); !u.at.After(heard) {
@@ -168,7 +168,7 @@ func (u unwanted) mark() *v1alpha1.Machine {
 const cordoned = 15 * time.Second
 
 // spare returns a machine that stays, as it should stand: its Node was cordoned for nothing.
-func (u unwanted) spare(now time.Time) *v1alpha1.Machine {
+func (u namedMachine) spare(now time.Time) *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
 	annotate(m, v1alpha1.AnnotationUncordonAt, inWords(now.Add(cordoned)))
 	return m
@@ -176,7 +176,7 @@ func (u unwanted) spare(now time.Time) *v1alpha1.Machine {
 
 // stillNamed are the entries that remain on the deployment: of machines that are not being deleted, have not failed and are not kept.
 func (s *sets) stillNamed() (list []named) {
-	for _, u := range s.unwanted {
+	for _, u := range s.namedMachines {
 		if u.stage == gone || u.stage == excused || u.stage == passedOn && u.failed {
 			continue
 		}
@@ -199,7 +199,7 @@ func (s *sets) noteChange(t *tally, set *v1alpha1.MachineSet) {
 		}
 	}
 	hear(changedByScaler(s.d))
-	for _, u := range s.unwanted {
+	for _, u := range s.namedMachines {
 		if u.stage == marked && u.set.UID == set.UID {
 			hear(timeIn(u.machine, v1alpha1.AnnotationMarkedForDeletionTime))
 		}
@@ -211,26 +211,26 @@ func (s *sets) noteChange(t *tally, set *v1alpha1.MachineSet) {
 // the set has to delete some anyway, that one is among them.
 func (s *sets) countNamed(t *tally) (n int32) {
 	set := t.set
-	for _, u := range s.unwanted {
+	for _, u := range s.namedMachines {
 		if u.stage == marked && u.set.UID == set.UID {
 			n++
 		}
 	}
 	live := s.w.LiveMachines[set.UID]
 	heard, _ := changedByScaler(set)
-	standing, leaving, alone := int32(0), int32(0), int32(0)
+	standing, leaving, withoutTime := int32(0), int32(0), int32(0)
 	for _, m := range live {
 		mark := markOf(m)
 		switch triggered := m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered; {
 		case m.DeletionTimestamp != nil:
 			continue
 		case triggered && mark.IsZero():
-			alone++
+			withoutTime++
 		case triggered && !mark.After(heard):
 			leaving++
 		}
 		standing++
 	}
 	excess := standing - leaving + awaited(t, live) - set.Spec.Replicas
-	return n + max(alone-max(excess, 0), 0)
+	return n + max(withoutTime-max(excess, 0), 0)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// holding is the state of a slot, or of the leadership, in this session.
-type holding struct {
+// ownershipState is the state of a slot, or of the leadership, in this session.
+type ownershipState struct {
 	mu       sync.Mutex
 	epoch    int64
 	held     bool // the protocol entitles the session to it
@@ -23,7 +23,7 @@ type holding struct {
 	passes   map[*context.CancelCauseFunc]Ownership
 }
 
-func (h *holding) begin(epoch int64, a action) (done func(), why Refusal) {
+func (h *ownershipState) begin(epoch int64, a action) (done func(), why Refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -37,7 +37,7 @@ func (h *holding) begin(epoch int64, a action) (done func(), why Refusal) {
 }
 
 // mayGoOn returns why a pass of that epoch has to end after its current step; "" if it may continue.
-func (h *holding) mayGoOn(epoch int64) Refusal {
+func (h *ownershipState) mayGoOn(epoch int64) Refusal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -49,7 +49,7 @@ func (h *holding) mayGoOn(epoch int64) Refusal {
 	return ""
 }
 
-func (h *holding) done() {
+func (h *ownershipState) done() {
 	h.mu.Lock()
 	h.inFlight--
 	var waiting []func()
@@ -64,7 +64,7 @@ func (h *holding) done() {
 
 // admit begins a pass, and returns its ownership with the epoch of the slot. cancel is called with the reason when the pass
 // must not continue.
-func (h *holding) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Ownership, ok bool) {
+func (h *ownershipState) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Ownership, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.isOpen() {
@@ -79,8 +79,8 @@ func (h *holding) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Own
 	return o, true
 }
 
-// leave ends a pass.
-func (h *holding) leave(cancel *context.CancelCauseFunc, now time.Time) {
+// end ends a pass.
+func (h *ownershipState) end(cancel *context.CancelCauseFunc, now time.Time) {
 	h.mu.Lock()
 	delete(h.passes, cancel)
 	if h.served.IsZero() {
@@ -91,15 +91,15 @@ func (h *holding) leave(cancel *context.CancelCauseFunc, now time.Time) {
 }
 
 // isKnown reports whether the objects are complete. The caller must hold h.mu.
-func (h *holding) isKnown() bool { return h.held && h.open && h.openAt == h.epoch }
+func (h *ownershipState) isKnown() bool { return h.held && h.open && h.openAt == h.epoch }
 
 // isOpen reports whether passes are admitted. The caller must hold h.mu.
-func (h *holding) isOpen() bool { return h.isKnown() && !h.stopping }
+func (h *ownershipState) isOpen() bool { return h.isKnown() && !h.stopping }
 
 // set records whether the slot is held and under which epoch. Passes that were admitted before are cancelled. A slot that is
 // not held for a moment and is then confirmed under the same epoch is as open as before; so is one that was acquired, and
-// opened with letIn, while the session was suspended.
-func (h *holding) set(epoch int64, held bool) {
+// opened with setOpen, while the session was suspended.
+func (h *ownershipState) set(epoch int64, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.held == held && h.epoch == epoch {
@@ -111,29 +111,29 @@ func (h *holding) set(epoch int64, held bool) {
 	}
 }
 
-// letIn admits passes as long as the slot is held under this epoch.
-func (h *holding) letIn(epoch int64, now time.Time) {
+// setOpen admits passes as long as the slot is held under this epoch.
+func (h *ownershipState) setOpen(epoch int64, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open, h.openAt, h.opened, h.served = true, epoch, now, time.Time{}
 }
 
-// shut admits no pass until letIn.
-func (h *holding) shut() {
+// setClosed admits no pass until setOpen.
+func (h *ownershipState) setClosed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open, h.opened, h.served = false, time.Time{}, time.Time{}
 }
 
 // stop admits no more passes.
-func (h *holding) stop() {
+func (h *ownershipState) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopping = true
 }
 
 // onIdle calls idle once, as soon as nothing is in flight.
-func (h *holding) onIdle(idle func()) {
+func (h *ownershipState) onIdle(idle func()) {
 	h.mu.Lock()
 	now := h.inFlight == 0
 	if !now {
@@ -146,41 +146,41 @@ func (h *holding) onIdle(idle func()) {
 }
 
 // resume undoes stop.
-func (h *holding) resume() {
+func (h *ownershipState) resume() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopping = false
 }
 
 // renew records the leadership as held and open under the next epoch.
-func (h *holding) renew(now time.Time) {
+func (h *ownershipState) renew(now time.Time) {
 	h.mu.Lock()
 	next := h.epoch + 1
 	h.mu.Unlock()
 	h.set(next, true)
-	h.letIn(next, now)
+	h.setOpen(next, now)
 }
 
 // cancel ends the contexts of all passes.
-func (h *holding) cancel(why Refusal) {
+func (h *ownershipState) cancel(why Refusal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cancelLocked(why)
 }
 
-func (h *holding) cancelLocked(why Refusal) {
+func (h *ownershipState) cancelLocked(why Refusal) {
 	for cancel, o := range h.passes {
 		(*cancel)(&RefusedError{What: "the rest of a pass", Under: o.String(), Why: why})
 	}
 }
 
-func (h *holding) isHeld() bool {
+func (h *ownershipState) isHeld() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.held
 }
 
-func (h *holding) busy() int {
+func (h *ownershipState) busy() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.inFlight

@@ -12,24 +12,24 @@ import (
 // within seconds.
 const ignoredFor = 5 * time.Minute
 
-// leaveAlone does not reconcile a deployment that Machine Controller Manager has ignored because it names no strategy, and that has no
-// sets. It has had no effect so far, and users who take over to the fleet do not expect machines of it. The next change of its
-// spec is made for the fleet. left is false where the fleet reconciles it.
-func leaveAlone(w World) (v Verdict, left bool) {
+// decideWithoutStrategy does not reconcile a deployment that Machine Controller Manager has ignored because it names no strategy, and
+// that has no sets. It has had no effect so far, and users who take over to the fleet do not expect machines of it. The next change of its
+// spec is made for the fleet. decided is false where the other rules decide.
+func decideWithoutStrategy(w World) (v Verdict, decided bool) {
 	d := w.Deployment
 	if d.Spec.Strategy.Type != "" || d.Annotations[v1alpha1.AnnotationStrategy] != "" {
 		return Verdict{}, false
 	}
-	said := condition(d.Status, v1alpha1.MachineDeploymentValid) // written by the fleet: Machine Controller Manager has no such condition
+	shown := condition(d.Status, v1alpha1.MachineDeploymentValid) // written by the fleet: Machine Controller Manager has no such condition
 	switch {
-	case said != nil && said.Reason == v1alpha1.ReasonNoStrategy && d.Status.ObservedGeneration == d.Generation:
+	case shown != nil && shown.Reason == v1alpha1.ReasonNoStrategy && d.Status.ObservedGeneration == d.Generation:
 		return Verdict{Do: Rest}, true
-	case said != nil, len(w.Owned) > 0, isFresh(w):
-		return takeUp(w)
+	case shown != nil, len(w.Owned) > 0, isFresh(w):
+		return recordStrategy(w)
 	case w.Live == nil:
 		return Verdict{Do: ListLive}, true
 	case len(w.Live) > 0:
-		return takeUp(w)
+		return recordStrategy(w)
 	}
 	return untouched(w, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no MachineSets, and existed before the "+
 		"fleet. It is not reconciled until its spec changes: set the strategy RollingUpdate, or delete it"), true
@@ -41,9 +41,9 @@ func isFresh(w World) bool {
 	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && w.Now.Sub(d.CreationTimestamp.Time) < ignoredFor
 }
 
-// takeUp records on a deployment without a strategy that the fleet reconciles it: everything else that is written before it has a set
-// may be Machine Controller Manager's. Whether it is invalid is reported elsewhere.
-func takeUp(w World) (v Verdict, left bool) {
+// recordStrategy records on a deployment without a strategy that the fleet reconciles it: everything else that is written
+// before it has a set may be Machine Controller Manager's. Whether it is invalid is reported elsewhere.
+func recordStrategy(w World) (v Verdict, decided bool) {
 	if len(validation.ValidateMachineDeployment(w.Deployment)) > 0 {
 		return Verdict{}, false
 	}

@@ -11,48 +11,48 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// hall is a gate with doors, and the keys that were enqueued again.
-type hall struct {
-	doors *Doors
-	open  bool
-	again []string
-	gate  runner.Gate[types.NamespacedName]
+// admissionBench is a gate with an Admission, and the keys that were enqueued again.
+type admissionBench struct {
+	admission *Admission
+	open      bool
+	again     []string
+	gate      runner.Gate[types.NamespacedName]
 }
 
-func newHall() *hall {
-	h := &hall{open: true}
-	h.doors = NewDoors(func(policy.Kind, types.NamespacedName) bool { return h.open })
-	h.gate = gateOf(h.doors, policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
+func newAdmissionBench() *admissionBench {
+	h := &admissionBench{open: true}
+	h.admission = NewAdmission(func(policy.Kind, types.NamespacedName) bool { return h.open })
+	h.gate = gateOf(h.admission, policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
 		h.again = append(h.again, key.Name)
 	})
 	return h
 }
 
 // gateOf returns a gate of a kind that enqueues refused keys with a function.
-func gateOf(d *Doors, kind policy.Kind, inner runner.Gate[types.NamespacedName], enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
-	gate := d.Gate(kind, inner)
+func gateOf(a *Admission, kind policy.Kind, inner runner.Gate[types.NamespacedName], enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
+	gate := a.Gate(kind, inner)
 	gate.Notify(enqueue)
 	return gate
 }
 
-func (h *hall) admit(name string) (done func(), ok bool) {
+func (h *admissionBench) admit(name string) (done func(), ok bool) {
 	_, done, ok = h.gate.Admit(context.Background(), types.NamespacedName{Namespace: "n", Name: name})
 	return done, ok
 }
 
 func TestRejectedKeyIsEnqueuedAgain(t *testing.T) {
-	h := newHall()
+	h := newAdmissionBench()
 	h.open = false
 	if _, ok := h.admit("a"); ok {
 		t.Fatal("admitted")
 	}
-	h.doors.Retry("other")
+	h.admission.Retry("other")
 	if len(h.again) > 0 {
 		t.Errorf("enqueued again: %v, want none", h.again)
 	}
 	h.open = true
-	h.doors.Retry("n")
-	h.doors.Retry("n")
+	h.admission.Retry("n")
+	h.admission.Retry("n")
 	if !slices.Equal(h.again, []string{"a"}) {
 		t.Errorf("enqueued again: %v, want a once", h.again)
 	}
@@ -60,8 +60,8 @@ func TestRejectedKeyIsEnqueuedAgain(t *testing.T) {
 
 // Several controllers have a gate for one kind; each of them is remembered.
 func TestRejectedKeyIsEnqueuedAgainForEachController(t *testing.T) {
-	h := newHall()
-	other := gateOf(h.doors, policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
+	h := newAdmissionBench()
+	other := gateOf(h.admission, policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
 		h.again = append(h.again, "other "+key.Name)
 	})
 	h.open = false
@@ -75,15 +75,15 @@ func TestRejectedKeyIsEnqueuedAgainForEachController(t *testing.T) {
 	other.Admit(context.Background(), key)
 	h.open = false
 	other.Admit(context.Background(), key)
-	h.doors.Retry("n")
+	h.admission.Retry("n")
 	slices.Sort(h.again)
 	if !slices.Equal(h.again, []string{"a", "other a"}) {
 		t.Errorf("enqueued again: %v, want each once", h.again)
 	}
 }
 
-func TestCloseReportsTheEndOfTheLastPass(t *testing.T) {
-	h := newHall()
+func TestBlockReportsTheEndOfTheLastPass(t *testing.T) {
+	h := newAdmissionBench()
 	first, _ := h.admit("a")
 	second, ok := h.admit("a")
 	if !ok {
@@ -91,14 +91,14 @@ func TestCloseReportsTheEndOfTheLastPass(t *testing.T) {
 	}
 	emptied := 0
 	key := types.NamespacedName{Namespace: "n", Name: "a"}
-	if h.doors.Close(policy.Machine, key, func() { emptied++ }) {
+	if h.admission.Block(policy.Machine, key, func() { emptied++ }) {
 		t.Error("reported as empty while two passes run")
 	}
 	if first(); emptied != 0 {
 		t.Error("reported as empty while one pass runs")
 	}
 	if _, ok := h.admit("a"); ok {
-		t.Error("admitted through a closed door")
+		t.Error("admitted although it is blocked")
 	}
 	if _, ok := h.admit("b"); !ok {
 		t.Error("another object is rejected")
@@ -106,11 +106,11 @@ func TestCloseReportsTheEndOfTheLastPass(t *testing.T) {
 	if second(); emptied != 1 {
 		t.Errorf("the callback was called %d times, want once", emptied)
 	}
-	if !h.doors.Close(policy.Machine, key, nil) {
+	if !h.admission.Block(policy.Machine, key, nil) {
 		t.Error("no pass runs, and it is not reported as empty")
 	}
-	h.doors.Open(policy.Machine, key)
+	h.admission.Unblock(policy.Machine, key)
 	if _, ok := h.admit("a"); !ok || !slices.Equal(h.again, []string{"a"}) {
-		t.Errorf("opened: admitted %v, enqueued again %v", ok, h.again)
+		t.Errorf("unblocked: admitted %v, enqueued again %v", ok, h.again)
 	}
 }

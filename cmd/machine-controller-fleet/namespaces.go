@@ -12,24 +12,22 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// newAlone wires the exclusion of namespaces that other managers serve.
-func newAlone(o options, f *fleet, s *slots) (*namespacelease.NamespaceLeases, error) {
-	byNamespace, err := ring.NewSlots(s.spread.Count(), ring.Namespace)
+// newNamespaceLeases wires the exclusion of namespaces that other managers serve. roots returns the roots of a namespace that this
+// replica has cached.
+func newNamespaceLeases(
+	o options, f *fleet, spread ring.Slots, roots func(namespace string) []corev1.ObjectReference,
+) (*namespacelease.NamespaceLeases, error) {
+	byNamespace, err := ring.NewSlots(spread.Count(), ring.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	reporter := &namespacelease.Reporter{
-		Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Holds: f.session.fence.Holds, Roots: s.roots, SlotOf: s.spread.Of,
+		Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Holds: f.session.fence.Holds, Roots: roots, SlotOf: spread.Of,
 	}
 	return namespacelease.New(namespacelease.Config{
 		Client: f.control, Metadata: f.metadata, Namespace: o.namespace, Fleet: fleetIdentity(o.fleet.namespace, o.fleet.name),
-		SlotOf: func(namespace string) int { return byNamespace.Of(namespace, "") },
-		Gate:   fence.NewGate(f.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
-		Changed: func(namespace string) {
-			s.labeler.NamespaceChanged(namespace)
-			s.classes.NamespaceChanged(namespace)
-			s.ofClasses.Opened()
-		},
+		SlotOf:  func(namespace string) int { return byNamespace.Of(namespace, "") },
+		Gate:    fence.NewGate(f.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
 		Refused: reporter.Refused,
 		Clock:   clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
