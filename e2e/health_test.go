@@ -116,12 +116,13 @@ func zoneInTheDark(s *space) {
 // whose health timeout is disabled stays, and one without a controller fails, and stays too.
 func machinesDie(s *space) {
 	yes := true
-	s.deploy("pool", 4)
+	const size = 7 // four of nine machines die: the circuit breaker stays closed
+	s.deploy("pool", size)
 	s.deploy("patient", 1, func(d *v1alpha1.MachineDeployment) {
 		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{DisableHealthTimeout: &yes}
 	})
 	lone := s.createMachine(s.name + "-alone")
-	s.running("", 6)
+	s.running("", 9)
 	s.joined()
 	first, second := s.dies("pool"), s.dies("pool")
 	patient, single := s.dies("patient"), s.diesNow(lone.Name)
@@ -141,10 +142,10 @@ func machinesDie(s *space) {
 				running++
 			}
 		}
-		if waiting+running < 3 {
+		if waiting+running < size-1 {
 			s.Errorf("%d machines run and %d wait: more than one is being replaced", running, waiting)
 		}
-		if running < 4 || len(machines) > 4 {
+		if running < size || len(machines) > size {
 			return fmt.Errorf("%d run, %d wait, %d are there", running, waiting, len(machines))
 		}
 		return nil

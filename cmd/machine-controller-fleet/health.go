@@ -33,6 +33,7 @@ func (o *healthOptions) declare(g *flags.Group) {
 	g.Int(&o.thresholds.Percent, "circuit-breaker-percent", t.Percent, "see --circuit-breaker-not-ready; with 100 the circuit breaker never opens")
 	g.Int(&o.thresholds.ClosePercent, "circuit-breaker-close-percent", t.ClosePercent, "unhealthy machines are replaced again where less than this percentage has not been Ready for --circuit-breaker-close-after")
 	g.Duration(&o.thresholds.CloseAfter, "circuit-breaker-close-after", t.CloseAfter, "see --circuit-breaker-close-percent", flags.OrZero)
+	g.Duration(&o.thresholds.TryAfter, "circuit-breaker-try-after", t.TryAfter, "where the circuit breaker stays open, a machine that should have been replaced this long ago is replaced if no other one of its MachineDeployment is; 0 means never", flags.OrZero)
 }
 
 func (o *healthOptions) validate() error {

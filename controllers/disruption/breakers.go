@@ -11,16 +11,21 @@ import (
 // Thresholds are the limits at which a circuit breaker opens and closes.
 type Thresholds struct {
 	// NotReady and Percent: a circuit breaker opens where at least NotReady machines are not Ready, and they are more than Percent of
-	// all. With a Percent of 100 it never opens.
+	// all. With a Percent of 100 it never opens. NotReady matters in small scopes only: with 50 %, in those of fewer than twice as
+	// many machines.
 	NotReady, Percent int
 	// ClosePercent and CloseAfter: it closes when less than ClosePercent have not been Ready for CloseAfter.
 	ClosePercent int
 	CloseAfter   time.Duration
+	// TryAfter: where a circuit breaker stays open, a machine that should have been replaced this long ago may be replaced if no
+	// other machine of its root is. So what is lost permanently is replaced in the end, one machine after the other. 0 means never.
+	TryAfter time.Duration
 }
 
-// DefaultThresholds returns the thresholds that apply without flags.
+// DefaultThresholds returns the thresholds that apply without flags. One machine that is not Ready is no evidence about others; two of
+// three are, in clusters of the size that most have. testdata/landscape.txt shows what other values cost there.
 func DefaultThresholds() Thresholds {
-	return Thresholds{NotReady: 5, Percent: 50, ClosePercent: 30, CloseAfter: 5 * time.Minute}
+	return Thresholds{NotReady: 2, Percent: 50, ClosePercent: 30, CloseAfter: 5 * time.Minute, TryAfter: 2 * time.Hour}
 }
 
 // Validate returns all errors of the thresholds.
@@ -38,11 +43,19 @@ func (t Thresholds) Validate() error {
 	if t.CloseAfter < 0 {
 		errs = append(errs, fmt.Errorf("the time after which a circuit breaker closes: expected at least 0, got %v", t.CloseAfter))
 	}
+	if t.TryAfter < 0 {
+		errs = append(errs, fmt.Errorf("the time after which one machine is replaced nevertheless: expected at least 0, got %v", t.TryAfter))
+	}
 	return errors.Join(errs...)
 }
 
 // tooMany reports whether bad of all machines are too many.
 func (t Thresholds) tooMany(bad, all int) bool { return bad >= t.NotReady && 100*bad > t.Percent*all }
+
+// mayTry reports whether a machine that should have been replaced at a time may be, although the circuit breaker is open.
+func (t Thresholds) mayTry(due, now time.Time) bool {
+	return t.TryAfter > 0 && !now.Before(due.Add(t.TryAfter))
+}
 
 // few reports whether few enough machines of a count are not Ready. Without machines, none are.
 func (t Thresholds) few(n Count) bool {

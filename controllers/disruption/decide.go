@@ -67,8 +67,9 @@ type Verdict struct {
 // limit of 1, of three that are unhealthy for too long the first gets a disruption. It fails, is deleted, and another is created;
 // when that one runs, the second gets one.
 func Decide(w World) Verdict {
-	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w), Wake: wake(w)}
+	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w)}
 	v.Disruptions = append(v.Disruptions, newDisruptions(w, v.Disruptions)...)
+	v.Wake = wake(w, v.Disruptions)
 	v.Changed = len(v.Disruptions) != len(w.Disruptions) || !slices.EqualFunc(v.Disruptions, w.Disruptions, func(a, b Disruption) bool {
 		return a.UID == b.UID && a.Since.Equal(&b.Since)
 	})
@@ -106,7 +107,9 @@ func newDisruptions(w World, stand []Disruption) (added []Disruption) {
 		free := c.neverUp && len(w.Breakers.openFor(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
 		switch {
 		case free:
-		case !c.neverUp && (!w.Breakers.Complete || len(w.Breakers.openFor(c.Member)) > 0):
+		case !c.neverUp && !w.Breakers.Complete:
+			continue
+		case !c.neverUp && len(w.Breakers.openFor(c.Member)) > 0 && (load.against(c) > 0 || !w.Limits.Thresholds.mayTry(c.since, w.Now)):
 			continue
 		case load.against(c) >= limit:
 			continue
@@ -227,6 +230,10 @@ func limitOf(w World) int {
 	return max(n, 1)
 }
 
+// manyTries is how many machines of a root have to fail to come up before they are tried one after the other. They run nothing: fewer
+// cost a broken cloud some requests, and nothing else.
+const manyTries = 5
+
 // manyFailToComeUp reports whether too many of the root's machines have failed without ever having been healthy.
 func manyFailToComeUp(w World) bool {
 	bad, all := 0, 0
@@ -242,7 +249,7 @@ func manyFailToComeUp(w World) bool {
 		case coming, leaving, aside:
 		}
 	}
-	return w.Limits.Thresholds.tooMany(bad, all)
+	return bad >= manyTries && 100*bad > w.Limits.Thresholds.Percent*all
 }
 
 // cameUpSince reports whether a machine of the root that was created after a time runs.
@@ -264,15 +271,25 @@ func openScopes(w World) (scopes []Scope) {
 	return slices.Compact(scopes)
 }
 
-// wake returns when the next machine will have been unhealthy for too long, or its preservation ends.
-func wake(w World) (wait time.Duration) {
-	for _, member := range w.Machines {
-		at, ok := machinefacts.HealthDeadline(member.Machine, w.Limits.HealthTimeout)
-		if expiry := member.Machine.Status.CurrentStatus.PreserveExpiryTime; expiry != nil && stageOf(member.Machine, w.Now) == aside {
-			at, ok = expiry.Time, true
-		}
-		if d := at.Sub(w.Now); ok && d > 0 && (wait == 0 || d < wait) {
+// wake returns when the next machine will have been unhealthy for too long, or may be tried in spite of an open circuit breaker, or its
+// preservation ends.
+func wake(w World, stand []Disruption) (wait time.Duration) {
+	next := func(at time.Time) {
+		if d := at.Sub(w.Now); d > 0 && (wait == 0 || d < wait) {
 			wait = d
+		}
+	}
+	for _, member := range w.Machines {
+		if at, ok := machinefacts.HealthDeadline(member.Machine, w.Limits.HealthTimeout); ok {
+			next(at)
+		}
+		if expiry := member.Machine.Status.CurrentStatus.PreserveExpiryTime; expiry != nil && stageOf(member.Machine, w.Now) == aside {
+			next(expiry.Time)
+		}
+	}
+	for _, c := range candidates(w, stand) {
+		if !c.neverUp && len(w.Breakers.openFor(c.Member)) > 0 {
+			next(c.since.Add(w.Limits.Thresholds.TryAfter))
 		}
 	}
 	return wait

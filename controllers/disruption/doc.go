@@ -7,7 +7,8 @@
 //
 // The second is for zones and target clusters. Replicas report to each other how many machines are Ready and how many are not; Sum
 // adds the reports up, and Breakers records where too many are not Ready, and since when few enough are. No machine in a scope with
-// an open circuit breaker gets a disruption for its health. The machines of one namespace open no circuit breaker for others.
+// an open circuit breaker gets a disruption for its health, until it should have had one for Thresholds.TryAfter: then one machine of
+// a root after the other does. The machines of one namespace open no circuit breaker for others.
 //
 // A machine that never became a healthy Node has no state that could be lost, and counts in no zone: that it does not become
 // healthy is no evidence about running machines. Its replacement needs a disruption, too, which is recorded at once, unless many

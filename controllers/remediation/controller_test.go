@@ -64,10 +64,12 @@ func newBench(t *testing.T, roots ...runtime.Object) *bench {
 	t.Helper()
 	b := &bench{T: t, view: objectcache.NewView(), cluster: target.New(nil), api: machinefake.NewSimpleClientset(roots...), version: 100}
 	b.api.PrependReactor("patch", "*", b.patch)
+	thresholds := disruption.DefaultThresholds()
+	thresholds.NotReady = 5 // the machines have no Nodes, so that none counts as Ready
 	c, err := New(Config{
 		Machines: b.api.MachineV1alpha1(), View: b.view, Targets: target.Single{Cluster: b.cluster},
 		DeploymentEvents: b, SetEvents: b, Replica: "r",
-		Limits: disruption.Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: disruption.DefaultThresholds()},
+		Limits: disruption.Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: thresholds},
 		SlotOf: func(labels map[string]string) (int, bool) { return 0, labels[v1alpha1.LabelSlot] == "0" },
 		Holds:  func(slot int) bool { return slot == 0 }, Clock: clock.RealClock{},
 	})

@@ -90,8 +90,12 @@ func message(open []disruption.Scope, t disruption.Thresholds) string {
 	for i, scope := range open {
 		names[i] = scope.String()
 	}
-	return fmt.Sprintf("Unhealthy machines in %s are not replaced: at least %d machines, and more than %d %% of them, were not Ready there. They are replaced again when less than %d %% have not been Ready for %s",
+	text := fmt.Sprintf("Unhealthy machines in %s are not replaced: at least %d machines, and more than %d %% of them, were not Ready there. They are replaced again when less than %d %% have not been Ready for %s",
 		strings.Join(names, ", "), t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter)
+	if t.TryAfter > 0 {
+		text += fmt.Sprintf("; until then, one after the other, those that have waited for %s", t.TryAfter)
+	}
+	return text
 }
 
 // numbers returns the part of an Event with the numbers of machines that are not Ready.

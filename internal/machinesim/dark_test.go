@@ -161,6 +161,28 @@ func TestWithoutCircuitBreakers(t *testing.T) {
 	}
 }
 
+// TestDestroyedZone: the machines of a zone never recover. None is replaced for 2 h, and then one of each deployment after the other,
+// until all are.
+func TestDestroyedZone(t *testing.T) {
+	w := newWorld(t, 1, 4, 5, 2)
+	w.fallible = true
+	before := w.alive()
+	w.darken(true, time.Minute)
+	w.run(w.limits.HealthTimeout + w.limits.Thresholds.TryAfter - 2*time.Minute)
+	if !maps.Equal(before, w.alive()) {
+		t.Error("machines were replaced while the circuit breaker was open for less than 2 h")
+	}
+	w.run(2 * time.Hour)
+	for uid := range w.alive() {
+		if before[uid] != "" {
+			t.Errorf("machine %s was not replaced", before[uid])
+		}
+	}
+	if w.running() != len(before) {
+		t.Errorf("%d of %d machines run", w.running(), len(before))
+	}
+}
+
 // TestNeverTooManyReplacements draws worlds in which Nodes fail and recover, caches are late, processes die, slots move and
 // writes take effect long after. Of no deployment are ever more machines being replaced than its disruption budget allows,
 // and in the end all machines run.
@@ -170,7 +192,10 @@ func TestNeverTooManyReplacements(t *testing.T) {
 		w := newWorld(t, seed, 2, 4, 2)
 		w.fallible, w.wild = true, true
 		w.limits.Budget = intstr.FromInt32(1 + w.dice.Int32N(2))
-		w.limits.Thresholds = disruption.Thresholds{NotReady: 5 + w.dice.IntN(4), Percent: 50 + w.dice.IntN(51), ClosePercent: 30, CloseAfter: time.Minute}
+		w.limits.Thresholds = disruption.Thresholds{
+			NotReady: 2 + w.dice.IntN(7), Percent: 50 + w.dice.IntN(51), ClosePercent: 30, CloseAfter: time.Minute,
+			TryAfter: time.Duration(w.dice.IntN(30)) * time.Minute,
+		}
 		w.muddle(600)
 		w.settle(seed)
 		failedMachines += w.failedMachines
