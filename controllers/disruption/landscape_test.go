@@ -144,7 +144,7 @@ func (c *simulatedCluster) decide(zone string) {
 	w := World{Now: c.time().Time, Limits: c.limits, Disruptions: c.disruptions[zone], Breakers: c.breakers.Snapshot()}
 	for _, m := range c.machines {
 		if m.zone == zone {
-			w.Machines, w.Wanted = append(w.Machines, Member{Machine: m.Machine, Scope: Scope{Zone: zone}}), w.Wanted+1
+			w.Machines, w.Desired = append(w.Machines, Member{Machine: m.Machine, Scope: Scope{Zone: zone}}), w.Desired+1
 		}
 	}
 	c.disruptions[zone] = Decide(w).Disruptions
