@@ -20,11 +20,30 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// targetBench is a controller with nothing but a target cluster, and a pass over the machine of that UID.
+func targetBench(t *testing.T, cluster *fake.Clientset, uid types.UID) (*Controller, *pass) {
+	t.Helper()
+	wall := clocktesting.NewFakeClock(now)
+	c := &Controller{
+		drains: newDrains(), tokens: credentials.NewTokens(credentials.TokensConfig{Clock: wall}), nodes: patch.NewLatest[*corev1.Node](),
+		nodeWriteLimit: newNodeWriteLimit(), memory: newMemory[types.UID, remembered](), claims: newMemory[string, claim](),
+		cfg: Config{Clock: wall, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute}},
+	}
+	p := &pass{cluster: &target.Cluster{Client: cluster}}
+	p.world.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: uid}}
+	return c, p
+}
 
 // drainBench is a controller with nothing but a target cluster, and a pass over a machine that was deleted just now.
 func drainBench(t *testing.T, objects ...runtime.Object) (*Controller, *pass, *fake.Clientset) {
@@ -33,7 +52,7 @@ func drainBench(t *testing.T, objects ...runtime.Object) (*Controller, *pass, *f
 		Name: "m", UID: "node", Annotations: map[string]string{v1alpha1.AnnotationMachine: "n/m/u"},
 	}}
 	cluster := fake.NewClientset(append(objects, node)...)
-	c, p := tokenBench(t, cluster, "u")
+	c, p := targetBench(t, cluster, "u")
 	c.cfg.Limits.Drain = drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{

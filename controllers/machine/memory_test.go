@@ -44,7 +44,7 @@ func (b *bench) leftInMemory() (entries, claims, drains int) {
 	c := b.process
 	c.drains.mu.Lock()
 	defer c.drains.mu.Unlock()
-	return c.memory.size(), c.claims.size(), len(c.drains.known)
+	return c.memory.size() + c.tokens.Len(), c.claims.size(), len(c.drains.known)
 }
 
 func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {

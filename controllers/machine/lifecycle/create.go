@@ -44,7 +44,7 @@ func decideCreate(w World) Verdict {
 	if b, wait := waiting(w); wait && w.VM.State == VMUnknown {
 		return waitForCloud(w, b)
 	}
-	if !w.Class.Held {
+	if !w.Class.HasFinalizers {
 		return do(AddFinalizers)
 	}
 	switch w.VM.State {

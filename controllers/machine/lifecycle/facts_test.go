@@ -131,7 +131,7 @@ func setClass(w *World, value string) error {
 	case "none":
 		w.Class = ClassFact{}
 	case "not held":
-		w.Class.Held = false
+		w.Class.HasFinalizers = false
 	case "being deleted":
 		w.Class.Class.DeletionTimestamp = &metav1.Time{Time: born}
 	case "without a driver":

@@ -55,7 +55,7 @@ const drainTimeout = 10 * time.Minute
 func (l *life) world() World {
 	w := World{
 		Now: l.now, Limits: limits(), Machine: l.machine,
-		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, Held: l.held},
+		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, HasFinalizers: l.held},
 		Secret: SecretFact{Read: true, UserData: []byte("boot with <<BOOTSTRAP_TOKEN>>")},
 	}
 	if l.held {
@@ -172,7 +172,7 @@ func (l *life) act(w *World, v Verdict) {
 	}
 	switch v.Do {
 	case AddFinalizers:
-		l.held, w.Class.Held = true, true
+		l.held, w.Class.HasFinalizers = true, true
 	case MakeToken:
 		l.token, w.Token = true, TokenPresent
 	case ProlongToken:

@@ -83,8 +83,8 @@ type ClassFact struct {
 	Undecodable string
 	// ProviderError is why the class' provider cannot be used; nil when there is a driver for it.
 	ProviderError error
-	// Held reports whether class and secrets carry our finalizers, so that they outlive the machine.
-	Held bool
+	// HasFinalizers reports whether class and Secrets have our finalizers, so that they outlive the machine.
+	HasFinalizers bool
 }
 
 // SecretFact is what is known of the class' secrets.
