@@ -107,7 +107,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 		p.world.VM = c.noteEnding(machine, target.Adopt)
 	}
 	p.world.VM.LastKnownState = resp.LastKnownState
-	c.drains.over(machine)
+	c.drains.VMDeleted(machine)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -91,7 +92,7 @@ type Controller struct {
 	secrets  *credentials.Secrets
 	tokens   *credentials.Tokens
 
-	drains           *drains
+	drains           *drainer.Drainer
 	calls            *calls // of drivers
 	writes           *rates.Rates[types.UID]
 	memory           *memory[types.UID, remembered] // of machines, by their UID
@@ -117,10 +118,10 @@ func New(cfg Config) (*Controller, error) {
 		tokens: credentials.NewTokens(credentials.TokensConfig{
 			Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
 		}),
-		drains: newDrains(),
 		calls:  newCalls(cfg.Workers),
 		writes: rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
+	c.drains = newDrainer(c)
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
@@ -140,11 +141,20 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.watch()
 }
 
+func newDrainer(c *Controller) *drainer.Drainer {
+	return drainer.New(drainer.Config{
+		Clock: c.cfg.Clock, Settings: c.cfg.Limits.Drain, Patience: patience, Wake: func(key types.NamespacedName) { c.runner.Enqueue(key) },
+		Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
+			return lifecycle.NextWait(before, code, requested, c.cfg.Limits)
+		},
+	})
+}
+
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { c.drains.watches.Run(ctx) })
+	watching.Go(func() { c.drains.Run(ctx) })
 	watching.Go(func() { c.secrets.Run(ctx) })
 	watching.Go(func() { c.gone.Run(ctx) })
 	c.runner.Run(ctx)

@@ -104,8 +104,8 @@ func (b *bench) isBack() {
 	if node.Spec.Unschedulable || !slices.Equal(node.Spec.Taints, want) {
 		b.Errorf("cordoned: %v, taints %v; want only %v", node.Spec.Unschedulable, node.Spec.Taints, want)
 	}
-	if drains := b.process.drains; len(drains.known) > 0 {
-		b.Errorf("the process is still about %v", drains.known)
+	if drains := b.process.drains; drains.Len() > 0 {
+		b.Errorf("the process is still about %d drains", drains.Len())
 	}
 }
 
@@ -191,8 +191,8 @@ func TestWithdrawnSelectionEndsTheDrain(t *testing.T) {
 		if _, err := b.target.CoreV1().Pods("a").Get(b.Context(), "web", metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
-		if drains := b.process.drains; len(drains.known) > 0 {
-			t.Errorf("the process is still about %v", drains.known)
+		if drains := b.process.drains; drains.Len() > 0 {
+			t.Errorf("the process is still about %d drains", drains.Len())
 		}
 	})
 }

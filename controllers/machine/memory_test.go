@@ -42,9 +42,7 @@ func TestMemory(t *testing.T) {
 // leftInMemory returns what the process remembers of machines.
 func (b *bench) leftInMemory() (entries, claims, drains int) {
 	c := b.process
-	c.drains.mu.Lock()
-	defer c.drains.mu.Unlock()
-	return c.memory.size() + c.tokens.Len(), c.claims.size(), len(c.drains.known)
+	return c.memory.size() + c.tokens.Len(), c.claims.size(), c.drains.Len()
 }
 
 func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {

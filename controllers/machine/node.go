@@ -38,7 +38,7 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 // deleted with it would remain for ever.
 func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node
-	if !c.drains.isReleased(p.world.Machine.UID, node.UID) {
+	if node.UID == "" || c.memory.of(p.world.Machine.UID).released != node.UID {
 		patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: map[string]any{"metadata": withoutFinalizer()}})
 		if err != nil || !patched {
 			return err

@@ -55,7 +55,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
 	p.world.Disruption, p.world.Marks, p.world.NoComponentsTaint = c.disruption(m), c.marks(m), c.omitsComponentsTaint(m)
-	p.world.Drain.State = c.drains.state(m.UID)
+	p.world.Drain.State = c.drains.State(m.UID)
 	p.world.TokenExpiry = c.tokens.Expiry(m.UID)
 	return p, nil
 }

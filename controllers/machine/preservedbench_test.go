@@ -133,8 +133,8 @@ func TestDrainOfARecoveredMachineIsCancelled(t *testing.T) {
 		if _, err := b.target.CoreV1().Pods("a").Get(b.Context(), "web", metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
-		if drains := b.process.drains; len(drains.known) > 0 {
-			t.Errorf("the process is still about %v", drains.known)
+		if drains := b.process.drains; drains.Len() > 0 {
+			t.Errorf("the process is still about %d drains", drains.Len())
 		}
 	})
 }
