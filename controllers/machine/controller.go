@@ -169,7 +169,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	newest := c.machines.Newest(cached)
 	defer c.forgetIfGone(key, newest)
-	if wait, err := c.aside(ctx, newest); wait > 0 || err != nil {
+	if wait, err := c.reportSetAside(ctx, newest); wait > 0 || err != nil {
 		return runner.Result{RequeueAfter: wait}, err
 	}
 	p, err := c.observe(newest)
@@ -190,10 +190,10 @@ func decide(p *pass) lifecycle.Verdict {
 	return verdict
 }
 
-// step carries out the action of a verdict. A wait greater than 0 means that it was not carried out: its write is held back, or too
+// step carries out the action of a verdict. A wait greater than 0 means that it was not carried out: its write has to wait, or too
 // many calls of the driver are in flight.
 func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdict) (wait time.Duration, err error) {
-	if wait := c.heldBack(p, verdict); wait > 0 {
+	if wait := c.writeDelay(p, verdict); wait > 0 {
 		return wait, nil
 	}
 	if verdict.Do != lifecycle.Save { // the result of the step before is always written: otherwise it would be lost
@@ -212,10 +212,10 @@ func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	return 0, nil
 }
 
-// rest ends a pass: it writes the machine of the verdict, unless that write is held back.
+// rest ends a pass: it writes the machine of the verdict, unless that write has to wait.
 func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) (runner.Result, error) {
-	verdict = lifecycle.EndAside(p.world, verdict)
-	if wait := c.heldBack(p, verdict); wait > 0 {
+	verdict = lifecycle.EndSetAside(p.world, verdict)
+	if wait := c.writeDelay(p, verdict); wait > 0 {
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
 	c.dropUnwanted(p)
@@ -224,7 +224,7 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	if err := c.save(ctx, p, verdict); err != nil {
 		return runner.Result{}, c.complain(ctx, p, err)
 	}
-	c.memory.change(uid, func(is *remembered) { is.trouble = trouble{} })
+	c.memory.change(uid, func(is *remembered) { is.lastingError = lastingError{} })
 	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
 }
 
@@ -284,8 +284,8 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.findNodeRivals(ctx, p)
 	case lifecycle.FindVMRivals:
 		return c.findVMRivals(ctx, p)
-	case lifecycle.MarkNode:
-		return c.unanswered(ctx, p, c.markNode(ctx, p))
+	case lifecycle.SetTerminating:
+		return c.unanswered(ctx, p, c.setTerminating(ctx, p))
 	case lifecycle.DrainNode:
 		return c.unanswered(ctx, p, c.drainNode(ctx, p))
 	case lifecycle.ClaimNode:

@@ -122,17 +122,17 @@ func (c *Controller) cordon(ctx context.Context, p *pass) error {
 	return err
 }
 
-// markNode sets the condition NodeTerminating on the Node, with the reason for the deletion of its machine. Before that, in a step of
+// setTerminating sets the condition NodeTerminating on the Node, with the reason for the deletion of its machine. Before that, in a step of
 // its own, it cordons the Node. It lists the pods for the drain of this pass; if the Node is empty, the same write removes our
-// finalizer. If the list fails, the Node is marked all the same, and the drain reports the error if it persists.
-func (c *Controller) markNode(ctx context.Context, p *pass) error {
+// finalizer. If the list fails, the condition is set all the same, and the drain reports the error if it persists.
+func (c *Controller) setTerminating(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node
 	if !node.Spec.Unschedulable {
 		return c.cordon(ctx, p)
 	}
 	pods, err := drainer.ListPods(ctx, p.cluster, node.Name)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to list pods of Node; marking Node without removing its finalizer", "node", node.Name, "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to list pods of Node; setting its condition without removing its finalizer", "node", node.Name, "err", err)
 	} else {
 		p.listed = &sighting{node: node.UID, pods: pods}
 	}

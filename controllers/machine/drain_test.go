@@ -118,7 +118,7 @@ func TestNodeShowsThatItsMachineIsDeleted(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	p.world.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
 	for range 2 {
-		if err := c.markNode(t.Context(), p); err != nil {
+		if err := c.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestAForcedDrainEndsAlsoWhenTheTargetDoesNotAnswer(t *testing.T) {
 				return true, nil, errors.New("no route to host")
 			})
 			tc.change(p.world.Machine)
-			for _, action := range []lifecycle.Action{lifecycle.FindNode, lifecycle.MarkNode, lifecycle.DrainNode} {
+			for _, action := range []lifecycle.Action{lifecycle.FindNode, lifecycle.SetTerminating, lifecycle.DrainNode} {
 				p.world.Drain = drain.Report{}
 				err := c.act(t.Context(), p, lifecycle.Verdict{Do: action})
 				if p.world.Drain.State != tc.want || (err == nil) != tc.want.Ended() {

@@ -39,8 +39,8 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 		do   func(context.Context, *pass) error
 		want []string
 	}{
-		{c.markNode, []string{"patch nodes"}},
-		{c.markNode, []string{"list pods", "patch nodes/status"}},
+		{c.setTerminating, []string{"patch nodes"}},
+		{c.setTerminating, []string{"list pods", "patch nodes/status"}},
 		{c.drainNode, nil},
 		{c.deleteNode, []string{"delete nodes"}},
 	} {
@@ -76,7 +76,7 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 func TestNextPassListsPodsAgain(t *testing.T) {
 	c, p, cluster := drainBench(t, podOn("m", "web", ""))
 	for range 3 {
-		if err := c.markNode(t.Context(), p); err != nil {
+		if err := c.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, p, cluster := drainBench(t)
 			for range 2 {
-				if err := c.markNode(t.Context(), p); err != nil {
+				if err := c.setTerminating(t.Context(), p); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -131,13 +131,13 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 }
 
 // If pods cannot be listed, the drain reports it: the Node is marked all the same, and not released.
-func TestANodeIsMarkedWhosePodsCannotBeListed(t *testing.T) {
+func TestNodeWhosePodsCannotBeListedIsTerminating(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))
 	})
 	for range 2 {
-		if err := c.markNode(t.Context(), p); err != nil {
+		if err := c.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}

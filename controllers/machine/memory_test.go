@@ -53,7 +53,7 @@ func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {
 		}
 		uid := b.get().UID
 		b.process.memory.change(uid, func(is *remembered) { // each field that its life has not left already
-			is.trouble.since, is.refused.why, is.rivals.node, is.ending.since = time.Now(), "why", "node", time.Now()
+			is.lastingError.since, is.refused.why, is.rivals.node, is.ending.since = time.Now(), "why", "node", time.Now()
 		})
 		b.process.claims.change("m", func(is *claim) { is.at = time.Now() })
 		b.delete()

@@ -104,7 +104,7 @@ func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 		b.delete()
 		b.pass(time.Minute)
 		if left := b.left(); b.get() != nil || len(left) > 0 {
-			t.Errorf("left: %v; %s", left, b.says())
+			t.Errorf("left: %v; %s", left, b.operation())
 		}
 	})
 }

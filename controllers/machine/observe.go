@@ -54,7 +54,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	p.world.Proven = c.memory.of(m.UID).proven
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
-	p.world.Disruption, p.world.Marks, p.world.NoComponentsTaint = c.disruption(m), c.marks(m), c.omitsComponentsTaint(m)
+	p.world.Disruption, p.world.Rollout, p.world.NoComponentsTaint = c.disruption(m), c.rollout(m), c.omitsComponentsTaint(m)
 	p.world.Drain.State = c.drains.State(m.UID)
 	p.world.TokenExpiry = c.tokens.Expiry(m.UID)
 	return p, nil

@@ -76,7 +76,7 @@ func (d *Drain) observe(ctx context.Context, task Task, facts *drain.Facts) (fre
 	if session == nil {
 		return freed
 	}
-	facts.Blind = session.Trouble()
+	facts.Blind = session.WatchError()
 	if session.Show(facts) {
 		facts.Volumes.IDs = d.volumeIDs(ctx, task.Driver, facts)
 	}
@@ -104,7 +104,7 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 		d.begin(func() *drainwatch.Session {
 			return d.of.watches.Begin(task.Cluster.Client, facts.Node.Name, d.waker(task.Machine))
 		})
-	case drain.Mark:
+	case drain.RequestRecount:
 		return d.requestRecounts(ctx, task.Cluster.Client, facts, v)
 	case drain.Remove:
 		return d.remove(ctx, task, facts, v)

@@ -135,7 +135,7 @@ func TestOfSeveralBudgetsADisruptionIsTakenFromEach(t *testing.T) {
 }
 
 // What was written meanwhile is not marked, and tried again.
-func TestBudgetsAreMarkedToBeCounted(t *testing.T) {
+func TestRecountsOfBudgetsAreRequested(t *testing.T) {
 	budget := func(name string) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), ResourceVersion: "7"}}
 	}
@@ -146,8 +146,8 @@ func TestBudgetsAreMarkedToBeCounted(t *testing.T) {
 		tally string
 	}{
 		"all":       {},
-		"conflict":  {fails: apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), "two", errors.New("newer")), tally: "unmarked"},
-		"forbidden": {fails: errors.New("forbidden"), why: "forbidden", tally: "unmarked"},
+		"conflict":  {fails: apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), "two", errors.New("newer")), tally: "request failed"},
+		"forbidden": {fails: errors.New("forbidden"), why: "forbidden", tally: "request failed"},
 		"gone":      {fails: apierrors.NewNotFound(policyv1.Resource("poddisruptionbudgets"), "two")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestBudgetsAreMarkedToBeCounted(t *testing.T) {
 				return patch.GetName() == "two" && tc.fails != nil, nil, tc.fails
 			})
 			facts := drain.Facts{Memory: drain.Memory{Recounts: map[types.UID]drain.Recount{
-				"web": {At: now, Marked: map[types.UID]string{"one": "7", "two": "7"}}, "db": {At: now, Marked: map[types.UID]string{"three": "7"}},
+				"web": {At: now, Requested: map[types.UID]string{"one": "7", "two": "7"}}, "db": {At: now, Requested: map[types.UID]string{"three": "7"}},
 			}}}
 			if err := d.requestRecounts(t.Context(), cluster, &facts, drain.Verdict{Budgets: []*policyv1.PodDisruptionBudget{one, two, three}}); err != nil {
 				t.Fatal(err)

@@ -63,15 +63,15 @@ func (d *Drain) requestRecounts(ctx context.Context, client kubernetes.Interface
 	for _, b := range v.Budgets {
 		err := patchBudget(ctx, client, b, map[string]any{"observedGeneration": 0})
 		if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
-			d.memory.Recounts = nil // some are not marked
+			d.memory.Recounts = nil // some were not requested
 			return err
 		}
 		switch {
 		case err == nil, apierrors.IsNotFound(err):
 		case apierrors.IsConflict(err):
-			facts.Memory = facts.Memory.Unmarked(b.UID, "")
+			facts.Memory = facts.Memory.RequestFailed(b.UID, "")
 		default:
-			facts.Memory = facts.Memory.Unmarked(b.UID, err.Error())
+			facts.Memory = facts.Memory.RequestFailed(b.UID, err.Error())
 		}
 	}
 	d.memory = facts.Memory
@@ -112,7 +112,7 @@ func removePod(ctx context.Context, cluster *target.Cluster, r drain.Removal, no
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.Pod.UID}},
 		})
 	case drain.Take:
-		return take(ctx, cluster.Client, r, now)
+		return takeDisruptions(ctx, cluster.Client, r, now)
 	case drain.Delete:
 		return cluster.Client.CoreV1().Pods(r.Pod.Namespace).Delete(ctx, r.Pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &r.Pod.UID},
@@ -121,10 +121,10 @@ func removePod(ctx context.Context, cluster *target.Cluster, r drain.Removal, no
 	return fmt.Errorf("drain.Decide named a way to remove pods that the drainer does not know: %s", r.How)
 }
 
-// take does for several PodDisruptionBudgets what the eviction API does for one: it takes a disruption from each, and deletes the pod.
-// If it fails before the deletion, the disruptions that it has taken remain reserved for the pod until they expire, as those of the
+// takeDisruptions does for several PodDisruptionBudgets what the eviction API does for one: it takes a disruption from each, and
+// deletes the pod. If it fails before the deletion, the disruptions that it has taken remain reserved for the pod until they expire, as those of the
 // eviction API do; the next attempt starts their time anew.
-func take(ctx context.Context, client kubernetes.Interface, r drain.Removal, now time.Time) error {
+func takeDisruptions(ctx context.Context, client kubernetes.Interface, r drain.Removal, now time.Time) error {
 	for _, b := range r.Budgets {
 		allowed := b.Status.DisruptionsAllowed
 		if _, taken := b.Status.DisruptedPods[r.Pod.Name]; !taken {
