@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -291,8 +292,8 @@ func TestDrainIsWokenByAVolumeSlotFreedWhileItDecides(t *testing.T) {
 				Attacher: "csi.test", NodeName: "m", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("db")},
 			}},
 		)
-		woken := 0
-		d.of.cfg.Wake = func(types.NamespacedName) { woken++ }
+		var woken atomic.Int32
+		d.of.cfg.Wake = func(types.NamespacedName) { woken.Add(1) }
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { d.of.Run(ctx) })
@@ -303,13 +304,13 @@ func TestDrainIsWokenByAVolumeSlotFreedWhileItDecides(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		woken = 0
+		woken.Store(0)
 		task.Driver = freeingDriver{free: func() { d.of.detaches.forget("another") }}
 		v, _, err := d.Continue(ctx, task)
 		if err != nil || len(v.Progress.Waiting) == 0 {
 			t.Fatalf("verdict %+v, error %v; want the pod to wait until more volumes may move", v, err)
 		}
-		if woken == 0 {
+		if woken.Load() == 0 {
 			t.Error("the drain waits although volumes may move")
 		}
 	})
