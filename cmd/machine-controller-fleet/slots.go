@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -220,8 +220,8 @@ func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 }
 
 // goneGate returns a Gate that admits deleted machines, by their last slot.
-func (s *slots) goneGate() runner.Gate[machine.Gone] {
-	return fence.NewGate(s.fence, func(gone machine.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
+func (s *slots) goneGate() runner.Gate[credentials.Gone] {
+	return fence.NewGate(s.fence, func(gone credentials.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
 }
 
 // unlabeledNode reports whether the target cluster has a Node of that name that is in no slot.

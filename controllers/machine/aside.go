@@ -41,14 +41,14 @@ func (c *Controller) panicked(ctx context.Context, key types.NamespacedName, fau
 	}
 }
 
-// aside returns for how long a machine remains set aside, 0 if it is not, and records that in the machine's status. Errors: the
+// reportSetAside returns for how long a machine remains set aside, 0 if it is not, and records that in the machine's status. Errors: the
 // write.
-func (c *Controller) aside(ctx context.Context, m *v1alpha1.Machine) (wait time.Duration, err error) {
+func (c *Controller) reportSetAside(ctx context.Context, m *v1alpha1.Machine) (wait time.Duration, err error) {
 	now := c.cfg.Clock.Now()
-	trouble, wait := lifecycle.Aside(m, now)
-	if trouble == nil {
+	cause, wait := lifecycle.WhileSetAside(m, now)
+	if cause == nil {
 		return 0, nil
 	}
-	p := &pass{world: lifecycle.World{Now: now, Limits: c.cfg.Limits, Machine: m, Trouble: trouble}}
+	p := &pass{world: lifecycle.World{Now: now, Limits: c.cfg.Limits, Machine: m, PassError: cause}}
 	return wait, c.save(ctx, p, lifecycle.Decide(p.world))
 }

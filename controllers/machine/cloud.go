@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -15,11 +16,11 @@ import (
 // callDriver makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
 // Failure. Errors, which end the pass: errCrowded, the end of ctx or of the ownership.
 func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.Action) error {
-	credentials := credentialsOf(p.world.Class.Class)
-	if !c.calls.begin(credentials) {
+	used := credentialsOf(p.world.Class.Class)
+	if !c.calls.begin(used) {
 		return errCrowded
 	}
-	defer c.calls.end(credentials)
+	defer c.calls.end(used)
 	call, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials, Adopt: lifecycle.MayAdopt(p.world)}
@@ -72,7 +73,7 @@ func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) 
 func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target) error {
 	resp, err := p.driver.CreateMachine(ctx, driver.CreateMachineRequest{
 		Target:   target,
-		UserData: fillUserData(p.world.Secret.UserData, p.token, p.world.Machine.Name),
+		UserData: credentials.FillUserData(p.world.Secret.UserData, p.token, p.world.Machine.Name),
 	})
 	if err != nil {
 		p.world.VM.LastKnownState = resp.LastKnownState
@@ -106,7 +107,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 		p.world.VM = c.noteEnding(machine, target.Adopt)
 	}
 	p.world.VM.LastKnownState = resp.LastKnownState
-	c.drains.over(machine)
+	c.drains.VMDeleted(machine)
 	return nil
 }
 

@@ -18,8 +18,9 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
@@ -71,7 +72,7 @@ type Config struct {
 	Clock                 clock.WithTicker
 	Gate                  runner.Gate[types.NamespacedName]
 	// GoneGate admits machines that are gone; nil admits all.
-	GoneGate runner.Gate[Gone]
+	GoneGate runner.Gate[credentials.Gone]
 	// Workers is how many machines of a namespace are reconciled at the same time, and how many calls of a driver are in flight with
 	// one set of credentials. Of all namespaces together, runner.TenantsAtOnce times as many machines are reconciled.
 	Workers int
@@ -84,20 +85,20 @@ type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
 	pass     runner.Pass[*pass, lifecycle.Verdict]
-	gone     *runner.Runner[Gone]
+	gone     *runner.Runner[credentials.Gone]
 	machines *patch.Committer[*v1alpha1.Machine]
 	classes  *patch.Committer[*v1alpha1.MachineClass]
 	nodes    *patch.Latest[*corev1.Node]
-	secrets  *secretReader
-	awaited  *secretwatch.Watches
+	secrets  *credentials.Secrets
+	tokens   *credentials.Tokens
 
-	drains         *drains
-	calls          *calls // of drivers
-	writes         *rates.Rates[types.UID]
-	memory         *memory[types.UID, remembered] // of machines, by their UID
-	claims         *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
-	holding        turns.Mutex                    // held while finalizers are added to a class and its Secrets
-	nodeWriteLimit *nodeWriteLimit                // on writes of Nodes
+	drains           *drainer.Drainer
+	calls            *calls // of drivers
+	writes           *rates.Rates[types.UID]
+	memory           *memory[types.UID, remembered] // of machines, by their UID
+	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
+	addingFinalizers turns.Mutex                    // locked while finalizers are added to a class and its Secrets
+	nodeWriteLimit   *nodeWriteLimit                // on writes of Nodes
 }
 
 // New returns the controller, and registers its indexes and event handlers. Errors: the configuration of a runner, an index, the
@@ -111,14 +112,16 @@ func New(cfg Config) (*Controller, error) {
 		nodeWriteLimit: newNodeWriteLimit(),
 		memory:         newMemory[types.UID, remembered](),
 		claims:         newMemory[string, claim](),
-		secrets:        newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Namespace, cfg.Clock),
-		drains:         newDrains(),
-		calls:          newCalls(cfg.Workers),
-		writes:         rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
+		secrets: credentials.NewSecrets(credentials.SecretsConfig{
+			Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: cfg.Clock,
+		}),
+		tokens: credentials.NewTokens(credentials.TokensConfig{
+			Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
+		}),
+		calls:  newCalls(cfg.Workers),
+		writes: rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
-	c.awaited = secretwatch.New(secretwatch.Config{
-		Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { c.secrets.forget(key) },
-	})
+	c.drains = newDrainer(c)
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
@@ -128,8 +131,8 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.gone, err = runner.New(runner.Config[Gone]{
-		Name: GoneName, Reconcile: c.sweepTokens, Tenant: func(key Gone) string { return key.Namespace },
+	c.gone, err = runner.New(runner.Config[credentials.Gone]{
+		Name: GoneName, Reconcile: c.tokens.Sweep, Tenant: func(key credentials.Gone) string { return key.Namespace },
 		Gate: cfg.GoneGate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
@@ -138,12 +141,21 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.watch()
 }
 
+func newDrainer(c *Controller) *drainer.Drainer {
+	return drainer.New(drainer.Config{
+		Clock: c.cfg.Clock, Settings: c.cfg.Limits.Drain, Patience: patience, Wake: func(key types.NamespacedName) { c.runner.Enqueue(key) },
+		Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
+			return lifecycle.NextWait(before, code, requested, c.cfg.Limits)
+		},
+	})
+}
+
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { c.drains.watches.Run(ctx) })
-	watching.Go(func() { c.awaited.Run(ctx) })
+	watching.Go(func() { c.drains.Run(ctx) })
+	watching.Go(func() { c.secrets.Run(ctx) })
 	watching.Go(func() { c.gone.Run(ctx) })
 	c.runner.Run(ctx)
 }
@@ -157,7 +169,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	newest := c.machines.Newest(cached)
 	defer c.forgetIfGone(key, newest)
-	if wait, err := c.aside(ctx, newest); wait > 0 || err != nil {
+	if wait, err := c.reportSetAside(ctx, newest); wait > 0 || err != nil {
 		return runner.Result{RequeueAfter: wait}, err
 	}
 	p, err := c.observe(newest)
@@ -178,10 +190,10 @@ func decide(p *pass) lifecycle.Verdict {
 	return verdict
 }
 
-// step carries out the action of a verdict. A wait greater than 0 means that it was not carried out: its write is held back, or too
+// step carries out the action of a verdict. A wait greater than 0 means that it was not carried out: its write has to wait, or too
 // many calls of the driver are in flight.
 func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdict) (wait time.Duration, err error) {
-	if wait := c.heldBack(p, verdict); wait > 0 {
+	if wait := c.writeDelay(p, verdict); wait > 0 {
 		return wait, nil
 	}
 	if verdict.Do != lifecycle.Save { // the result of the step before is always written: otherwise it would be lost
@@ -200,10 +212,10 @@ func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	return 0, nil
 }
 
-// rest ends a pass: it writes the machine of the verdict, unless that write is held back.
+// rest ends a pass: it writes the machine of the verdict, unless that write has to wait.
 func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) (runner.Result, error) {
-	verdict = lifecycle.EndAside(p.world, verdict)
-	if wait := c.heldBack(p, verdict); wait > 0 {
+	verdict = lifecycle.EndSetAside(p.world, verdict)
+	if wait := c.writeDelay(p, verdict); wait > 0 {
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
 	c.dropUnwanted(p)
@@ -212,7 +224,7 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	if err := c.save(ctx, p, verdict); err != nil {
 		return runner.Result{}, c.complain(ctx, p, err)
 	}
-	c.memory.change(uid, func(is *remembered) { is.trouble = trouble{} })
+	c.memory.change(uid, func(is *remembered) { is.lastingError = lastingError{} })
 	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
 }
 
@@ -255,9 +267,9 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.Save:
 		return c.save(ctx, p, verdict)
 	case lifecycle.ReadSecret:
-		return c.readSecret(ctx, p)
+		return c.readSecrets(ctx, p)
 	case lifecycle.AddFinalizers:
-		return c.hold(ctx, p)
+		return c.addFinalizers(ctx, p)
 	case lifecycle.FindVM, lifecycle.CreateVM, lifecycle.InitializeVM, lifecycle.DeleteVM:
 		return c.callDriver(ctx, p, verdict.Do)
 	case lifecycle.MakeToken:
@@ -265,15 +277,15 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.ProlongToken:
 		return c.prolongToken(ctx, p)
 	case lifecycle.DropToken:
-		return c.unanswered(ctx, p, c.leaveToken(ctx, p, c.dropToken(ctx, p)))
+		return c.unanswered(ctx, p, c.dropToken(ctx, p))
 	case lifecycle.FindNode:
 		return c.unanswered(ctx, p, c.findNode(ctx, p))
 	case lifecycle.FindNodeRivals:
 		return c.findNodeRivals(ctx, p)
 	case lifecycle.FindVMRivals:
 		return c.findVMRivals(ctx, p)
-	case lifecycle.MarkNode:
-		return c.unanswered(ctx, p, c.markNode(ctx, p))
+	case lifecycle.SetTerminating:
+		return c.unanswered(ctx, p, c.setTerminating(ctx, p))
 	case lifecycle.DrainNode:
 		return c.unanswered(ctx, p, c.drainNode(ctx, p))
 	case lifecycle.ClaimNode:

@@ -91,8 +91,8 @@ func (b *bench) dropPod(p *corev1.Pod) {
 	}
 }
 
-// held has the pod web held by a budget that is misconfigured, which selects pods of the app "held".
-func (b *bench) held() {
+// addBlockingBudget adds a budget that is misconfigured and blocks pods: it selects pods of the app "held".
+func (b *bench) addBlockingBudget() {
 	b.Helper()
 	b.must(b.tracker.Add(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "never", Namespace: "a"},
@@ -116,8 +116,8 @@ func drainTimeout(d time.Duration) func(*v1alpha1.Machine) {
 	}
 }
 
-// says returns the description of the machine's last operation.
-func (b *bench) says() string {
+// operation returns the description of the machine's last operation.
+func (b *bench) operation() string {
 	m := b.get()
 	if m == nil {
 		return "the machine is gone"
@@ -125,15 +125,15 @@ func (b *bench) says() string {
 	return fmt.Sprintf("%s: %s", m.Status.LastOperation.State, m.Status.LastOperation.Description)
 }
 
-// saysSoon waits until the description of the last operation has the text.
-func (b *bench) saysSoon(text string) {
+// reportsSoon waits until the description of the last operation has the text.
+func (b *bench) reportsSoon(text string) {
 	b.Helper()
 	for range 20 {
-		if b.pass(time.Second); strings.Contains(b.says(), text) {
+		if b.pass(time.Second); strings.Contains(b.operation(), text) {
 			return
 		}
 	}
-	b.Errorf("the machine reports %q, want %q", b.says(), text)
+	b.Errorf("the machine reports %q, want %q", b.operation(), text)
 }
 
 // deletedAt returns when the VM was deleted, counted from a time.
@@ -165,13 +165,13 @@ func TestVMIsDeletedWhenAllPodsHaveLeft(t *testing.T) {
 				p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
 			})
 		})
-		b.saysSoon("Processing: Draining Node m: 2 pods left, 2 ending")
+		b.reportsSoon("Processing: Draining Node m: 2 pods left, 2 ending")
 		b.pass(time.Minute)
 		if at := b.deletedAt(deleted); at != grace {
 			t.Errorf("the VM was deleted after %s, want %s", at, grace)
 		}
 		if b.get() != nil || b.evicted["web"] != 1 || b.evicted["db"] != 1 || b.evicted["proxy"] != 0 {
-			t.Errorf("evicted %v, and %s", b.evicted, b.says())
+			t.Errorf("evicted %v, and %s", b.evicted, b.operation())
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestAnEmptyNodeIsDeletedAtOnce(t *testing.T) {
 		deleted := b.drainBegins(time.Hour, func() {})
 		b.pass(time.Second)
 		if at := b.deletedAt(deleted); at > 0 || b.get() != nil {
-			t.Errorf("the VM was deleted after %s, and %s", at, b.says())
+			t.Errorf("the VM was deleted after %s, and %s", at, b.operation())
 		}
 	})
 }
@@ -199,7 +199,7 @@ func TestAnotherProcessContinuesTheDrain(t *testing.T) {
 					t.Errorf("the VM was deleted after %s, want %s", at, grace)
 				}
 				if b.get() != nil || b.evicted["web"] != 1 {
-					t.Errorf("evicted %v, and %s", b.evicted, b.says())
+					t.Errorf("evicted %v, and %s", b.evicted, b.operation())
 				}
 			})
 		})
@@ -209,12 +209,12 @@ func TestAnotherProcessContinuesTheDrain(t *testing.T) {
 func TestTheDrainTimeoutIsKept(t *testing.T) {
 	const timeout = 10 * time.Minute
 	onBench(t, func(b *bench) {
-		b.held()
+		b.addBlockingBudget()
 		deleted := b.drainBegins(timeout, func() {
 			b.pod("web", labelled("held"))
 			b.pod("slow", labelled("other"), endless)
 		})
-		b.saysSoon("Failed: Draining Node m: 2 pods left, 1 ending; a/web held by PodDisruptionBudget a/never, although")
+		b.reportsSoon("Failed: Draining Node m: 2 pods left, 1 ending; a/web held by PodDisruptionBudget a/never, although")
 		b.pass(timeout - time.Minute)
 		if calls := b.cloud.log(driver.OpDelete); len(calls) > 0 {
 			t.Fatalf("the VM was deleted after %s", b.deletedAt(deleted))
@@ -225,7 +225,7 @@ func TestTheDrainTimeoutIsKept(t *testing.T) {
 			t.Errorf("the VM was deleted after %s, want %s", at, timeout)
 		}
 		if b.get() != nil {
-			t.Errorf("%s", b.says())
+			t.Errorf("%s", b.operation())
 		}
 		for _, reported := range b.reported.List() {
 			if strings.Contains(reported, v1alpha1.EventDrained) {
@@ -237,9 +237,9 @@ func TestTheDrainTimeoutIsKept(t *testing.T) {
 
 func TestDrainContinuesWhenTheBudgetAllowsIt(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.held()
+		b.addBlockingBudget()
 		b.drainBegins(time.Hour, func() { b.pod("web", labelled("held")) })
-		b.saysSoon("held by PodDisruptionBudget a/never")
+		b.reportsSoon("held by PodDisruptionBudget a/never")
 		b.pass(5 * time.Minute)
 		b.mu.Lock()
 		b.refusal = nil
@@ -252,7 +252,7 @@ func TestDrainContinuesWhenTheBudgetAllowsIt(t *testing.T) {
 		b.must(err)
 		b.pass(grace + time.Second)
 		if b.get() != nil {
-			t.Errorf("%s", b.says())
+			t.Errorf("%s", b.operation())
 		}
 	})
 }
@@ -267,7 +267,7 @@ func TestProgressIsWrittenSeldom(t *testing.T) {
 		})
 		b.pass(10 * time.Minute)
 		if b.get() != nil {
-			t.Errorf("%s", b.says())
+			t.Errorf("%s", b.operation())
 		}
 		var written []string
 		for _, r := range b.server.Requests() {

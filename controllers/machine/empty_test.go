@@ -39,8 +39,8 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 		do   func(context.Context, *pass) error
 		want []string
 	}{
-		{c.markNode, []string{"patch nodes"}},
-		{c.markNode, []string{"list pods", "patch nodes/status"}},
+		{c.setTerminating, []string{"patch nodes"}},
+		{c.setTerminating, []string{"list pods", "patch nodes/status"}},
 		{c.drainNode, nil},
 		{c.deleteNode, []string{"delete nodes"}},
 	} {
@@ -67,7 +67,7 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 	if r := p.world.Drain; r.State != drain.Drained || r.Ending {
 		t.Errorf("report %+v, want it drained, without a text", r)
 	}
-	if c.drains.state("u") != drain.Drained {
+	if c.drains.State("u") != drain.Drained {
 		t.Error("the next pass would look again")
 	}
 }
@@ -76,7 +76,7 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 func TestNextPassListsPodsAgain(t *testing.T) {
 	c, p, cluster := drainBench(t, podOn("m", "web", ""))
 	for range 3 {
-		if err := c.markNode(t.Context(), p); err != nil {
+		if err := c.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,10 +86,10 @@ func TestNextPassListsPodsAgain(t *testing.T) {
 	if err := c.drainNode(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if p.listed != nil || c.drains.of("u").seen() == nil {
-		t.Errorf("%v is left, and watched is %v", p.listed, c.drains.of("u").seen())
+	if p.listed != nil || p.world.Drain.State != drain.Draining {
+		t.Errorf("%v is left, and the drain is %+v", p.listed, p.world.Drain)
 	}
-	if c.drains.isReleased("u", "node") {
+	if c.memory.of("u").released == "node" {
 		t.Error("a Node with pods was released")
 	}
 	c, p, cluster = drainBench(t)
@@ -108,13 +108,13 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 		before func(c *Controller, p *pass, cluster *fake.Clientset)
 		want   []string
 	}{
-		"by a process that has ended": {func(c *Controller, _ *pass, _ *fake.Clientset) { c.drains.forget("u") }, []string{"patch nodes", "delete nodes"}},
+		"by a process that has ended": {func(c *Controller, _ *pass, _ *fake.Clientset) { c.memory.forget("u") }, []string{"patch nodes", "delete nodes"}},
 		"by this one":                 {func(*Controller, *pass, *fake.Clientset) {}, []string{"delete nodes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, p, cluster := drainBench(t)
 			for range 2 {
-				if err := c.markNode(t.Context(), p); err != nil {
+				if err := c.setTerminating(t.Context(), p); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -131,20 +131,20 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 }
 
 // If pods cannot be listed, the drain reports it: the Node is marked all the same, and not released.
-func TestANodeIsMarkedWhosePodsCannotBeListed(t *testing.T) {
+func TestNodeWhosePodsCannotBeListedIsTerminating(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))
 	})
 	for range 2 {
-		if err := c.markNode(t.Context(), p); err != nil {
+		if err := c.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, want := requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
-	if c.drains.isReleased("u", "node") || p.listed != nil {
+	if c.memory.of("u").released == "node" || p.listed != nil {
 		t.Error("it was released before its pods were listed")
 	}
 	if err := c.drainNode(t.Context(), p); !apierrors.IsForbidden(err) {

@@ -64,9 +64,9 @@ var plays = map[string]func(b *bench){
 		b.tries(driver.OpDelete)
 	},
 	v1alpha1.EventDrainBlocked: func(b *bench) {
-		b.held()
+		b.addBlockingBudget()
 		b.drainBegins(10000*time.Hour, func() { b.pod("web", labelled("held")) })
-		b.saysSoon("held by PodDisruptionBudget a/never")
+		b.reportsSoon("held by PodDisruptionBudget a/never")
 		b.touches()
 	},
 	v1alpha1.EventDrained: func(b *bench) {

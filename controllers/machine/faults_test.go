@@ -117,7 +117,7 @@ func (b *bench) startsDrain(fault testFault) *workload {
 	b.create()
 	b.becomes(v1alpha1.MachineRunning, time.Minute)
 	w := b.works()
-	w.isHeld = "old"
+	w.blockedPod = "old"
 	b.cloud.fails(fault, driver.OpVolumeIDs)
 	b.delete()
 	return w
@@ -133,11 +133,11 @@ func (w *workload) works(soon time.Duration) {
 		w.Errorf("the cloud got %d requests for names after it works again, want one", reported)
 	}
 	w.mu.Lock()
-	w.isHeld = ""
+	w.blockedPod = ""
 	w.mu.Unlock()
 	w.pass(10 * time.Minute)
 	if w.get() != nil {
-		w.Errorf("the machine reports %q", w.says())
+		w.Errorf("the machine reports %q", w.operation())
 	}
 }
 
@@ -209,6 +209,9 @@ func TestCloudThrottles(t *testing.T) {
 		})
 	}
 }
+
+// volumeIDsTimeout is that of package drainer.
+const volumeIDsTimeout = 5 * time.Second
 
 // TestCloudHangs has calls never be answered, which take effect or not. The caller gives up after a minute, or much sooner
 // where a drain waits for it, and holds no worker meanwhile for longer than one call takes.

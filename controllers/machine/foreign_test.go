@@ -1,26 +1,22 @@
 package machine
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/metadata"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+)
+
+// The times of package credentials.
+const (
+	foreignPoll = time.Minute
+	secretTTL   = 10 * time.Second
 )
 
 // foreign is a Secret of another namespace than the class.
@@ -154,31 +150,6 @@ func TestSecretIsSharedWhileItsAnnotationAllowsIt(t *testing.T) {
 	})
 }
 
-// The credentials are the data of one Secret: they are not sent where the data of another Secret points.
-func TestCredentialsComeFromOneSecret(t *testing.T) {
-	type data = map[string][]byte
-	secret := func(d data) *corev1.Secret { return &corev1.Secret{Data: d} }
-	first := secret(data{"token": []byte("of the first"), "userData": []byte("boot the first"), "region": []byte("r")})
-	for name, tc := range map[string]struct {
-		found       []*corev1.Secret
-		missing     string
-		token, boot string
-		keys        int
-	}{
-		"one":                      {[]*corev1.Secret{first}, "", "of the first", "boot the first", 3},
-		"the second has no token":  {[]*corev1.Secret{first, secret(data{"endpoint": []byte("http://evil")})}, "", "", "boot the first", 1},
-		"the second has user data": {[]*corev1.Secret{first, secret(data{"token": []byte("other"), "userData": []byte("boot it")})}, "", "other", "boot it", 2},
-		"the second is missing":    {[]*corev1.Secret{first}, "s", "", "boot the first", 0},
-		"there is none":            {},
-	} {
-		s := classSecrets{found: tc.found, missing: tc.missing}
-		got := s.credentials()
-		if string(got["token"]) != tc.token || len(got) != tc.keys || string(s.userData()) != tc.boot {
-			t.Errorf("%s: credentials %q, user data %q", name, got, s.userData())
-		}
-	}
-}
-
 // What is no name of a Secret is one that is missing, and becomes part of no request: clients of metadata join it with the path.
 func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 	for _, tc := range []struct {
@@ -230,66 +201,4 @@ func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 			}
 		}
 	})
-}
-
-// silent is an API server that answers nothing.
-type silent struct{ metadata.Getter } // nil: nothing but Get is called
-
-func (s silent) Resource(schema.GroupVersionResource) metadata.Getter { return s }
-
-func (s silent) Namespace(string) metadata.ResourceInterface { return s }
-
-func (s silent) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ ...string) (*metav1.PartialObjectMetadata, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-// One read without an answer keeps the machines of others from theirs for a while only, and each no longer than its own context.
-func TestAReadOfASecretEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSecretReader(fake.NewClientset().CoreV1(), silent{}, "", clock.RealClock{})
-		class := &v1alpha1.MachineClass{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}, SecretRef: &corev1.SecretReference{Namespace: "victim", Name: "admin"},
-		}
-		began := time.Now()
-		read := func(ctx context.Context, want time.Duration, ended chan<- struct{}) {
-			if _, err := r.get(ctx, class); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != want {
-				t.Errorf("%v after %s, want the end of the context after %s", err, time.Since(began), want)
-			}
-			ended <- struct{}{}
-		}
-		ended := make(chan struct{})
-		go read(t.Context(), askingTime, ended)
-		synctest.Wait()
-		short, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		go read(short, time.Second, ended)
-		<-ended
-		go read(t.Context(), 2*askingTime, ended)
-		<-ended
-		<-ended
-	})
-}
-
-// A fleet that serves one namespace may not read the Secrets of others. That is no fault of its rights: none is shared with it.
-func TestASecretThatTheFleetMayNotReadIsNotShared(t *testing.T) {
-	for served, isFault := range map[string]bool{"n": false, "": true} {
-		synctest.Test(t, func(t *testing.T) {
-			cluster := fake.NewClientset(foreign("n"))
-			about := apitest.SecretMetadata(cluster)
-			about.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "admin", nil)
-			})
-			r := newSecretReader(cluster.CoreV1(), about, served, clock.RealClock{})
-			got, err := r.get(t.Context(), &v1alpha1.MachineClass{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}, SecretRef: &corev1.SecretReference{Namespace: "victim", Name: "admin"},
-			})
-			if isFault != apierrors.IsForbidden(err) || !isFault && (err != nil || got.missing != "victim/admin" || !got.foreign) {
-				t.Errorf("served %q: missing %q, foreign %t, %v", served, got.missing, got.foreign, err)
-			}
-			if len(cluster.Actions()) > 0 {
-				t.Errorf("served %q: requests %v", served, cluster.Actions())
-			}
-		})
-	}
 }

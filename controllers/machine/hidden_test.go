@@ -40,7 +40,7 @@ func TestANodeOfADriverThatCannotLook(t *testing.T) {
 				}
 				b.pass(time.Minute)
 				if ref, _ := b.boundTo(); (ref == v1alpha1.RefOf(m)) != tc.isClaimed {
-					t.Errorf("the Node is bound to %s: %s", ref, b.says())
+					t.Errorf("the Node is bound to %s: %s", ref, b.operation())
 				}
 				if !tc.isClaimed {
 					b.becomes(v1alpha1.MachineFailed, b.limits.CreationTimeout)
@@ -51,7 +51,7 @@ func TestANodeOfADriverThatCannotLook(t *testing.T) {
 				b.delete()
 				b.pass(time.Hour)
 				if now, _ := b.cloud.counts(); b.get() != nil || now > 0 {
-					t.Errorf("%d VMs are left; the machine reports: %s", now, b.says())
+					t.Errorf("%d VMs are left; the machine reports: %s", now, b.operation())
 				}
 			})
 		})

@@ -45,7 +45,7 @@ func (b *bench) isUpdated() {
 func (b *bench) stageIs(want string) {
 	b.Helper()
 	if is := machinefacts.InPlaceStage(b.node()); is != want {
-		b.Fatalf("the Node says %q, want %q; the machine says %q", is, want, b.says())
+		b.Fatalf("the Node says %q, want %q; the machine says %q", is, want, b.operation())
 	}
 }
 
@@ -104,8 +104,8 @@ func (b *bench) isBack() {
 	if node.Spec.Unschedulable || !slices.Equal(node.Spec.Taints, want) {
 		b.Errorf("cordoned: %v, taints %v; want only %v", node.Spec.Unschedulable, node.Spec.Taints, want)
 	}
-	if drains := b.process.drains; len(drains.known) > 0 {
-		b.Errorf("the process is still about %v", drains.known)
+	if drains := b.process.drains; drains.Len() > 0 {
+		b.Errorf("the process is still about %d drains", drains.Len())
 	}
 }
 
@@ -138,14 +138,14 @@ func TestTheResultStaysUntilTheMachineHasLeftItsOldSet(t *testing.T) {
 
 func TestTheDrainBeforeAnUpdateIsForcedWhenItsTimeIsOver(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.held()
+		b.addBlockingBudget()
 		b.create(drainTimeout(20 * time.Minute))
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.pod("web", labelled("held"))
 		b.labelNode(v1alpha1.LabelCandidateForUpdate, "true")
 		b.pass(time.Hour) // which is not part of the drain's time
 		b.labelNode(v1alpha1.LabelSelectedForUpdate, "true")
-		b.saysSoon("held by PodDisruptionBudget a/never")
+		b.reportsSoon("held by PodDisruptionBudget a/never")
 		last := b.get().Status.LastOperation
 		if last.Type != v1alpha1.MachineOperationDrainNode || last.State != v1alpha1.MachineStateFailed {
 			t.Errorf("last operation %+v", last)
@@ -153,36 +153,36 @@ func TestTheDrainBeforeAnUpdateIsForcedWhenItsTimeIsOver(t *testing.T) {
 		b.pass(19 * time.Minute)
 		b.becomes(v1alpha1.MachineRunning, 0)
 		b.becomes(v1alpha1.MachineInPlaceUpdating, 3*time.Minute)
-		b.saysSoon("was ended by force, because the time for the drain is over")
+		b.reportsSoon("was ended by force, because the time for the drain is over")
 	})
 }
 
 func TestTheLabelForcesTheDrainBeforeAnUpdate(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.held()
+		b.addBlockingBudget()
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.pod("web", labelled("held"))
 		b.selects()
-		b.saysSoon("held by PodDisruptionBudget a/never")
+		b.reportsSoon("held by PodDisruptionBudget a/never")
 		_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType,
 			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"True"}}}`, v1alpha1.LabelForceDrain), metav1.PatchOptions{})
 		b.must(err)
 		b.becomes(v1alpha1.MachineInPlaceUpdating, time.Minute)
-		b.saysSoon("because the machine has the label force-deletion")
+		b.reportsSoon("because the machine has the label force-deletion")
 	})
 }
 
 func TestWithdrawnSelectionEndsTheDrain(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.held()
+		b.addBlockingBudget()
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.pod("web", labelled("held"))
 		b.selects()
-		b.saysSoon("held by PodDisruptionBudget a/never")
+		b.reportsSoon("held by PodDisruptionBudget a/never")
 		b.labelNode(v1alpha1.LabelSelectedForUpdate, "")
-		b.saysSoon("not selected for an in-place update any more")
+		b.reportsSoon("not selected for an in-place update any more")
 		b.stageIs(v1alpha1.NodeReasonCandidateForUpdate)
 		b.pass(3 * time.Hour)
 		if node := b.node(); node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
@@ -191,8 +191,8 @@ func TestWithdrawnSelectionEndsTheDrain(t *testing.T) {
 		if _, err := b.target.CoreV1().Pods("a").Get(b.Context(), "web", metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
-		if drains := b.process.drains; len(drains.known) > 0 {
-			t.Errorf("the process is still about %v", drains.known)
+		if drains := b.process.drains; drains.Len() > 0 {
+			t.Errorf("the process is still about %d drains", drains.Len())
 		}
 	})
 }
@@ -204,7 +204,7 @@ func TestMachineWithFailedUpdateIsReplacedAndStaysFailed(t *testing.T) {
 			b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed)
 			b.becomes(v1alpha1.MachineInPlaceUpdateFailed, time.Second)
 			b.stageIs(v1alpha1.NodeReasonUpdateFailed)
-			b.saysSoon("could not be updated in place: the disk is full")
+			b.reportsSoon("could not be updated in place: the disk is full")
 		},
 		"the agent reports nothing": func(b *bench) {
 			if took := b.becomes(v1alpha1.MachineInPlaceUpdateFailed, 21*time.Minute); took < 19*time.Minute {

@@ -254,7 +254,7 @@ func (b *bench) state() string {
 	}
 	if found, err := b.tracker.Get(nodes, "", "m"); err == nil {
 		node, _ := found.(*corev1.Node)
-		words = append(words, says(node)...)
+		words = append(words, shownOn(node)...)
 	}
 	return strings.Join(words, ", ")
 }
@@ -273,8 +273,8 @@ func (b *bench) free() (free []string) {
 	return free
 }
 
-// says returns the description of the machine on its Node.
-func says(n *corev1.Node) []string {
+// shownOn returns the description of the machine on its Node.
+func shownOn(n *corev1.Node) []string {
 	words := []string{"Node"}
 	if slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName) {
 		words[0] = "Node held"

@@ -14,12 +14,14 @@ import (
 // remembered is what this process remembers of one machine. Each field may be lost at any time, which costs a request; its zero value
 // means unknown.
 type remembered struct {
-	trouble trouble        // the errors of API servers that keep the machine from its next step
-	ending  ending         // its VM, which the cloud is deleting
-	proven  string         // the provider ID of a VM that the cloud has shown to have the machine's UID
-	rivals  nodeRivals     // what a live list has shown of other machines that name its Node
-	token   *corev1.Secret // the bootstrap token that this process has created or read
-	refused refusal        // the API server's rejection of a patch of its Node
+	lastingError lastingError // the errors of API servers that keep the machine from its next step
+	ending       ending       // its VM, which the cloud is deleting
+	proven       string       // the provider ID of a VM that the cloud has shown to have the machine's UID
+	rivals       nodeRivals   // what a live list has shown of other machines that name its Node
+	// released is the UID of the Node from which this process has removed our finalizer when it set the condition NodeTerminating. No replica adds it
+	// again: only Nodes of machines that are not being deleted get it.
+	released types.UID
+	refused  refusal // the API server's rejection of a patch of its Node
 }
 
 // memory has an entry of typed fields for each of many keys. An entry whose fields are all zero is not stored. Create it with
@@ -77,8 +79,9 @@ func (c *Controller) forget(m *v1alpha1.Machine) {
 	c.memory.forget(m.UID)
 	c.claims.forget(lifecycle.NodeName(m))
 	c.machines.Forget(m.UID)
-	c.drains.forget(m.UID)
-	c.awaited.Forget(m.UID)
+	c.drains.Forget(m.UID)
+	c.secrets.StopAwaiting(m.UID)
+	c.tokens.Forget(m.UID)
 	c.writes.Forget(m.UID)
 }
 

@@ -42,9 +42,7 @@ func TestMemory(t *testing.T) {
 // leftInMemory returns what the process remembers of machines.
 func (b *bench) leftInMemory() (entries, claims, drains int) {
 	c := b.process
-	c.drains.mu.Lock()
-	defer c.drains.mu.Unlock()
-	return c.memory.size(), c.claims.size(), len(c.drains.known)
+	return c.memory.size() + c.tokens.Len(), c.claims.size(), c.drains.Len()
 }
 
 func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {
@@ -55,7 +53,7 @@ func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {
 		}
 		uid := b.get().UID
 		b.process.memory.change(uid, func(is *remembered) { // each field that its life has not left already
-			is.trouble.since, is.refused.why, is.rivals.node, is.ending.since = time.Now(), "why", "node", time.Now()
+			is.lastingError.since, is.refused.why, is.rivals.node, is.ending.since = time.Now(), "why", "node", time.Now()
 		})
 		b.process.claims.change("m", func(is *claim) { is.at = time.Now() })
 		b.delete()

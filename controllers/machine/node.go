@@ -34,11 +34,11 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 }
 
 // deleteNode removes our finalizer from the Node and deletes the Node. It removes the finalizer whether or not the cache shows it,
-// unless that was done when the Node was marked: a cache that does not show it yet does not prove its absence, and a Node that is
+// unless that was done when the Node got its condition: a cache that does not show it yet does not prove its absence, and a Node that is
 // deleted with it would remain for ever.
 func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node
-	if !c.drains.isReleased(p.world.Machine.UID, node.UID) {
+	if node.UID == "" || c.memory.of(p.world.Machine.UID).released != node.UID {
 		patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: map[string]any{"metadata": withoutFinalizer()}})
 		if err != nil || !patched {
 			return err

@@ -21,7 +21,7 @@ import (
 func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", Finalizers: []string{v1alpha1.NodeFinalizerName, "other/one"}}}
 	cluster := fake.NewClientset(node)
-	c, p := tokenBench(t, cluster, "u")
+	c, p := targetBench(t, cluster, "u")
 	stale := node.DeepCopy()
 	stale.Finalizers = nil
 	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: stale}
@@ -50,7 +50,7 @@ func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}}
 	cluster := fake.NewClientset(node)
-	c, p := tokenBench(t, cluster, "u")
+	c, p := targetBench(t, cluster, "u")
 	wall := clocktesting.NewFakeClock(now)
 	c.cfg.Clock, c.cfg.IsUnlabeled = wall, func(string) bool { return true }
 	p.cluster.Nodes = objectcache.New[*corev1.Node]()
@@ -104,7 +104,7 @@ func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 		b.delete()
 		b.pass(time.Minute)
 		if left := b.left(); b.get() != nil || len(left) > 0 {
-			t.Errorf("left: %v; %s", left, b.says())
+			t.Errorf("left: %v; %s", left, b.operation())
 		}
 	})
 }

@@ -26,7 +26,7 @@ func nodeBench(t *testing.T) (c *Controller, p *pass, cluster *fake.Clientset) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", ResourceVersion: "5"}}
 	cluster = fake.NewClientset(node)
-	c, p = tokenBench(t, cluster, "u")
+	c, p = targetBench(t, cluster, "u")
 	p.world.Machine.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
 	c.noteNode(p, node)
 	return c, p, cluster

@@ -3,8 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,15 +48,15 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	if f, undecodable := c.cfg.View.Classes.Undecodable.Get(classKey(m)); undecodable {
 		p.world.Class.Undecodable = f.Cause
 	}
-	if secrets, ok := c.secrets.cached(p.world.Class.Class); ok {
+	if secrets, ok := c.secrets.Cached(p.world.Class.Class); ok {
 		c.noteSecrets(p, secrets)
 	}
 	p.world.Proven = c.memory.of(m.UID).proven
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
-	p.world.Disruption, p.world.Marks, p.world.NoComponentsTaint = c.disruption(m), c.marks(m), c.omitsComponentsTaint(m)
-	p.world.Drain.State = c.drains.state(m.UID)
-	p.world.TokenExpiry = c.tokenExpiry(m.UID)
+	p.world.Disruption, p.world.Rollout, p.world.NoComponentsTaint = c.disruption(m), c.rollout(m), c.omitsComponentsTaint(m)
+	p.world.Drain.State = c.drains.State(m.UID)
+	p.world.TokenExpiry = c.tokens.Expiry(m.UID)
 	return p, nil
 }
 
@@ -91,7 +89,7 @@ func (c *Controller) findClass(ctx context.Context, p *pass) error {
 		return fmt.Errorf("read MachineClass %s: %w", classKey(m), err)
 	}
 	c.noteClass(p, class)
-	if secrets, ok := c.secrets.cached(class); ok {
+	if secrets, ok := c.secrets.Cached(class); ok {
 		c.noteSecrets(p, secrets)
 	}
 	return nil
@@ -122,18 +120,3 @@ func (c *Controller) observeNode(p *pass, name string) {
 
 // lateCache is how long the cache may take to show a Node that was claimed. A Node that it does not show by then is gone again.
 const lateCache = 30 * time.Second
-
-// noteSecrets records what was read of the class' Secrets in the world and the pass.
-func (c *Controller) noteSecrets(p *pass, secrets classSecrets) {
-	class := p.world.Class.Class
-	p.credentials, p.prints = secrets.credentials(), secrets.prints
-	var versions []string
-	for _, key := range class.SecretKeys() {
-		versions = append(versions, secrets.prints[key])
-	}
-	p.world.Secret = lifecycle.SecretFact{
-		Read: true, Missing: secrets.missing, Foreign: secrets.foreign, UserData: secrets.userData(), Versions: strings.Join(versions, ","),
-	}
-	p.world.Class.Held = secrets.missing == "" && slices.Contains(class.Finalizers, v1alpha1.FinalizerName) &&
-		!slices.ContainsFunc(secrets.found, func(s *corev1.Secret) bool { return !slices.Contains(s.Finalizers, v1alpha1.SecretFinalizerName) })
-}

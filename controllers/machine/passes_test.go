@@ -56,7 +56,7 @@ func TestAPassMayEndBeforeEachOfItsSteps(t *testing.T) {
 				b.delete()
 				b.pass(2 * grace)
 				if b.get() != nil || len(b.cloud.log(driver.OpCreate)) != 1 || b.evictions()["web"] != 1 {
-					t.Errorf("%s; created %v, evicted %v", b.says(), b.cloud.log(driver.OpCreate), b.evictions())
+					t.Errorf("%s; created %v, evicted %v", b.operation(), b.cloud.log(driver.OpCreate), b.evictions())
 				}
 				ended = h.ended.Load()
 			})

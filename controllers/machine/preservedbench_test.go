@@ -97,7 +97,7 @@ func TestPodsLeaveTheNodeOfAPreservedMachine(t *testing.T) {
 
 func TestTheDrainOfAPreservedMachineIsForcedWhenItsTimeIsOver(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.held()
+		b.addBlockingBudget()
 		b.failsPreserved(20*time.Minute, func() { b.pod("web", labelled("held")) })
 		b.preservedSoon("False: " + v1alpha1.PreservedNodeNotDrained + " Draining Node m: 1 pod left; a/web held by PodDisruptionBudget a/never")
 		b.pass(18 * time.Minute)
@@ -111,7 +111,7 @@ func TestTheDrainOfAPreservedMachineIsForcedWhenItsTimeIsOver(t *testing.T) {
 
 func TestTheLabelForcesTheDrainOfAPreservedMachine(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.held()
+		b.addBlockingBudget()
 		b.failsPreserved(time.Hour, func() { b.pod("web", labelled("held")) })
 		b.preservedSoon("False: ")
 		_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType,
@@ -124,7 +124,7 @@ func TestTheLabelForcesTheDrainOfAPreservedMachine(t *testing.T) {
 // The remaining pods stay, and are no longer drained.
 func TestDrainOfARecoveredMachineIsCancelled(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.held()
+		b.addBlockingBudget()
 		b.failsPreserved(20*time.Minute, func() { b.pod("web", labelled("held")) })
 		b.preservedSoon("False: ")
 		b.deadlocks(corev1.ConditionFalse)
@@ -133,8 +133,8 @@ func TestDrainOfARecoveredMachineIsCancelled(t *testing.T) {
 		if _, err := b.target.CoreV1().Pods("a").Get(b.Context(), "web", metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
-		if drains := b.process.drains; len(drains.known) > 0 {
-			t.Errorf("the process is still about %v", drains.known)
+		if drains := b.process.drains; drains.Len() > 0 {
+			t.Errorf("the process is still about %d drains", drains.Len())
 		}
 	})
 }

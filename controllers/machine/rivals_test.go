@@ -123,7 +123,7 @@ func TestNodeOfAnotherMachineIsNotChanged(t *testing.T) {
 			t.Errorf("the Node is bound to %s, touched: %t", ref, isTouched)
 		}
 		if b.get() != nil {
-			t.Errorf("the forger's machine still exists: %s", b.says())
+			t.Errorf("the forger's machine still exists: %s", b.operation())
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 				b.must(b.server.Client().Machines("n").Delete(b.Context(), "m", metav1.DeleteOptions{}))
 				b.pass(time.Hour)
 				if b.get() != nil {
-					t.Errorf("the machine still exists: %s", b.says())
+					t.Errorf("the machine still exists: %s", b.operation())
 				}
 				if left := len(b.cloud.bare); (left > 0) != older {
 					t.Errorf("%d VMs are left, after %d calls", left, len(b.cloud.log(driver.OpDelete)))

@@ -2,14 +2,12 @@ package machine
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
@@ -105,7 +103,7 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 			b.create(patient, func(m *v1alpha1.Machine) { m.Name = fmt.Sprint("m", i) })
 		}
 		b.pass(time.Second)
-		if got := b.process.awaited.Len(); got != 1 {
+		if got := b.process.secrets.Awaited(); got != 1 {
 			t.Errorf("%d watches, want one", got)
 		}
 		if got := b.asked("get"); got != 1 {
@@ -126,7 +124,7 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 		if got := b.asked("get"); got > 2 {
 			t.Errorf("the Secret was read %d times by all of them", got)
 		}
-		if got := b.process.awaited.Len(); got > 0 {
+		if got := b.process.secrets.Awaited(); got > 0 {
 			t.Errorf("%d watches without a waiting machine", got)
 		}
 		b.must(b.secrets.CoreV1().Secrets("n").Delete(t.Context(), "s", metav1.DeleteOptions{}))
@@ -156,18 +154,18 @@ func TestNothingIsWatchedForAMachineThatIsGone(t *testing.T) {
 		b.cloud.fails(testFault{code: driver.Unauthenticated}, driver.OpStatus)
 		b.create(patient)
 		b.pass(time.Second)
-		if got := b.process.awaited.Len(); got != 1 {
+		if got := b.process.secrets.Awaited(); got != 1 {
 			t.Errorf("%d watches while it waits, want one", got)
 		}
 		late, err := b.process.observe(b.get())
 		b.must(err)
-		b.must(b.process.readSecret(b.Context(), late))
+		b.must(b.process.readSecrets(b.Context(), late))
 		b.process.cfg.View.Machines.Remove(types.NamespacedName{Namespace: "n", Name: "m"}, "")
-		if got := b.process.awaited.Len(); got > 0 {
+		if got := b.process.secrets.Awaited(); got > 0 {
 			t.Errorf("%d watches after the deletion of the machine", got)
 		}
 		b.process.awaitSecrets(late, lifecycle.Verdict{Do: lifecycle.Rest}) // a pass that had begun before that
-		if got := b.process.awaited.Len(); got > 0 {
+		if got := b.process.secrets.Awaited(); got > 0 {
 			t.Errorf("%d watches after a late pass", got)
 		}
 	})
@@ -186,7 +184,7 @@ func TestManyMissingSecretsAreAwaited(t *testing.T) {
 			b.create(patient, func(m *v1alpha1.Machine) { m.Name, m.Spec.Class.Name = name, name })
 		}
 		b.pass(10 * time.Minute)
-		if got := b.process.awaited.Len(); got >= machines {
+		if got := b.process.secrets.Awaited(); got >= machines {
 			t.Errorf("%d watches of the Secrets of one namespace", got)
 		}
 		b.asked("")
@@ -206,52 +204,6 @@ func TestManyMissingSecretsAreAwaited(t *testing.T) {
 			if m.Spec.ProviderID == "" {
 				t.Errorf("%s: %+v", m.Name, m.Status)
 			}
-		}
-	})
-}
-
-func TestTooManySecretsAreForgotten(t *testing.T) {
-	read := map[secretUse]secretAt{}
-	for i, c := range []struct {
-		by, name string
-		size     int
-	}{{"a", "a1", 10}, {"b", "b1", 50}, {"b", "b2", 30}, {"a", "a2", 15}, {"b", "b3", 20}, {"c", "none", 0}} {
-		use := secretUse{types.NamespacedName{Namespace: "x", Name: c.name}, c.by}
-		read[use] = secretAt{at: time.Unix(int64(i), 0), size: c.size}
-	}
-	for most, want := range map[int]string{
-		125: "", 124: "b1", 75: "b1", 74: "b1 b2", 45: "b1 b2", 44: "b1 b2 a1", 35: "b1 b2 a1", 34: "b1 b2 a1 b3", 0: "b1 b2 a1 b3 a2",
-	} {
-		var got []string
-		for _, use := range tooMany(read, most) {
-			got = append(got, use.key.Name)
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("at most %d bytes: forgets %v, want %s", most, got, want)
-		}
-	}
-}
-
-// One namespace with many large Secrets takes a bounded part of the memory, and leaves what others have.
-func TestRememberedSecretsAreBounded(t *testing.T) {
-	onBench(t, func(b *bench) {
-		secret := &corev1.Secret{Data: map[string][]byte{"x": make([]byte, 1<<20)}}
-		r := newSecretReader(b.secrets.CoreV1(), b.about, "", clock.RealClock{})
-		small := secretUse{types.NamespacedName{Namespace: "n", Name: "s"}, "n"}
-		r.note(small, &corev1.Secret{Data: map[string][]byte{"x": []byte("y")}})
-		for i := range 100 {
-			use := secretUse{types.NamespacedName{Namespace: "large", Name: fmt.Sprint(i)}, "large"}
-			r.note(use, secret)
-			if _, fresh := r.known(use); !fresh {
-				t.Fatal("what was just read is forgotten")
-			}
-		}
-		total := 0
-		for _, known := range r.read {
-			total += known.size
-		}
-		if _, fresh := r.known(small); !fresh || total > mostRemembered || total < mostRemembered/2 {
-			t.Errorf("%d bytes in %d Secrets, that of another namespace among them: %t", total, len(r.read), fresh)
 		}
 	})
 }

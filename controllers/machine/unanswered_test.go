@@ -84,7 +84,7 @@ func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 }
 
 // The token of a machine that is being deleted is not needed. Its user, and its VM, do not wait for the cluster that has it.
-func TestATokenThatCannotBeRemovedHoldsNothingUp(t *testing.T) {
+func TestTokenThatCannotBeDeletedDelaysNothing(t *testing.T) {
 	const force = `{"metadata":{"labels":{"` + v1alpha1.LabelForceDeletion + `":"true"}}}`
 	for name, tc := range map[string]struct {
 		begin func(b *bench)

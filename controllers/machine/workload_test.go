@@ -38,7 +38,7 @@ type workload struct {
 	*bench
 
 	isKubeletDead bool   // it unmounts nothing any more
-	isHeld        string // a pod that may not be evicted, guarded by the bench's mu
+	blockedPod    string // a pod that may not be evicted, guarded by the bench's mu
 }
 
 // works puts on the Node: two pods of which one at a time may go; one that two budgets guard; one with a volume of a CSI
@@ -48,7 +48,7 @@ func (b *bench) works() *workload {
 	w := &workload{bench: b}
 	b.cloud.deletes = func() {
 		if left := w.left(); len(left) > 0 {
-			b.Errorf("the VM is deleted while its Node has %v; the machine reports %q", left, b.says())
+			b.Errorf("the VM is deleted while its Node has %v; the machine reports %q", left, b.operation())
 		}
 	}
 	react(b.target, "delete", "pods", w.deletePod)
@@ -170,7 +170,7 @@ func (w *workload) podEnds(p *corev1.Pod) {
 // refuses returns the answer of the eviction API for a pod.
 func (w *workload) refuses(pod string) error {
 	w.mu.Lock()
-	isHeld := w.isHeld == pod
+	isHeld := w.blockedPod == pod
 	w.mu.Unlock()
 	switch {
 	case isHeld:

@@ -96,8 +96,9 @@ func areas(seeds, first string) []area {
 		{"trust", []string{
 			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "controllers/nodeowner/nodeowner.go",
 			"controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go", "controllers/machine/lifecycle/aside.go",
-			"controllers/machine/lifecycle/token.go", "controllers/machine/secrets.go", "controllers/machine/rivals.go",
-			"controllers/machine/tokensweep.go", "controllers/machine/aside.go", "controllers/machine/calls.go",
+			"controllers/machine/lifecycle/token.go", "controllers/machine/credentials/secrets.go", "controllers/machine/secrets.go",
+			"controllers/machine/rivals.go", "controllers/machine/token.go:Controller.noteGone", "controllers/machine/credentials/sweep.go",
+			"controllers/machine/aside.go", "controllers/machine/calls.go",
 			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "controllers/disruption/breakers.go",
 			"controllers/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
 			"driver/simulated/find.go", "internal/rates/rates.go", "cmd/machine-controller-fleet/connections.go",

@@ -39,12 +39,28 @@ func controllersStandAlone(files []goFile) (findings []string) {
 	})
 }
 
+// shells are the packages below controllers/machine that make requests for its controller, each with the pure core that decides on
+// them; "" for none.
+var shells = map[string]string{"controllers/machine/credentials": "", "controllers/machine/drainer": "./controllers/machine/drain"}
+
+// beyondShell reports whether a shell imports a package of controllers/machine other than its pure core and what is below it.
+func beyondShell(f goFile, imported string) bool {
+	for shell, core := range shells {
+		if f.inside(shell) && within(imported, "./controllers/machine") && imported != core && !within(imported, "./"+shell) {
+			return true
+		}
+	}
+	return false
+}
+
 // importsPointOneWay: a base package imports nothing of what is built on it, and sharding imports nothing of controllers. A
 // simulation of controllers, in tests, needs both.
 func importsPointOneWay(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		controllers := within(imported, "./controllers")
 		switch {
+		case beyondShell(f, imported):
+			return "a shell of the machine controller receives what it needs as values, and imports only its pure core"
 		case f.inside("shard") && controllers, f.inside("membership") && controllers:
 			return "sharding must not import controllers"
 		case f.inside("shard/fence") && within(imported, "./shard"):

@@ -135,7 +135,7 @@ func (p *process) reconcileMachine(slot int, name string) {
 	}
 	w := lifecycle.World{
 		Now: p.clock(), Limits: p.limitsOfMachines(), Machine: m,
-		Class:  lifecycle.ClassFact{Class: &v1alpha1.MachineClass{}, Held: true},
+		Class:  lifecycle.ClassFact{Class: &v1alpha1.MachineClass{}, HasFinalizers: true},
 		Secret: lifecycle.SecretFact{Read: true, UserData: []byte("boot")},
 		Proven: "cloud:///" + string(m.UID), // its cloud never answers wrongly
 	}
@@ -226,7 +226,7 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 		v.node.Labels[v1alpha1.LabelMachineName], v.node.Labels[v1alpha1.LabelSlot] = w.Machine.Name, w.Machine.Labels[v1alpha1.LabelSlot]
 		metav1.SetMetaDataAnnotation(&v.node.ObjectMeta, v1alpha1.AnnotationMachine, v1alpha1.RefOf(w.Machine).String())
 		w.Node.Node = v.node
-	case lifecycle.MarkNode:
+	case lifecycle.SetTerminating:
 		v.node = v.node.DeepCopy()
 		v.node.Status.Conditions = append(v.node.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
 		w.Node.Node = v.node

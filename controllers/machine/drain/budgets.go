@@ -36,7 +36,7 @@ func isFree(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	return always || b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
-// isStale reports whether the budget is about to be counted: its spec has changed, or it was marked.
+// isStale reports whether the budget is about to be counted: its spec has changed, or a recount was requested.
 func isStale(b *policyv1.PodDisruptionBudget) bool { return b.Status.ObservedGeneration < b.Generation }
 
 // allows reports whether a budget has a disruption left.
@@ -51,21 +51,21 @@ func isTaken(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	return is && !isStale(b)
 }
 
-// holding returns those of a pod's budgets that do not allow its eviction now.
-func holding(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
-	var held []*policyv1.PodDisruptionBudget
+// blocking returns those of a pod's budgets that do not allow its eviction now.
+func blocking(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
+	var blockers []*policyv1.PodDisruptionBudget
 	for _, b := range guards {
 		if !isFree(pod, b) && !allows(b) && (len(guards) < 2 || !isTaken(pod, b)) {
-			held = append(held, b)
+			blockers = append(blockers, b)
 		}
 	}
-	return held
+	return blockers
 }
 
 // isMisconfigured reports whether a budget blocks its pods although all of them are healthy, so that waiting does not help.
 func isMisconfigured(b *policyv1.PodDisruptionBudget) bool {
 	s := b.Status
-	isMarked := s.ObservedGeneration == 0 // the rest of the status is from the previous count
-	return (isMarked || !isStale(b)) && s.ExpectedPods > 0 && s.CurrentHealthy >= s.ExpectedPods &&
+	isRequested := s.ObservedGeneration == 0 // the rest of the status is from the previous count
+	return (isRequested || !isStale(b)) && s.ExpectedPods > 0 && s.CurrentHealthy >= s.ExpectedPods &&
 		len(s.DisruptedPods) == 0 && s.DisruptionsAllowed == 0
 }

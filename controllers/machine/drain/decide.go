@@ -17,8 +17,8 @@ func Decide(f Facts) Verdict {
 	if v.Memory.Attempts == nil {
 		v.Memory.Attempts = f.Memory.Attempts
 	}
-	if v.Memory.HeldSince == nil {
-		v.Memory.HeldSince = f.Memory.HeldSince
+	if v.Memory.BlockedSince == nil {
+		v.Memory.BlockedSince = f.Memory.BlockedSince
 	}
 	if v.Memory.Recounts == nil {
 		v.Memory.Recounts = f.Memory.Recounts
@@ -103,10 +103,10 @@ func empty(f Facts, left []*corev1.Pod, next time.Time) Verdict {
 	for _, pod := range left {
 		r.consider(pod)
 	}
-	r.verdict.Memory = Memory{Attempts: f.remembered(), HeldSince: r.heldSince, Recounts: r.recounts, Volumes: r.traffic.memory}
+	r.verdict.Memory = Memory{Attempts: f.remembered(), BlockedSince: r.blockedSince, Recounts: r.recounts, Volumes: r.traffic.memory}
 	switch {
 	case len(r.verdict.Budgets) > 0: // the next decision on the pods follows after that
-		r.verdict.Do, r.verdict.Pods = Mark, nil
+		r.verdict.Do, r.verdict.Pods = RequestRecount, nil
 		return r.verdict
 	case r.verdict.Do == Remove:
 		return r.verdict

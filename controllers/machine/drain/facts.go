@@ -150,8 +150,8 @@ type Volumes struct {
 type Memory struct {
 	// Attempts at pods and attachments, by UID.
 	Attempts map[types.UID]Attempt
-	// HeldSince is since when the removal of pods is blocked only by a budget or the API server, by UID.
-	HeldSince map[types.UID]time.Time
+	// BlockedSince is since when the removal of pods is blocked only by a budget or the API server, by UID.
+	BlockedSince map[types.UID]time.Time
 	// Recounts of the budgets of pods that have several, by the pod's UID.
 	Recounts map[types.UID]Recount
 	// Volumes by key.

@@ -22,7 +22,7 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 		case pod.CreationTimestamp.After(by.since) && !f.Now.Before(over): // a controller creates them faster than they are deleted
 		case a.Forced && f.Now.Before(a.NotBefore):
 			next, refused = earliest(next, a.NotBefore), refused+1
-			v.Progress = hold(v.Progress, pod, nil, a.Why)
+			v.Progress = addBlocked(v.Progress, pod, nil, a.Why)
 		case len(v.Pods) < batch:
 			moves, mayMove := r.force(pod, by)
 			if !mayMove {

@@ -31,8 +31,8 @@ type Progress struct {
 	Waiting []string
 	// Detaching volumes are used by no pod any more.
 	Detaching []string
-	// Held pods could not be removed.
-	Held []Blocked
+	// Blocked pods could not be removed.
+	Blocked []Blocked
 	// Deadline is when the remaining pods are deleted without grace.
 	Deadline time.Time
 	// Cause of the force, if the drain is forced.
@@ -50,14 +50,14 @@ type Blocked struct {
 	Why string
 }
 
-// hold returns the progress with one more pod that could not be removed.
-func hold(p Progress, pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why string) Progress {
-	held := Blocked{Pod: podKey(pod), Why: why}
+// addBlocked returns the progress with one more pod that could not be removed.
+func addBlocked(p Progress, pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why string) Progress {
+	one := Blocked{Pod: podKey(pod), Why: why}
 	for _, b := range by {
-		held.Budgets = append(held.Budgets, b.Namespace+"/"+b.Name)
-		held.IsMisconfigured = held.IsMisconfigured || isMisconfigured(b)
+		one.Budgets = append(one.Budgets, b.Namespace+"/"+b.Name)
+		one.IsMisconfigured = one.IsMisconfigured || isMisconfigured(b)
 	}
-	p.Held = append(p.Held, held)
+	p.Blocked = append(p.Blocked, one)
 	return p
 }
 
@@ -66,7 +66,7 @@ func (p Progress) IsStuck() bool {
 	if p.Blind != "" {
 		return true
 	}
-	for _, h := range p.Held {
+	for _, h := range p.Blocked {
 		if h.IsMisconfigured {
 			return true
 		}
@@ -90,7 +90,7 @@ func (p Progress) String() string {
 	if n := len(p.Waiting); n > 0 {
 		parts[0] += fmt.Sprintf(", %d waiting until other volumes have moved (%s)", n, list(slices.Sorted(slices.Values(p.Waiting))))
 	}
-	parts = append(parts, p.held()...)
+	parts = append(parts, p.blockedBy()...)
 	if len(p.Late) > 0 {
 		parts = append(parts, list(slices.Sorted(slices.Values(p.Late)))+" not ended within the grace period")
 	}
@@ -111,11 +111,11 @@ func (p Progress) until(parts []string) string {
 	return strings.Join(append(parts, "what is left at "+p.Deadline.UTC().Format(time.RFC3339)+" is deleted without grace"), "; ")
 }
 
-// held returns what blocks the pods, grouped by reason: first the reasons that a user has to remove.
-func (p Progress) held() []string {
+// blockedBy returns what blocks the pods, grouped by reason: first the reasons that a user has to remove.
+func (p Progress) blockedBy() []string {
 	var causes []string
 	pods := map[string][]string{}
-	for _, h := range slices.SortedStableFunc(slices.Values(p.Held), stuckFirst) {
+	for _, h := range slices.SortedStableFunc(slices.Values(p.Blocked), stuckFirst) {
 		cause := h.cause()
 		if len(pods[cause]) == 0 {
 			causes = append(causes, cause)

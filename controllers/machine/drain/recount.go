@@ -12,28 +12,28 @@ import (
 )
 
 // Recount is the state of the budgets of a pod that has several. The disruption controller updates such a pod in one of them only,
-// an arbitrary one each time: the status of the others may be wrong for long. So they are marked, which makes the controller count
+// an arbitrary one each time: the status of the others may be wrong for long. So a recount is requested, which makes the controller count
 // them again, and trusted until the status of one of them changes.
 type Recount struct {
 	// At is when the count was requested.
 	At time.Time
-	// Marked are the versions of the budgets that were marked, by UID. Newer versions are the result.
-	Marked map[types.UID]string
+	// Requested are the versions of the budgets whose recount was requested, by UID. Newer versions are the result.
+	Requested map[types.UID]string
 	// Tally is the status of the budgets after all of them were counted; "" before.
 	Tally string
 	// Why is the server's reason for refusing to mark one of them.
 	Why string
 }
 
-// unmarked is the tally if one of the budgets could not be marked. No status equals it, so it is tried again soon.
-const unmarked = "unmarked"
+// requestFailed is the tally if the recount of one of the budgets could not be requested. No status equals it, so it is tried again soon.
+const requestFailed = "request failed"
 
-// Unmarked returns the memory after a budget could not be marked. why is "" if another client has just written it.
-func (m Memory) Unmarked(budget types.UID, why string) Memory {
+// RequestFailed returns the memory after the recount of a budget could not be requested. why is "" if another client has just written it.
+func (m Memory) RequestFailed(budget types.UID, why string) Memory {
 	recounts := map[types.UID]Recount{}
 	for pod, one := range m.Recounts {
-		if _, concerned := one.Marked[budget]; concerned {
-			one.Tally, one.Why = unmarked, why
+		if _, concerned := one.Requested[budget]; concerned {
+			one.Tally, one.Why = requestFailed, why
 		}
 		recounts[pod] = one
 	}
@@ -41,15 +41,15 @@ func (m Memory) Unmarked(budget types.UID, why string) Memory {
 	return m
 }
 
-// isCounted reports whether the status of a pod's budgets can be trusted. If it cannot, it marks them when it is time.
+// isCounted reports whether the status of a pod's budgets can be trusted. If it cannot, it requests a recount when it is time.
 func (r *removal) isCounted(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) bool {
 	one, tally := r.facts.Memory.Recounts[pod.UID], tallyOf(guards)
 	switch isCounted := !slices.ContainsFunc(guards, isStale); {
 	case one.At.IsZero():
 	case isCounted && one.Tally == "" && one.isAnswered(guards):
 		one.Tally = tally
-	case !isCounted && one.Tally != "" && one.Tally != unmarked: // another client has marked some, or has changed their spec
-		one = r.marked(slices.DeleteFunc(slices.Clone(guards), func(b *policyv1.PodDisruptionBudget) bool { return !isStale(b) }))
+	case !isCounted && one.Tally != "" && one.Tally != requestFailed: // another client has requested some recounts, or has changed their spec
+		one = r.requested(slices.DeleteFunc(slices.Clone(guards), func(b *policyv1.PodDisruptionBudget) bool { return !isStale(b) }))
 	}
 	isNews := one.Tally != "" && one.Tally != tally
 	again := one.At.Add(evictSeldom)
@@ -58,7 +58,7 @@ func (r *removal) isCounted(pod *corev1.Pod, guards []*policyv1.PodDisruptionBud
 	}
 	isTime := !r.facts.Now.Before(again)
 	if isTime {
-		one = r.marked(guards)
+		one = r.requested(guards)
 		again = one.At.Add(evictSeldom)
 		for _, b := range guards {
 			if !slices.Contains(r.verdict.Budgets, b) {
@@ -70,17 +70,17 @@ func (r *removal) isCounted(pod *corev1.Pod, guards []*policyv1.PodDisruptionBud
 	return one.Tally == tally
 }
 
-// marked returns the state of budgets that are marked now.
-func (r *removal) marked(guards []*policyv1.PodDisruptionBudget) Recount {
-	one := Recount{At: r.facts.Now, Marked: map[types.UID]string{}}
+// requested returns the state of budgets whose recount is requested now.
+func (r *removal) requested(guards []*policyv1.PodDisruptionBudget) Recount {
+	one := Recount{At: r.facts.Now, Requested: map[types.UID]string{}}
 	for _, b := range guards {
-		one.Marked[b.UID] = b.ResourceVersion
+		one.Requested[b.UID] = b.ResourceVersion
 	}
 	return one
 }
 
 // awaitCount makes a pod wait until its budgets have been counted. That takes a moment; if it takes long, it is reported.
-func (r *removal) awaitCount(pod *corev1.Pod, held []*policyv1.PodDisruptionBudget) {
+func (r *removal) awaitCount(pod *corev1.Pod, blockers []*policyv1.PodDisruptionBudget) {
 	one := r.recounts[pod.UID]
 	if late := one.At.Add(lateWatch); one.Tally == "" && r.facts.Now.Before(late) {
 		r.next = earliest(r.next, late)
@@ -89,18 +89,18 @@ func (r *removal) awaitCount(pod *corev1.Pod, held []*policyv1.PodDisruptionBudg
 		return
 	}
 	if one.Tally == "" || one.Why != "" {
-		r.heldSince[pod.UID] = r.since(pod)
+		r.blockedSince[pod.UID] = r.since(pod)
 		r.next = earliest(r.next, r.evictUntil(pod))
 	}
 	if one.Why != "" {
-		held = nil
+		blockers = nil
 	}
-	r.progress = hold(r.progress, pod, held, one.Why)
+	r.progress = addBlocked(r.progress, pod, blockers, one.Why)
 }
 
-// isAnswered reports whether all budgets have been written since they were marked.
+// isAnswered reports whether all budgets have been written since their recount was requested.
 func (one Recount) isAnswered(guards []*policyv1.PodDisruptionBudget) bool {
-	return !slices.ContainsFunc(guards, func(b *policyv1.PodDisruptionBudget) bool { return b.ResourceVersion == one.Marked[b.UID] })
+	return !slices.ContainsFunc(guards, func(b *policyv1.PodDisruptionBudget) bool { return b.ResourceVersion == one.Requested[b.UID] })
 }
 
 // tallyOf returns the status of budgets for their pods. By whom and how often they were counted makes no difference.

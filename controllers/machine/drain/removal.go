@@ -38,25 +38,25 @@ type removal struct {
 	progress Progress
 	next     time.Time // when this may be different, with nothing else happening
 
-	going     map[types.UID]bool
-	heldSince map[types.UID]time.Time
-	recounts  map[types.UID]Recount
-	free      int  // volumes more that may begin to move
-	full      bool // no further pod with volumes may go
+	going        map[types.UID]bool
+	blockedSince map[types.UID]time.Time
+	recounts     map[types.UID]Recount
+	free         int  // volumes more that may begin to move
+	full         bool // no further pod with volumes may go
 }
 
 func newRemoval(f Facts) *removal {
 	r := &removal{
 		facts: f, verdict: Verdict{Do: Rest, State: Draining}, free: f.FreeDetaches,
-		going: map[types.UID]bool{}, heldSince: map[types.UID]time.Time{}, recounts: map[types.UID]Recount{},
+		going: map[types.UID]bool{}, blockedSince: map[types.UID]time.Time{}, recounts: map[types.UID]Recount{},
 	}
 	for _, pod := range f.Pods {
 		a, tried := f.Memory.Attempts[pod.UID]
-		switch since, isHeld := f.Memory.HeldSince[pod.UID]; {
-		case isHeld:
-			r.heldSince[pod.UID] = since
+		switch since, isBlocked := f.Memory.BlockedSince[pod.UID]; {
+		case isBlocked:
+			r.blockedSince[pod.UID] = since
 		case tried && !a.Accepted:
-			r.heldSince[pod.UID] = a.At
+			r.blockedSince[pod.UID] = a.At
 		}
 		isAccepted := a.Accepted && f.Now.Before(a.At.Add(lateWatch))
 		if pod.DeletionTimestamp == nil && isAccepted {
@@ -77,21 +77,21 @@ func (r *removal) consider(pod *corev1.Pod) {
 		return
 	}
 	guards := guards(r.facts, pod)
-	held := holding(pod, guards)
-	how := r.how(pod, len(guards), len(held))
+	blockers := blocking(pod, guards)
+	how := r.how(pod, len(guards), len(blockers))
 	if len(guards) > 1 && how != Delete && !r.isCounted(pod, guards) {
-		r.awaitCount(pod, held)
+		r.awaitCount(pod, blockers)
 		return
 	}
-	if at, isDue := r.due(pod, len(held) == 0); !isDue {
+	if at, isDue := r.due(pod, len(blockers) == 0); !isDue {
 		r.next = earliest(r.next, at)
-		r.progress = hold(r.progress, pod, held, r.facts.Memory.Attempts[pod.UID].Why)
+		r.progress = addBlocked(r.progress, pod, blockers, r.facts.Memory.Attempts[pod.UID].Why)
 		return
 	}
 	if how == "" {
 		r.next = earliest(r.next, r.evictUntil(pod))
-		r.heldSince[pod.UID] = r.since(pod)
-		r.progress = hold(r.progress, pod, held, "")
+		r.blockedSince[pod.UID] = r.since(pod)
+		r.progress = addBlocked(r.progress, pod, blockers, "")
 		return
 	}
 	volumes := r.volumesWith(pod)
@@ -127,14 +127,14 @@ func (r *removal) noteLate(pod *corev1.Pod) {
 }
 
 // how returns how a pod is removed; "" means that its budgets have to change first.
-func (r *removal) how(pod *corev1.Pod, guards, held int) How {
-	_, isHeld := r.heldSince[pod.UID]
+func (r *removal) how(pod *corev1.Pod, guards, blockers int) How {
+	_, isBlocked := r.blockedSince[pod.UID]
 	switch isLate := !r.facts.Now.Before(r.evictUntil(pod)); {
-	case isLate && (isHeld || held > 0 && guards > 1):
+	case isLate && (isBlocked || blockers > 0 && guards > 1):
 		return Delete
 	case guards < 2:
 		return Evict
-	case held > 0:
+	case blockers > 0:
 		return ""
 	}
 	return Take
@@ -162,7 +162,7 @@ func (r *removal) evictUntil(pod *corev1.Pod) time.Time {
 
 // since returns since when a pod is blocked: now, if it was not before.
 func (r *removal) since(pod *corev1.Pod) time.Time {
-	if since, isHeld := r.heldSince[pod.UID]; isHeld {
+	if since, isBlocked := r.blockedSince[pod.UID]; isBlocked {
 		return since
 	}
 	return r.facts.Now

@@ -8,7 +8,7 @@ import (
 func progress(left int, stuck bool) Verdict {
 	v := Verdict{Wake: time.Hour, Progress: Progress{Node: "n", Left: left, Deadline: born}}
 	if stuck {
-		v.Progress.Held = []Blocked{{IsMisconfigured: true}}
+		v.Progress.Blocked = []Blocked{{IsMisconfigured: true}}
 	}
 	return v
 }

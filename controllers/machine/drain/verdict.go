@@ -21,9 +21,9 @@ const (
 	List Action = "List"
 	// Watch begins to watch what the drain depends on.
 	Watch Action = "Watch"
-	// Mark writes to budgets that their status is older than their spec, which makes the disruption controller count them again.
-	// Until then they allow no eviction. Those that could not be marked are recorded with Memory.Unmarked.
-	Mark Action = "Mark"
+	// RequestRecount writes to budgets that their status is older than their spec, which makes the disruption controller count them again.
+	// Until then they allow no eviction. Those for which that failed are recorded with Memory.Unmarked.
+	RequestRecount Action = "RequestRecount"
 	// Remove removes pods and attachments, in the given order.
 	Remove Action = "Remove"
 )
@@ -73,7 +73,7 @@ type Verdict struct {
 	Do Action
 	// Pods to remove, the most important first.
 	Pods []Removal
-	// Budgets to mark.
+	// Budgets to recount.
 	Budgets []*policyv1.PodDisruptionBudget
 	// Attachments to delete.
 	Attachments []*storagev1.VolumeAttachment

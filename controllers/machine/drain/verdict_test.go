@@ -42,8 +42,8 @@ func (s *story) decide() []string {
 			lines = append(lines, "Detach "+a.Name)
 		}
 		return lines
-	case Mark:
-		return []string{"Mark " + strings.Join(budgetNames(v.Budgets), " and ")}
+	case RequestRecount:
+		return []string{"RequestRecount " + strings.Join(budgetNames(v.Budgets), " and ")}
 	case Cordon, List, Watch:
 		return []string{string(v.Do)}
 	}
@@ -102,10 +102,10 @@ func (s *story) do(o options) {
 	}
 	s.facts.Memory.Attempts = attempts
 	switch s.last.Do { //nolint:exhaustive // the others are done above
-	case Mark:
+	case RequestRecount:
 		for _, b := range s.last.Budgets {
 			if slices.Contains(refused, b.Name) {
-				s.facts.Memory = s.facts.Memory.Unmarked(b.UID, "no, says the server")
+				s.facts.Memory = s.facts.Memory.RequestFailed(b.UID, "no, says the server")
 				continue
 			}
 			s.write(b.Name, func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 })

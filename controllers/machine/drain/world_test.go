@@ -147,7 +147,7 @@ func (w *world) pass() time.Duration {
 			if w.calm {
 				w.facts.Sight = Watched
 			}
-		case Mark:
+		case RequestRecount:
 			w.mark(v)
 		case Remove:
 			w.remove(v)
@@ -201,16 +201,16 @@ func (w *world) check(f Facts, v Verdict) string {
 			return "objects cannot be watched, and that is not reported"
 		}
 	}
-	if diff := checkHeld(f, v); diff != "" {
+	if diff := checkBlocked(f, v); diff != "" {
 		return diff
 	}
 	return w.checkRemovals(f, v, isForced)
 }
 
-// checkHeld checks the reported reasons that block pods: never a disruption that was taken for the pod itself. A budget that is about
+// checkBlocked checks the reported reasons that block pods: never a disruption that was taken for the pod itself. A budget that is about
 // to be counted holds all of its pods, whatever was taken from it.
-func checkHeld(f Facts, v Verdict) string {
-	for _, h := range v.Progress.Held {
+func checkBlocked(f Facts, v Verdict) string {
+	for _, h := range v.Progress.Blocked {
 		for _, b := range f.Budgets {
 			if _, taken := b.Status.DisruptedPods[h.Pod.Name]; taken && !isStale(b) && slices.Contains(h.Budgets, b.Namespace+"/"+b.Name) {
 				return fmt.Sprintf("%s is held by what was taken from %s for it", h.Pod.Name, b.Name)
@@ -295,9 +295,9 @@ func (w *world) mark(v Verdict) {
 		i := slices.IndexFunc(w.facts.Budgets, func(b *policyv1.PodDisruptionBudget) bool { return b.UID == marked.UID })
 		switch {
 		case w.facts.Budgets[i].ResourceVersion != marked.ResourceVersion:
-			w.facts.Memory = w.facts.Memory.Unmarked(marked.UID, "")
+			w.facts.Memory = w.facts.Memory.RequestFailed(marked.UID, "")
 		case !w.calm && w.chance("is not marked", 5):
-			w.facts.Memory = w.facts.Memory.Unmarked(marked.UID, "no")
+			w.facts.Memory = w.facts.Memory.RequestFailed(marked.UID, "no")
 		default:
 			w.changeBudget(i, func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 })
 		}
@@ -329,14 +329,14 @@ func (w *world) removePod(r Removal) Attempt {
 		return Accepted(w.facts.Now, r.How)
 	}
 	pod := w.facts.Pods[i].DeepCopy()
-	held := holding(pod, guards(w.facts, pod))
+	blockers := blocking(pod, guards(w.facts, pod))
 	switch {
 	case !w.calm && w.chance("refuses", 5):
 		return Refused(w.facts.Now, r.How, false, 0, "no")
-	case r.How == Take && len(held) == 0 && w.chance("is broken off", 2):
+	case r.How == Take && len(blockers) == 0 && w.chance("is broken off", 2):
 		w.takeDisruption(r.Budgets[0].Name, pod.Name)
 		return Refused(w.facts.Now, r.How, true, 0, "conflict")
-	case r.How != Delete && len(held) > 0:
+	case r.How != Delete && len(blockers) > 0:
 		return Refused(w.facts.Now, r.How, true, draw(w, "retry after", 0, 10*time.Second), "no")
 	case r.How == Delete && w.chance("finalizer", 3):
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: w.facts.Now}, new(int64(0))

@@ -45,7 +45,7 @@ func Decide(w World) Verdict {
 		setStage(w, n, stage, message)
 	}
 	switch {
-	case isTakenBack(w, is):
+	case isWithdrawn(w, is):
 		machinefacts.Uncordon(n)
 	case isOver(w, is):
 		machinefacts.EndInPlaceUpdate(n, !w.NoComponentsTaint)
@@ -114,7 +114,7 @@ func next(w World, is string) (stage, message string) {
 		return v1alpha1.NodeReasonUpdateFailed, "The Node could not be updated in place" + WhyFailed(w.Node) + "."
 	}
 	switch {
-	case isTakenBack(w, is):
+	case isWithdrawn(w, is):
 		return v1alpha1.NodeReasonCandidateForUpdate, "The Node is not selected any more to be updated in place."
 	case isIdle(is) && machinefacts.IsInPlaceCandidate(w.Node):
 		is, message = v1alpha1.NodeReasonCandidateForUpdate, "The Node is to be updated in place when it is selected."
@@ -135,8 +135,8 @@ func isIdle(stage string) bool {
 	return stage == "" || stage == v1alpha1.NodeReasonUpdateSuccessful || stage == v1alpha1.NodeReasonUpdateFailed
 }
 
-// isTakenBack reports whether the update was withdrawn while that is still possible.
-func isTakenBack(w World, is string) bool {
+// isWithdrawn reports whether the update was withdrawn while that is still possible.
+func isWithdrawn(w World, is string) bool {
 	isOnItsWay := is == v1alpha1.NodeReasonSelectedForUpdate || is == v1alpha1.NodeReasonDrainSuccessful
 	return isOnItsWay && !machinefacts.IsInPlaceSelected(w.Node) && !hasBegun(w) && Result(w.Node) == ""
 }

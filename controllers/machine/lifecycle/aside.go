@@ -14,16 +14,16 @@ import (
 
 // How long a machine whose processing has panicked is set aside: the first time, doubled each time, up to the longest.
 const (
-	firstAside   = time.Minute
-	longestAside = time.Hour
+	firstSetAside   = time.Minute
+	longestSetAside = time.Hour
 )
 
 // mostFault is how many bytes of the message of a panic are stored on a machine.
 const mostFault = 200
 
-// aside is why a machine is set aside. It is stored on the machine, so that a replica that takes the machine over does not repeat
+// setAsideNote is why a machine is set aside. It is stored on the machine, so that a replica that takes the machine over does not repeat
 // the panic at once.
-type aside struct {
+type setAsideNote struct {
 	Times int             `json:"times"`
 	Until time.Time       `json:"until"`
 	Rest  metav1.Duration `json:"rest"`
@@ -32,11 +32,11 @@ type aside struct {
 	Fault      string `json:"fault"`
 }
 
-// readAside returns what is stored on the machine; the zero value when there is nothing about its current generation.
-func readAside(m *v1alpha1.Machine) aside {
-	var a aside
+// readSetAside returns what is stored on the machine; the zero value when there is nothing about its current generation.
+func readSetAside(m *v1alpha1.Machine) setAsideNote {
+	var a setAsideNote
 	if json.Unmarshal([]byte(m.Annotations[v1alpha1.AnnotationSetAside]), &a) != nil || a.Generation != m.Generation {
-		return aside{}
+		return setAsideNote{}
 	}
 	return a
 }
@@ -44,9 +44,9 @@ func readAside(m *v1alpha1.Machine) aside {
 // SetAside returns the value of AnnotationSetAside for a machine whose processing has panicked. first reports whether it is the first
 // time in a row.
 func SetAside(m *v1alpha1.Machine, now time.Time, fault string) (value string, first bool) {
-	a := readAside(m)
+	a := readSetAside(m)
 	a.Times++
-	a.Rest.Duration = min(max(2*a.Rest.Duration, firstAside), longestAside)
+	a.Rest.Duration = min(max(2*a.Rest.Duration, firstSetAside), longestSetAside)
 	a.Until, a.Generation, a.Fault = now.Add(a.Rest.Duration).UTC(), m.Generation, bounded.Text(fault, mostFault)
 	text, err := json.Marshal(a)
 	if err != nil { // times and strings always encode
@@ -55,25 +55,25 @@ func SetAside(m *v1alpha1.Machine, now time.Time, fault string) (value string, f
 	return string(text), a.Times == 1
 }
 
-// Aside returns the trouble of a machine that is set aside, and for how long it is; nil if it is not set aside, or not any more.
-func Aside(m *v1alpha1.Machine, now time.Time) (trouble *Trouble, wait time.Duration) {
-	a := readAside(m)
+// WhileSetAside returns the error of a machine that is set aside, and for how long it is; nil if it is not set aside, or not any more.
+func WhileSetAside(m *v1alpha1.Machine, now time.Time) (cause *PassError, wait time.Duration) {
+	a := readSetAside(m)
 	wait = a.Until.Sub(now)
-	if a.Times == 0 || wait <= 0 || wait > 2*longestAside { // the clock of the writer may have differed
+	if a.Times == 0 || wait <= 0 || wait > 2*longestSetAside { // the clock of the writer may have differed
 		return nil, 0
 	}
-	return &Trouble{Code: driver.Internal, Message: fmt.Sprintf(
+	return &PassError{Code: driver.Internal, Message: fmt.Sprintf(
 		"Processing this machine panicked %d times in a row: %s. This is a defect of the fleet or of its driver. The machine is not processed until %s or a change of its spec",
 		a.Times, a.Fault, a.Until.Format(time.RFC3339))}, wait
 }
 
-// EndAside adds to a verdict that rests that a machine is not set aside any more: its spec has changed, or it was processed without
+// EndSetAside adds to a verdict that rests that a machine is not set aside any more: its spec has changed, or it was processed without
 // a panic for as long as it had been set aside.
-func EndAside(w World, v Verdict) Verdict {
+func EndSetAside(w World, v Verdict) Verdict {
 	if _, stands := w.Machine.Annotations[v1alpha1.AnnotationSetAside]; !stands {
 		return v
 	}
-	if a := readAside(w.Machine); a.Times > 0 {
+	if a := readSetAside(w.Machine); a.Times > 0 {
 		if left := a.Until.Add(a.Rest.Duration).Sub(w.Now); left > 0 {
 			if v.Wake == 0 || left < v.Wake {
 				v.Wake = left

@@ -121,7 +121,7 @@ func (b backoff) lastFailure(m *v1alpha1.Machine, op v1alpha1.MachineOperationTy
 	if failedWith(m, op, code) {
 		return code, last.Description, false
 	}
-	return code, cloudSays(code, "the message of the cloud was lost before it was recorded"), true
+	return code, cloudMessage(code, "the message of the cloud was lost before it was recorded"), true
 }
 
 // isWaitedAfter reports whether the machine records a failure of the cloud, after which it waits.
@@ -153,8 +153,8 @@ func noteFailure(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType,
 	return b, known
 }
 
-// cloudSays returns the message for a failure of the cloud. The cluster-autoscaler parses it.
-func cloudSays(code driver.Code, message string) string {
+// cloudMessage returns the message for a failure of the cloud. The cluster-autoscaler parses it.
+func cloudMessage(code driver.Code, message string) string {
 	return fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", code, message)
 }
 

@@ -44,7 +44,7 @@ func decideCreate(w World) Verdict {
 	if b, wait := waiting(w); wait && w.VM.State == VMUnknown {
 		return waitForCloud(w, b)
 	}
-	if !w.Class.Held {
+	if !w.Class.HasFinalizers {
 		return do(AddFinalizers)
 	}
 	switch w.VM.State {
@@ -81,7 +81,7 @@ func makeVM(w World) Verdict {
 	case had != "":
 		// Aborted, and not NotFound: no change of inputs helps, and a replacement does.
 		return failCreate(w, w.Machine.DeepCopy(), driver.Aborted,
-			fmt.Sprintf("the cloud has no VM %s of this machine%s; a machine gets one VM in its life; to get another VM, delete the machine", had, leftAlone(w)))
+			fmt.Sprintf("the cloud has no VM %s of this machine%s; a machine gets one VM in its life; to get another VM, delete the machine", had, notOwned(w)))
 	case w.Token == TokenUnknown && !w.NoTarget && wantsToken(w.Secret.UserData):
 		return do(MakeToken)
 	case w.Machine.Annotations[v1alpha1.AnnotationCreateSent] == "":
@@ -256,7 +256,7 @@ func cloudFailed(w World) Verdict {
 		noteVM(m, w.VM)
 	}
 	f := w.Failure
-	return failCreate(w, m, f.Code, cloudSays(f.Code, f.Message))
+	return failCreate(w, m, f.Code, cloudMessage(f.Code, f.Message))
 }
 
 // waitForCloud waits until the cloud may be asked again. The machine fails when its creation deadline is earlier.

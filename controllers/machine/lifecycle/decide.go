@@ -15,8 +15,8 @@ import (
 // Decide returns what to do next. It is total: every world has a verdict.
 func Decide(w World) Verdict {
 	switch {
-	case w.Trouble != nil:
-		return reportTrouble(w)
+	case w.PassError != nil:
+		return reportPassError(w)
 	case w.Machine.DeletionTimestamp != nil:
 		return decideDelete(w)
 	case !hasFinalizer(w.Machine):

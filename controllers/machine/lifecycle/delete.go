@@ -19,7 +19,7 @@ func decideDelete(w World) Verdict {
 	}
 	if w.Failure != nil {
 		f := w.Failure
-		return failDelete(w, f.Code, cloudSays(f.Code, f.Message))
+		return failDelete(w, f.Code, cloudMessage(f.Code, f.Message))
 	}
 	if v, wait := drainNode(w); wait {
 		return v
@@ -36,7 +36,7 @@ func beginDelete(w World) Verdict {
 	if mayHaveToken(w) && w.Drain.State == drain.Unknown {
 		return do(DropToken)
 	}
-	if v, wait := markNode(w); wait {
+	if v, wait := setTerminating(w); wait {
 		return v
 	}
 	m := w.Machine.DeepCopy()
@@ -46,10 +46,10 @@ func beginDelete(w World) Verdict {
 	m.Status.CurrentStatus.PreserveExpiryTime = nil
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing,
-		Description: "Deleting machine from cloud provider" + leftAlone(w),
+		Description: "Deleting machine from cloud provider" + notOwned(w),
 	})
 	v := Verdict{Do: Save, Machine: m}
-	if text := leftAlone(w); text != "" {
+	if text := notOwned(w); text != "" {
 		v = v.with(v1alpha1.EventNotOwned, m.Status.LastOperation.Description)
 	}
 	return v
@@ -103,7 +103,7 @@ func removeVM(w World) (v Verdict, wait bool) {
 
 // reportLeft records that a VM that the provider ID names is not the machine's and is not deleted.
 func reportLeft(w World) (v Verdict, wait bool) {
-	text := "Deleting machine from cloud provider" + leftAlone(w)
+	text := "Deleting machine from cloud provider" + notOwned(w)
 	if !w.VM.Left || w.Machine.Status.LastOperation.Description == text {
 		return Verdict{}, false
 	}
@@ -169,11 +169,11 @@ func removeNode(w World) Verdict {
 func deleted(w World) string {
 	switch id := w.Machine.Spec.ProviderID; {
 	case w.VM.Left:
-		return "The machine is deleted" + leftAlone(w)
+		return "The machine is deleted" + notOwned(w)
 	case id == "":
-		return "The machine is deleted; it had no VM" + leftAlone(w)
+		return "The machine is deleted; it had no VM" + notOwned(w)
 	default:
-		return fmt.Sprintf("The machine and its VM %s are deleted", id) + leftAlone(w)
+		return fmt.Sprintf("The machine and its VM %s are deleted", id) + notOwned(w)
 	}
 }
 

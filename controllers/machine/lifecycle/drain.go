@@ -9,9 +9,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// markNode records on the Node that its machine is being deleted, before anything else does: only until then does the phase show
+// setTerminating records on the Node that its machine is being deleted, before anything else does: only until then does the phase show
 // why. wait is false when it is recorded, or cannot be.
-func markNode(w World) (v Verdict, wait bool) {
+func setTerminating(w World) (v Verdict, wait bool) {
 	if w.Drain.State != drain.Unknown { // the deletion does not wait for a target cluster that does not answer
 		return Verdict{}, false
 	}
@@ -23,7 +23,7 @@ func markNode(w World) (v Verdict, wait bool) {
 	case !has || machinefacts.IsTerminating(w.Node.Node):
 		return Verdict{}, false
 	}
-	return do(MarkNode), true
+	return do(SetTerminating), true
 }
 
 // NodeReason returns the reason of the condition that a Node has while its machine is being deleted.

@@ -55,14 +55,14 @@ func TestAbsurdNumbers(t *testing.T) {
 		}
 		w.Node.State = rapid.SampledFrom([]NodeState{NodeUnseen, NodeAbsent}).Draw(t, "Node")
 		w.Disruption = rapid.SampledFrom([]DisruptionFact{DisruptionPending, DisruptionAllowed, DisruptionUnneeded}).Draw(t, "disruption")
-		v := EndAside(w, Decide(w))
+		v := EndSetAside(w, Decide(w))
 		if v.Do == "" || v.Wake < 0 {
 			t.Fatalf("verdict %+v", v)
 		}
 		if value, _ := SetAside(m, w.Now, "a defect"); value == "" {
 			t.Fatal("it cannot be set aside")
 		}
-		if trouble, wait := Aside(m, w.Now); trouble != nil && (wait <= 0 || wait > 2*longestAside) {
+		if trouble, wait := WhileSetAside(m, w.Now); trouble != nil && (wait <= 0 || wait > 2*longestSetAside) {
 			t.Fatalf("it is set aside for %s", wait)
 		}
 		if order := drain.ForUpdate(m, w.Now, w.Limits.Drain); order.EvictTime < 0 || retries > 0 && order.EvictTime == 0 {

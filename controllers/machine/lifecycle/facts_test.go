@@ -40,7 +40,7 @@ var facts = map[string]func(w *World, value string) error{
 	"token":      setToken,      // token: present, absent
 	"cloud":      setFailure,    // cloud: create_machine Internal; and retry-after 1m
 	"backoff":    setBackoff,    // backoff: until 15s, step 10s, after Internal Unavailable, reported NotFound
-	"trouble":    setTrouble,    // trouble: PermissionDenied; an API server refuses something
+	"trouble":    setPassError,  // trouble: PermissionDenied; an API server refuses something
 	"drain":      setDrain,      // drain: going on, stuck, drained, given up; and "…" the text of its report
 	"inputs":     setInputs,     // inputs: changed; class or secret, since the cloud failed
 	"set":        setSet,        // set: old, new; without this line it is not seen
@@ -131,7 +131,7 @@ func setClass(w *World, value string) error {
 	case "none":
 		w.Class = ClassFact{}
 	case "not held":
-		w.Class.Held = false
+		w.Class.HasFinalizers = false
 	case "being deleted":
 		w.Class.Class.DeletionTimestamp = &metav1.Time{Time: born}
 	case "without a driver":
@@ -317,12 +317,12 @@ func setFailure(w *World, value string) error {
 	return nil
 }
 
-func setTrouble(w *World, value string) error {
+func setPassError(w *World, value string) error {
 	code, ok := driver.ParseCode(value)
 	if !ok {
 		return fmt.Errorf("expected a code of drivers, got %q", value)
 	}
-	w.Trouble = &Trouble{Code: code, Message: "what the API server says"}
+	w.PassError = &PassError{Code: code, Message: "what the API server says"}
 	return nil
 }
 
@@ -371,7 +371,7 @@ func setSet(w *World, value string) error {
 	if value != "old" && value != "new" {
 		return fmt.Errorf("expected old or new, got %q", value)
 	}
-	w.Marks = &nodesync.Marks{IsOld: value == "old"}
+	w.Rollout = &nodesync.Rollout{IsOld: value == "old"}
 	return nil
 }
 

@@ -99,7 +99,7 @@ func updateInPlace(w World, v Verdict, node *corev1.Node) inplace.Verdict {
 		drained = w.UpdateDrain.Text
 	}
 	// A machine without a controller changes no set, and one whose set is not in the cache may be about to.
-	inOldSet := w.Marks == nil && w.Disruption != DisruptionUnneeded || w.Marks != nil && w.Marks.IsOld
+	inOldSet := w.Rollout == nil && w.Disruption != DisruptionUnneeded || w.Rollout != nil && w.Rollout.IsOld
 	return inplace.Decide(inplace.World{Now: w.Now, Machine: m, Node: node, InOldSet: inOldSet, NoComponentsTaint: w.NoComponentsTaint, Drained: drained})
 }
 

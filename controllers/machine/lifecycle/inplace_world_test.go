@@ -186,7 +186,7 @@ func (u *updating) pass() {
 		w.Node.Node = u.before
 	}
 	if u.steady || !u.chance(5) {
-		w.Marks = &nodesync.Marks{IsOld: u.inOld}
+		w.Rollout = &nodesync.Rollout{IsOld: u.inOld}
 	}
 	for range 32 {
 		v := Decide(w)

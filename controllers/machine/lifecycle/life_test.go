@@ -21,16 +21,16 @@ import (
 // life is a small model of all that a machine has to do with. Passes run over it as the controller runs them, and are
 // broken off anywhere.
 type life struct {
-	t       *rapid.T
-	now     time.Time
-	machine *v1alpha1.Machine // as stored; nil when it is gone
-	held    bool
-	vms     int  // at the cloud, with this machine's UID
-	made    int  // VMs ever made
-	left    bool // at the cloud, by a create that failed part-way: a network interface that only DeleteMachine removes
-	node    *corev1.Node
-	token   bool
-	faulty  bool
+	t             *rapid.T
+	now           time.Time
+	machine       *v1alpha1.Machine // as stored; nil when it is gone
+	hasFinalizers bool
+	vms           int  // at the cloud, with this machine's UID
+	made          int  // VMs ever made
+	left          bool // at the cloud, by a create that failed part-way: a network interface that only DeleteMachine removes
+	node          *corev1.Node
+	token         bool
+	faulty        bool
 
 	pods       int    // on the Node
 	drained    bool   // this process knows that the drain has ended
@@ -55,10 +55,10 @@ const drainTimeout = 10 * time.Minute
 func (l *life) world() World {
 	w := World{
 		Now: l.now, Limits: limits(), Machine: l.machine,
-		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, Held: l.held},
+		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, HasFinalizers: l.hasFinalizers},
 		Secret: SecretFact{Read: true, UserData: []byte("boot with <<BOOTSTRAP_TOKEN>>")},
 	}
-	if l.held {
+	if l.hasFinalizers {
 		w.Class.Class.Finalizers = []string{v1alpha1.FinalizerName}
 	}
 	if l.drained {
@@ -124,7 +124,7 @@ func (l *life) run() (wake time.Duration, ended bool) {
 			return v.Wake, true
 		}
 		if l.broken && rapid.Bool().Draw(l.t, "is reported") {
-			w.Trouble = &Trouble{Code: driver.Unavailable, Message: "no answer"}
+			w.PassError = &PassError{Code: driver.Unavailable, Message: "no answer"}
 			v := Decide(w)
 			lived[stepOf(w, v)] = v.Do
 			l.machine = cmp.Or(v.Machine, l.machine)
@@ -165,14 +165,14 @@ func (l *life) cloudFails(w *World) (fails, effect bool) {
 }
 
 func (l *life) act(w *World, v Verdict) {
-	atTarget := []Action{MakeToken, ProlongToken, DropToken, FindNode, ClaimNode, PatchNode, MarkNode, DrainNode, DrainForUpdate, DeleteNode}
+	atTarget := []Action{MakeToken, ProlongToken, DropToken, FindNode, ClaimNode, PatchNode, SetTerminating, DrainNode, DrainForUpdate, DeleteNode}
 	if l.faulty && slices.Contains(atTarget, v.Do) && rapid.IntRange(0, 9).Draw(l.t, "no answer") == 0 {
 		l.unanswered(w)
 		return
 	}
 	switch v.Do {
 	case AddFinalizers:
-		l.held, w.Class.Held = true, true
+		l.hasFinalizers, w.Class.HasFinalizers = true, true
 	case MakeToken:
 		l.token, w.Token = true, TokenPresent
 	case ProlongToken:
@@ -240,7 +240,7 @@ func (l *life) act(w *World, v Verdict) {
 		l.drainForUpdate(w)
 	case DrainPreserved:
 		w.PreservedDrain.State = preserve.DrainDone
-	case MarkNode:
+	case SetTerminating:
 		l.node = l.node.DeepCopy()
 		l.node.Status.Conditions = append(l.node.Status.Conditions, corev1.NodeCondition{
 			Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue, Reason: NodeReason(l.machine),
@@ -343,7 +343,7 @@ func (l *life) mayCreate(w *World) {
 	switch {
 	case !slices.Contains(l.machine.Finalizers, v1alpha1.FinalizerName):
 		l.t.Fatal("a VM is made before the machine has our finalizer")
-	case !l.held:
+	case !l.hasFinalizers:
 		l.t.Fatal("a VM is made before its class is held")
 	case w.VM.State != VMAbsent:
 		l.t.Fatal("a VM is made before the cloud has said that there is none")

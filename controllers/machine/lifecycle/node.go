@@ -60,7 +60,7 @@ func ownNode(w World) (node *corev1.Node, known bool) {
 // an invalid template does not prevent the claim of a Node.
 func wantedNode(w World) nodesync.Wanted {
 	wanted := nodesync.Wanted{
-		Machine: v1alpha1.RefOf(w.Machine), Slot: w.Machine.Labels[v1alpha1.LabelSlot], Marks: w.Marks, Applied: nodesync.AppliedOf(w.Machine),
+		Machine: v1alpha1.RefOf(w.Machine), Slot: w.Machine.Labels[v1alpha1.LabelSlot], Rollout: w.Rollout, Applied: nodesync.AppliedOf(w.Machine),
 	}
 	if at, asked := uncordonAt(w.Machine); asked {
 		wanted.Uncordon = !w.Now.Before(at) && isCordonedByAutoscaler(w.Node.Node)
@@ -109,8 +109,8 @@ func tend(w World, v Verdict) Verdict {
 		return v
 	}
 	wanted := wantedNode(w)
-	if wanted.Marks != nil && !p.Until.IsZero() { // another mark keeps the autoscaler from it
-		wanted.Marks = &nodesync.Marks{PreferNoSchedule: wanted.Marks.PreferNoSchedule}
+	if wanted.Rollout != nil && !p.Until.IsZero() { // the preservation keeps the autoscaler from it
+		wanted.Rollout = &nodesync.Rollout{PreferNoSchedule: wanted.Rollout.PreferNoSchedule}
 	}
 	if findCordon(w, node) && !inplace.IsShut(node) {
 		return do(FindNode)
@@ -166,7 +166,7 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if p.Drain {
 		v = wakeAt(w, v, w.PreservedDrain.Again)
 	}
-	v = forget(w, reportUpdateDrain(w, troubleOver(w, uncordoned(w, v))))
+	v = forget(w, reportUpdateDrain(w, endPassError(w, uncordoned(w, v))))
 	if w.Node.Refused == "" {
 		return remark(w, v, unknownValue(p))
 	}
@@ -297,7 +297,7 @@ func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.V
 		m = v.Machine
 	}
 	p := preserve.Decide(preserve.World{
-		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Machine: m, Node: node, Rolling: w.Marks != nil && w.Marks.Autoscaler == nodesync.AutoscalerKept,
+		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Machine: m, Node: node, Rolling: w.Rollout != nil && w.Rollout.Autoscaler == nodesync.AutoscalerKept,
 		Drain: w.PreservedDrain.State, DrainText: w.PreservedDrain.Text,
 	})
 	if v.Machine != nil || !apiequality.Semantic.DeepEqual(p.Machine, m) {

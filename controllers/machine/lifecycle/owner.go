@@ -68,7 +68,7 @@ func findOwner(w World) (v Verdict, wait bool) {
 	}
 	_, missing := missingForCloud(w)
 	if missing == "" && w.Failure != nil {
-		missing = cloudSays(w.Failure.Code, w.Failure.Message)
+		missing = cloudMessage(w.Failure.Code, w.Failure.Message)
 	}
 	switch {
 	case missing != "":
@@ -85,8 +85,8 @@ func findOwner(w World) (v Verdict, wait bool) {
 	return do(FindVM), true
 }
 
-// leftAlone returns the Node and the VM that the machine names and that are not its own, as text.
-func leftAlone(w World) string {
+// notOwned returns the Node and the VM that the machine names and that are not its own, as text.
+func notOwned(w World) string {
 	var text string
 	if isForeign(w, w.Machine) {
 		text = fmt.Sprintf("; Node %q is left alone: it is not this machine's", w.Node.Node.Name)

@@ -200,8 +200,8 @@ func (k *kept) asked() string {
 		}
 		return last
 	}
-	if says := k.node.Annotations[v1alpha1.AnnotationPreserve]; says != "" || last != "" {
-		return says
+	if requested := k.node.Annotations[v1alpha1.AnnotationPreserve]; requested != "" || last != "" {
+		return requested
 	}
 	return own
 }

@@ -51,8 +51,8 @@ const (
 	// DrainForUpdate drains the Node before its in-place update, as far as that goes without waiting, and records its progress in
 	// World.UpdateDrain.
 	DrainForUpdate Action = "DrainForUpdate"
-	// MarkNode keeps new pods off the Node, and records on it that its machine is being deleted.
-	MarkNode Action = "MarkNode"
+	// SetTerminating keeps new pods off the Node, and records on it that its machine is being deleted.
+	SetTerminating Action = "SetTerminating"
 	// DrainNode continues the drain of the Node, as far as that goes without waiting.
 	DrainNode Action = "DrainNode"
 	// DeleteNode removes our finalizer from the Node, and the Node.

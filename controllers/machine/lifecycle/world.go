@@ -36,8 +36,8 @@ type World struct {
 	Proven string
 	// NodeRivals are other machines that name the machine's Node, and VMRivals those that name its VM.
 	NodeRivals, VMRivals Rivals
-	// Marks that the Node is to carry while machines are replaced; nil when the machine's set is not seen.
-	Marks *nodesync.Marks
+	// Rollout is what the Node must carry while machines are replaced; nil when the machine's set is not seen.
+	Rollout *nodesync.Rollout
 	// PreservedDrain is how far the drain of the Node of a failed, preserved machine is.
 	PreservedDrain PreservedDrain
 	// UpdateDrain is how far the drain before the in-place update of the Node is. Its zero value means that it was not
@@ -51,8 +51,8 @@ type World struct {
 	TokenExpiry time.Time
 	// Drain of the Node, before its VM is deleted.
 	Drain drain.Report
-	// Trouble is an error for which the machine makes no progress; nil while there is none. If there is, the verdict only reports it.
-	Trouble *Trouble
+	// PassError is an error for which the machine makes no progress; nil while there is none. If there is, the verdict only reports it.
+	PassError *PassError
 	// Failure is the cloud's answer to the last action of this pass, when that was an error.
 	Failure *Failure
 }
@@ -83,8 +83,8 @@ type ClassFact struct {
 	Undecodable string
 	// ProviderError is why the class' provider cannot be used; nil when there is a driver for it.
 	ProviderError error
-	// Held reports whether class and secrets carry our finalizers, so that they outlive the machine.
-	Held bool
+	// HasFinalizers reports whether class and Secrets have our finalizers, so that they outlive the machine.
+	HasFinalizers bool
 }
 
 // SecretFact is what is known of the class' secrets.

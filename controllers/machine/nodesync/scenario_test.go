@@ -103,7 +103,7 @@ func report(node *corev1.Node, wanted *Wanted, fact scenario.Fact) error {
 		wanted.Class.NodeTemplate = &v1alpha1.NodeTemplate{}
 		return yaml.UnmarshalStrict(value, wanted.Class.NodeTemplate)
 	case "marks":
-		wanted.Marks = marks(strings.Fields(fact.Value))
+		wanted.Rollout = marks(strings.Fields(fact.Value))
 	case "uncordon":
 		wanted.Uncordon = true
 	case "slot":
@@ -115,7 +115,7 @@ func report(node *corev1.Node, wanted *Wanted, fact scenario.Fact) error {
 }
 
 // marks reads the marks of a set for the Nodes of its machines.
-func marks(words []string) *Marks {
+func marks(words []string) *Rollout {
 	set := &v1alpha1.MachineSet{}
 	for _, word := range words {
 		switch word {
@@ -129,7 +129,7 @@ func marks(words []string) *Marks {
 			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
 		}
 	}
-	m := MarksOf(set)
+	m := RolloutOf(set)
 	return &m
 }
 

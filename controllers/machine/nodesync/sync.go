@@ -20,8 +20,8 @@ type Wanted struct {
 	Template *v1alpha1.NodeTemplateSpec
 	// Applied is the machine's record of what the fleet has added to the Node.
 	Applied Applied
-	// Marks of the Node while machines are replaced. Nil means that they are not known, and none is changed.
-	Marks *Marks
+	// Rollout is what the Node must carry while machines are replaced. Nil means that it is not known, and nothing is changed.
+	Rollout *Rollout
 	// Uncordon removes the cordon of the Node, which must be the cluster-autoscaler's.
 	Uncordon bool
 	// Class of the machine, for its virtual capacity. Nil means that it is not known, and the capacity is not changed.
@@ -34,8 +34,8 @@ func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()
 	n.Labels, n.Annotations = orEmpty(n.Labels), orEmpty(n.Annotations)
 	w.tie(n)
-	if w.Marks != nil {
-		w.Marks.apply(n)
+	if w.Rollout != nil {
+		w.Rollout.apply(n)
 	}
 	if w.Uncordon {
 		n.Spec.Unschedulable = false

@@ -62,7 +62,7 @@ type Verdict struct {
 func Decide(w World) Verdict {
 	a := read(w)
 	expired, failed := machinefacts.IsPreservationOver(w.Machine, w.Now), machinefacts.HasFailed(w.Machine)
-	begun := w.Machine.Status.CurrentStatus.PreserveExpiryTime != nil || isMarked(w.Node)
+	begun := w.Machine.Status.CurrentStatus.PreserveExpiryTime != nil || showsPreserved(w.Node)
 	switch a.value {
 	case "", v1alpha1.PreserveFalse:
 		return stop(w, a, begun, false)
@@ -158,7 +158,7 @@ func keep(w World, a asked) Verdict {
 	}
 	v := Verdict{Machine: m, Until: status.PreserveExpiryTime.Time, Began: began}
 	if w.Node != nil {
-		v.Node, v.Drain = mark(w, a, v.Until)
+		v.Node, v.Drain = showPreserved(w, a, v.Until)
 	}
 	return v
 }
@@ -174,8 +174,8 @@ func stop(w World, a asked, begun, forget bool) Verdict {
 	}
 	if w.Node != nil {
 		_, lasting := w.Machine.Spec.NodeTemplateSpec.Annotations[v1alpha1.AnnotationPreserve] // it would be added again
-		v.Node = unmark(w, forget && a.byNode && !lasting)
-		if !sameMarks(w.Node, v.Node) {
+		v.Node = removePreserved(w, forget && a.byNode && !lasting)
+		if !samePreserved(w.Node, v.Node) {
 			return v
 		}
 	}

@@ -108,7 +108,7 @@ func report(w *World, fact scenario.Fact) error {
 			LastTransitionTime: metav1.NewTime(now.Add(-time.Hour)),
 		}}
 		if fact.Value == "stopped" {
-			w.Node.Status.Conditions = unmark(*w, false).Status.Conditions
+			w.Node.Status.Conditions = removePreserved(*w, false).Status.Conditions
 		}
 	case "autoscaler":
 		w.Node.Annotations = map[string]string{v1alpha1.AnnotationScaleDownDisabled: "true"}

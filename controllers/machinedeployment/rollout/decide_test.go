@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -75,7 +76,7 @@ func older(uid types.UID, age time.Duration, replicas int32) *v1alpha1.MachineSe
 
 // reported is what a condition says; "" when there is none.
 func reported(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) string {
-	if c := condition(s, t); c != nil {
+	if c := machinefacts.MachineDeploymentCondition(&s, t); c != nil {
 		return string(c.Status) + "/" + c.Reason
 	}
 	return ""

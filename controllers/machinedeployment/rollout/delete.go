@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // decideDelete deletes all sets, and removes the finalizer when a live list shows none.
@@ -52,10 +53,10 @@ func invalid(w World, reason, problem string) Verdict {
 func untouched(w World, reason, message string) Verdict {
 	d := w.Deployment.DeepCopy()
 	d.Status.ObservedGeneration = d.Generation
-	before := condition(w.Deployment.Status, v1alpha1.MachineDeploymentValid)
-	changed := setCondition(w, &d.Status, v1alpha1.MachineDeploymentCondition{
+	before := machinefacts.MachineDeploymentCondition(&w.Deployment.Status, v1alpha1.MachineDeploymentValid)
+	changed := machinefacts.PutMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCondition{
 		Type: v1alpha1.MachineDeploymentValid, Status: corev1.ConditionFalse, Reason: reason, Message: message,
-	})
+	}, w.Now)
 	v := Verdict{Do: Rest, Deployment: d}
 	if changed || before.Message != message {
 		v.Events = []Event{{Reason: validation.EventReason(reason), Message: message}}

@@ -23,14 +23,14 @@ func (s *sets) frozen() *v1alpha1.MachineSet {
 func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
 	set := s.frozen()
 	if set == nil {
-		dropCondition(st, v1alpha1.MachineDeploymentFrozen)
+		machinefacts.DropMachineDeploymentCondition(st, v1alpha1.MachineDeploymentFrozen)
 		return
 	}
-	setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
+	machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{
 		Type: v1alpha1.MachineDeploymentFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineDeploymentStateSync,
 		Message: fmt.Sprintf("MachineSet %s is frozen and creates no machines; end the freeze with the annotation %s=true when its cause is gone",
 			set.Name, v1alpha1.AnnotationUnfreeze),
-	})
+	}, s.w.Now)
 }
 
 // unfreeze ends the freeze of a set when the deployment has the annotation for it.

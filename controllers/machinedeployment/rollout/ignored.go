@@ -6,6 +6,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // ignoredFor is how long a deployment has existed, at the least, before it counts as ignored: a fleet that works processes a new one
@@ -20,7 +21,8 @@ func decideWithoutStrategy(w World) (v Verdict, decided bool) {
 	if d.Spec.Strategy.Type != "" || d.Annotations[v1alpha1.AnnotationStrategy] != "" {
 		return Verdict{}, false
 	}
-	shown := condition(d.Status, v1alpha1.MachineDeploymentValid) // written by the fleet: Machine Controller Manager has no such condition
+	// The fleet wrote it: Machine Controller Manager has no such condition.
+	shown := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentValid)
 	switch {
 	case shown != nil && shown.Reason == v1alpha1.ReasonNoStrategy && d.Status.ObservedGeneration == d.Generation:
 		return Verdict{Do: Rest}, true

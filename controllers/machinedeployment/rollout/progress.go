@@ -19,9 +19,9 @@ func (s *sets) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
 		return
 	}
 	c.Type = v1alpha1.MachineDeploymentProgressing
-	setCondition(s.w, st, *c)
+	machinefacts.PutMachineDeploymentCondition(st, *c, s.w.Now)
 	if c.Reason == v1alpha1.ReasonMachineSetUpdated { // each step counts
-		condition(*st, c.Type).LastUpdateTime = metav1.NewTime(s.w.Now)
+		machinefacts.MachineDeploymentCondition(st, c.Type).LastUpdateTime = metav1.NewTime(s.w.Now)
 	}
 }
 
@@ -96,7 +96,7 @@ func hasMoved(before, now v1alpha1.MachineDeploymentStatus) bool {
 
 // deadline returns when the progress deadline is over; ok is false where there is none.
 func (s *sets) deadline(st v1alpha1.MachineDeploymentStatus) (deadline time.Time, ok bool) {
-	c := condition(st, v1alpha1.MachineDeploymentProgressing)
+	c := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentProgressing)
 	if s.d.Spec.ProgressDeadlineSeconds == nil || s.d.Spec.Paused || c == nil || c.LastUpdateTime.IsZero() {
 		return time.Time{}, false
 	}
@@ -128,7 +128,7 @@ func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Dura
 }
 
 func reasonOf(s v1alpha1.MachineDeploymentStatus) string {
-	if c := condition(s, v1alpha1.MachineDeploymentProgressing); c != nil {
+	if c := machinefacts.MachineDeploymentCondition(&s, v1alpha1.MachineDeploymentProgressing); c != nil {
 		return c.Reason
 	}
 	return ""

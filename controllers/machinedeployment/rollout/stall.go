@@ -59,17 +59,17 @@ var waitChecks = []stallCheck{
 func (s *sets) setStalled(st *v1alpha1.MachineDeploymentStatus) {
 	cause := s.stalled(*st)
 	if cause == nil {
-		dropCondition(st, v1alpha1.MachineDeploymentRolloutStalled)
+		machinefacts.DropMachineDeploymentCondition(st, v1alpha1.MachineDeploymentRolloutStalled)
 		return
 	}
-	setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
+	machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{
 		Type: v1alpha1.MachineDeploymentRolloutStalled, Status: corev1.ConditionTrue, Reason: cause.reason, Message: cause.message,
-	})
+	}, s.w.Now)
 }
 
 // stillSince returns when the rollout last made progress; ok is false when there is no rollout, or Progressing has the cause.
 func (s *sets) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time, ok bool) {
-	c := condition(st, v1alpha1.MachineDeploymentProgressing)
+	c := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentProgressing)
 	if c == nil || s.d.Spec.Paused || s.d.DeletionTimestamp != nil {
 		return time.Time{}, false
 	}

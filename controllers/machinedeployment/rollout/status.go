@@ -23,7 +23,7 @@ func finish(s *sets) Verdict {
 
 // isKnownToFail reports whether the status already has the failure to create the new set.
 func isKnownToFail(d *v1alpha1.MachineDeployment) bool {
-	c := condition(d.Status, v1alpha1.MachineDeploymentProgressing)
+	c := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentProgressing)
 	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonMachineSetCreateError
 }
 
@@ -51,8 +51,8 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 		st.UpdatedReplicas = s.fresh.seen.all
 	}
 	st.UnavailableReplicas = max(wanted-st.AvailableReplicas, 0)
-	dropCondition(&st, v1alpha1.MachineDeploymentValid)
-	setCondition(s.w, &st, s.availability(st))
+	machinefacts.DropMachineDeploymentCondition(&st, v1alpha1.MachineDeploymentValid)
+	machinefacts.PutMachineDeploymentCondition(&st, s.availability(st), s.w.Now)
 	s.setProgressing(&st)
 	s.copyFailure(&st, v1alpha1.MachineSetReplicaFailure, v1alpha1.MachineDeploymentReplicaFailure)
 	s.copyFailure(&st, v1alpha1.MachineSetMachineCreateFailure, v1alpha1.MachineDeploymentMachineCreateFailure)
@@ -79,22 +79,10 @@ func (s *sets) copyFailure(st *v1alpha1.MachineDeploymentStatus, from v1alpha1.M
 	for _, t := range s.all() {
 		for _, c := range t.set.Status.Conditions {
 			if c.Type == from {
-				setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{Type: to, Status: c.Status, Reason: c.Reason, Message: c.Message})
+				machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{Type: to, Status: c.Status, Reason: c.Reason, Message: c.Message}, s.w.Now)
 				return
 			}
 		}
 	}
-	dropCondition(st, to)
-}
-
-func setCondition(w World, s *v1alpha1.MachineDeploymentStatus, c v1alpha1.MachineDeploymentCondition) (changed bool) {
-	return machinefacts.PutMachineDeploymentCondition(s, c, w.Now)
-}
-
-func condition(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) *v1alpha1.MachineDeploymentCondition {
-	return machinefacts.MachineDeploymentCondition(&s, t)
-}
-
-func dropCondition(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) {
-	machinefacts.DropMachineDeploymentCondition(s, t)
+	machinefacts.DropMachineDeploymentCondition(st, to)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // counts are the numbers of a status.
@@ -140,7 +141,7 @@ func TestProgressWithoutACondition(t *testing.T) {
 			withMachines(w, w.Owned[0], 0, tc.old)
 			withMachines(w, w.Owned[1], 2, tc.fresh)
 			got := ""
-			if c := condition(status(countSets(w)), v1alpha1.MachineDeploymentProgressing); c != nil {
+			if c := machinefacts.MachineDeploymentCondition(new(status(countSets(w))), v1alpha1.MachineDeploymentProgressing); c != nil {
 				got = string(c.Status) + "/" + c.Reason
 			}
 			if want := strings.TrimSuffix("True/"+tc.want, "True/"); got != want {

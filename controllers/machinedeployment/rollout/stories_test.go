@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
@@ -395,7 +396,7 @@ func (s *story) rest(v Verdict) {
 	s.report("rest")
 	s.reportNames(s.w.Deployment, v.Deployment)
 	for _, c := range v.Deployment.Status.Conditions {
-		was := condition(s.w.Deployment.Status, c.Type)
+		was := machinefacts.MachineDeploymentCondition(&s.w.Deployment.Status, c.Type)
 		switch {
 		case was == nil || was.Status != c.Status || was.Reason != c.Reason:
 			s.report("  %s is %s/%s: %s", c.Type, c.Status, c.Reason, c.Message)

@@ -1,4 +1,4 @@
-package machine
+package drainer
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 
 // remove removes pods and attachments, and records the API server's answer for each in the memory of the facts. Errors: the ownership
 // or ctx has ended.
-func (c *Controller) remove(ctx context.Context, p *pass, d *draining, facts *drain.Facts, v drain.Verdict) error {
+func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v drain.Verdict) error {
 	attempts := maps.Clone(facts.Memory.Attempts)
 	if attempts == nil {
 		attempts = map[types.UID]drain.Attempt{}
@@ -35,43 +35,43 @@ func (c *Controller) remove(ctx context.Context, p *pass, d *draining, facts *dr
 		if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
 			return err
 		}
-		attempts[uid] = c.attempt(how, err)
+		attempts[uid] = attempt(d.of.cfg.Clock.Now(), how, err)
 		return nil
 	}
 	for _, r := range v.Pods {
-		if r.Moves > 0 && !c.drains.detaches.take(p.cluster, p.world.Machine, r.Moves) {
+		if r.Moves > 0 && !d.of.detaches.reserve(task.Cluster, task.Machine, r.Moves) {
 			return nil // other drains were faster; the next decision is about what is left
 		}
-		if err := note(r.Pod.UID, r.How, removePod(ctx, p.cluster, r, c.cfg.Clock.Now())); err != nil {
+		if err := note(r.Pod.UID, r.How, removePod(ctx, task.Cluster, r, d.of.cfg.Clock.Now())); err != nil {
 			return err
 		}
 	}
 	for _, a := range v.Attachments {
-		if !c.drains.detaches.take(p.cluster, p.world.Machine, 1) {
+		if !d.of.detaches.reserve(task.Cluster, task.Machine, 1) {
 			return nil
 		}
-		if err := note(a.UID, drain.Delete, deleteAttachment(ctx, p.cluster.Client, a)); err != nil {
+		if err := note(a.UID, drain.Delete, deleteAttachment(ctx, task.Cluster.Client, a)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mark makes the disruption controller recount PodDisruptionBudgets, by an observedGeneration of 0. Errors: the ownership or ctx has
+// requestRecounts makes the disruption controller recount PodDisruptionBudgets, by an observedGeneration of 0. Errors: the ownership or ctx has
 // ended.
-func (c *Controller) mark(ctx context.Context, p *pass, d *draining, facts *drain.Facts, v drain.Verdict) error {
+func (d *Drain) requestRecounts(ctx context.Context, client kubernetes.Interface, facts *drain.Facts, v drain.Verdict) error {
 	for _, b := range v.Budgets {
-		err := patchBudget(ctx, p.cluster.Client, b, map[string]any{"observedGeneration": 0})
+		err := patchBudget(ctx, client, b, map[string]any{"observedGeneration": 0})
 		if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
-			d.memory.Recounts = nil // some are not marked
+			d.memory.Recounts = nil // some were not requested
 			return err
 		}
 		switch {
 		case err == nil, apierrors.IsNotFound(err):
 		case apierrors.IsConflict(err):
-			facts.Memory = facts.Memory.Unmarked(b.UID, "")
+			facts.Memory = facts.Memory.RequestFailed(b.UID, "")
 		default:
-			facts.Memory = facts.Memory.Unmarked(b.UID, err.Error())
+			facts.Memory = facts.Memory.RequestFailed(b.UID, err.Error())
 		}
 	}
 	d.memory = facts.Memory
@@ -95,8 +95,7 @@ func patchBudget(ctx context.Context, client kubernetes.Interface, b *policyv1.P
 
 // attempt returns the result of a request to remove an object. An object that does not exist any more, or whose name another object has
 // now, counts as removed.
-func (c *Controller) attempt(how drain.How, err error) drain.Attempt {
-	now := c.cfg.Clock.Now()
+func attempt(now time.Time, how drain.How, err error) drain.Attempt {
 	if err == nil || apierrors.IsNotFound(err) || how != drain.Take && apierrors.IsConflict(err) {
 		return drain.Accepted(now, how)
 	}
@@ -113,19 +112,19 @@ func removePod(ctx context.Context, cluster *target.Cluster, r drain.Removal, no
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.Pod.UID}},
 		})
 	case drain.Take:
-		return take(ctx, cluster.Client, r, now)
+		return takeDisruptions(ctx, cluster.Client, r, now)
 	case drain.Delete:
 		return cluster.Client.CoreV1().Pods(r.Pod.Namespace).Delete(ctx, r.Pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &r.Pod.UID},
 		})
 	}
-	return fmt.Errorf("drain.Decide named a way to remove pods that the controller does not know: %s", r.How)
+	return fmt.Errorf("drain.Decide named a way to remove pods that the drainer does not know: %s", r.How)
 }
 
-// take does for several PodDisruptionBudgets what the eviction API does for one: it takes a disruption from each, and deletes the pod.
-// If it fails before the deletion, the disruptions that it has taken remain reserved for the pod until they expire, as those of the
+// takeDisruptions does for several PodDisruptionBudgets what the eviction API does for one: it takes a disruption from each, and
+// deletes the pod. If it fails before the deletion, the disruptions that it has taken remain reserved for the pod until they expire, as those of the
 // eviction API do; the next attempt starts their time anew.
-func take(ctx context.Context, client kubernetes.Interface, r drain.Removal, now time.Time) error {
+func takeDisruptions(ctx context.Context, client kubernetes.Interface, r drain.Removal, now time.Time) error {
 	for _, b := range r.Budgets {
 		allowed := b.Status.DisruptionsAllowed
 		if _, taken := b.Status.DisruptedPods[r.Pod.Name]; !taken {

@@ -27,7 +27,7 @@ type Session struct {
 	pods    *objectcache.Objects[*corev1.Pod]
 	end     func() // of the watch of the pods
 
-	troubles *troubles
+	watchErrors *watchErrors
 
 	mu      sync.Mutex
 	synced  bool
@@ -48,11 +48,11 @@ func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Sess
 			wake()
 		}
 	})
-	session.troubles = newTroubles(wake)
+	session.watchErrors = newWatchErrors(wake)
 	session.cluster = s.join(client, session)
 	into := &sink[*corev1.Pod]{all: session.pods, trim: trimPod, synced: sync.OnceFunc(session.podsSynced)}
 	session.end = s.watches.Begin(func(ctx context.Context) {
-		reflect(ctx, "pods of Node "+node, session.troubles.follow("pods", podsOf(client, node)), into)
+		reflect(ctx, "pods of Node "+node, session.watchErrors.follow("pods", podsOf(client, node)), into)
 	})
 	return session
 }

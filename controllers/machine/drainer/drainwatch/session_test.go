@@ -149,8 +149,8 @@ func TestNothingIsReturnedBeforeAllIsListed(t *testing.T) {
 		if s.Show(&f) || f.Sight != drain.Awaited {
 			b.Error("it shows pods without budgets")
 		}
-		if s.Trouble() != "not yet" {
-			b.Errorf("it does not report why: %q", s.Trouble())
+		if s.WatchError() != "not yet" {
+			b.Errorf("it does not report why: %q", s.WatchError())
 		}
 		before := woken.Load()
 		there.Store(true)
@@ -160,8 +160,8 @@ func TestNothingIsReturnedBeforeAllIsListed(t *testing.T) {
 		if woken.Load() == before || !s.Show(&drain.Facts{}) {
 			b.Error("it does not report when the last kind is listed")
 		}
-		if s.Trouble() != "" {
-			b.Errorf("everything is listed, and it reports %q", s.Trouble())
+		if s.WatchError() != "" {
+			b.Errorf("everything is listed, and it reports %q", s.WatchError())
 		}
 		s.End()
 	})
@@ -177,37 +177,37 @@ func TestWatchErrorsWakeTheDrain(t *testing.T) {
 		down := errors.New("no route to host")
 		for _, tc := range []struct {
 			name    string
-			of      *troubles
+			of      *watchErrors
 			wakes   []string // the names of drains
 			what    string
 			err     error
 			trouble string
 		}{
-			{"its pods cannot be watched", s.troubles, []string{"n"}, "pods watch", down, down.Error()},
-			{"and cannot be listed", s.troubles, []string{"n"}, "pods list", errors.New("forbidden"), "forbidden"},
-			{"which persists", s.troubles, nil, "pods list", errors.New("forbidden"), "forbidden"},
-			{"they can be listed again", s.troubles, []string{"n"}, "pods list", nil, down.Error()},
-			{"and watched", s.troubles, []string{"n"}, "pods watch", nil, ""},
-			{"all is well", s.troubles, nil, "pods watch", nil, ""},
-			{"no budgets can be watched", s.cluster.troubles, []string{"n", "m"}, "budgets watch", down, down.Error()},
-			{"now they can", s.cluster.troubles, []string{"n", "m"}, "budgets watch", nil, ""},
+			{"its pods cannot be watched", s.watchErrors, []string{"n"}, "pods watch", down, down.Error()},
+			{"and cannot be listed", s.watchErrors, []string{"n"}, "pods list", errors.New("forbidden"), "forbidden"},
+			{"which persists", s.watchErrors, nil, "pods list", errors.New("forbidden"), "forbidden"},
+			{"they can be listed again", s.watchErrors, []string{"n"}, "pods list", nil, down.Error()},
+			{"and watched", s.watchErrors, []string{"n"}, "pods watch", nil, ""},
+			{"all is well", s.watchErrors, nil, "pods watch", nil, ""},
+			{"no budgets can be watched", s.cluster.watchErrors, []string{"n", "m"}, "budgets watch", down, down.Error()},
+			{"now they can", s.cluster.watchErrors, []string{"n", "m"}, "budgets watch", nil, ""},
 		} {
 			before := map[string]int32{"n": woken.Load(), "m": unconcerned.Load()}
-			tc.of.note(b.Context(), tc.what, tc.err)
+			tc.of.record(b.Context(), tc.what, tc.err)
 			for name, now := range map[string]int32{"n": woken.Load(), "m": unconcerned.Load()} {
 				if got := now > before[name]; got != slices.Contains(tc.wakes, name) {
 					b.Errorf("%s: the drain of %s is woken: %t", tc.name, name, got)
 				}
 			}
-			if got := s.Trouble(); got != tc.trouble {
+			if got := s.WatchError(); got != tc.trouble {
 				b.Errorf("%s: it reports %q, want %q", tc.name, got, tc.trouble)
 			}
 		}
 		ended, end := context.WithCancel(b.Context())
 		end()
-		s.troubles.note(ended, "pods watch", down)
-		if s.Trouble() != "" {
-			b.Errorf("no watch runs any more, and it reports %q", s.Trouble())
+		s.watchErrors.record(ended, "pods watch", down)
+		if s.WatchError() != "" {
+			b.Errorf("no watch runs any more, and it reports %q", s.WatchError())
 		}
 		s.End()
 		other.End()

@@ -1,4 +1,4 @@
-package machine
+package drainer
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
@@ -38,9 +37,9 @@ func (v *volumeIDs) wait(now time.Time) time.Duration {
 
 // volumeIDs returns the names of the volumes that are known, and requests the others: one name in each call, because an answer does
 // not contain the volume that it is for. After a failure it makes no call for a while, because a call that fails occupies the worker.
-func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts *drain.Facts) map[string]string {
+func (d *Drain) volumeIDs(ctx context.Context, cloud driver.Driver, facts *drain.Facts) map[string]string {
 	d.ids.lacks = false
-	if p.driver == nil {
+	if cloud == nil {
 		return d.ids.reported
 	}
 	call, cancel := context.WithTimeout(ctx, volumeIDsTimeout)
@@ -49,7 +48,7 @@ func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts 
 		if _, reported := d.ids.reported[name]; reported {
 			continue
 		}
-		if c.cfg.Clock.Now().Before(d.ids.next) || !c.askVolumeID(call, p, d, facts.Volumes.PVs[name]) {
+		if d.of.cfg.Clock.Now().Before(d.ids.next) || !d.requestVolumeID(call, cloud, facts.Volumes.PVs[name]) {
 			d.ids.lacks = !d.ids.next.IsZero()
 			break
 		}
@@ -57,9 +56,9 @@ func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts 
 	return d.ids.reported
 }
 
-// askVolumeID requests the name of one volume, and reports whether the driver answered.
-func (c *Controller) askVolumeID(ctx context.Context, p *pass, d *draining, pv *corev1.PersistentVolume) bool {
-	answer, err := p.driver.GetVolumeIDs(ctx, driver.GetVolumeIDsRequest{Volumes: []*corev1.PersistentVolumeSpec{&pv.Spec}})
+// requestVolumeID requests the name of one volume, and reports whether the driver answered.
+func (d *Drain) requestVolumeID(ctx context.Context, cloud driver.Driver, pv *corev1.PersistentVolume) bool {
+	answer, err := cloud.GetVolumeIDs(ctx, driver.GetVolumeIDsRequest{Volumes: []*corev1.PersistentVolumeSpec{&pv.Spec}})
 	switch code := driver.CodeOf(err); {
 	case code == driver.Unimplemented, err == nil && len(answer.IDs) == 0:
 		d.ids.reported[pv.Name] = ""
@@ -70,8 +69,8 @@ func (c *Controller) askVolumeID(ctx context.Context, p *pass, d *draining, pv *
 		return false
 	default:
 		var wait time.Duration
-		d.ids.step, wait = lifecycle.NextWait(d.ids.step, code, driver.RetryAfterOf(err), c.cfg.Limits)
-		d.ids.next = c.cfg.Clock.Now().Add(wait)
+		d.ids.step, wait = d.of.cfg.Backoff(d.ids.step, code, driver.RetryAfterOf(err))
+		d.ids.next = d.of.cfg.Clock.Now().Add(wait)
 		klog.FromContext(ctx).V(2).Info("Driver call failed", "action", driver.OpVolumeIDs, "volume", pv.Name, "err", err)
 		return false
 	}

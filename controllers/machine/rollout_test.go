@@ -31,8 +31,8 @@ func onRolledBench(t *testing.T, test func(b rolledBench)) {
 	})
 }
 
-// says sets what the Nodes of the set's machines are to carry, and returns the resulting requests for Nodes.
-func (b rolledBench) says(preferNoSchedule, rolling string) (requests []string) {
+// setRollout sets what the Nodes of the set's machines are to carry, and returns the resulting requests for Nodes.
+func (b rolledBench) setRollout(preferNoSchedule, rolling string) (requests []string) {
 	b.Helper()
 	b.target.ClearActions()
 	annotation := func(value string) string {
@@ -81,7 +81,7 @@ func TestNodesOfARolloutAreWrittenOnlyWhereTheyChange(t *testing.T) {
 			{"", no, 1, `tainted false, kept "", by us ""`},
 			{"", no, 0, `tainted false, kept "", by us ""`},
 		} {
-			requests := b.says(step.tainted, step.rolling)
+			requests := b.setRollout(step.tainted, step.rolling)
 			if want := slices.Repeat([]string{"patch"}, step.writes); !slices.Equal(requests, want) || b.carries() != step.want {
 				t.Errorf("set tainted %q and rolling %q: requests %v and the Node %s; want %v, %s",
 					step.tainted, step.rolling, requests, b.carries(), want, step.want)
@@ -95,7 +95,7 @@ func TestUsersAutoscalerAnnotationIsKept(t *testing.T) {
 	onRolledBench(t, func(b rolledBench) {
 		b.annotateNode(v1alpha1.AnnotationScaleDownDisabled, "true")
 		for _, rolling := range []string{v1alpha1.RollingTrue, v1alpha1.RollingFalse} {
-			if requests := b.says("", rolling); len(requests) > 0 || b.carries() != `tainted false, kept "true", by us ""` {
+			if requests := b.setRollout("", rolling); len(requests) > 0 || b.carries() != `tainted false, kept "true", by us ""` {
 				t.Errorf("rolling %s: requests %v, and the Node %s", rolling, requests, b.carries())
 			}
 		}

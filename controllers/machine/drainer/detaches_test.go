@@ -1,4 +1,4 @@
-package machine
+package drainer
 
 import (
 	"testing"
@@ -19,11 +19,11 @@ func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
 			t.Errorf("%d free, want %d", volumes, want)
 		}
 	}
-	if !d.take(cluster, machineIn("n", "a"), 30) || d.take(cluster, machineIn("n", "b"), 11) || !d.take(cluster, machineIn("n", "b"), 10) {
+	if !d.reserve(cluster, machineIn("n", "a"), 30) || d.reserve(cluster, machineIn("n", "b"), 11) || !d.reserve(cluster, machineIn("n", "b"), 10) {
 		t.Error("expected at most 30 moving volumes, and 10 of one namespace")
 	}
 	isFree(0)
-	if !d.take(other, machineIn("n", "c"), 1) {
+	if !d.reserve(other, machineIn("n", "c"), 1) {
 		t.Error("another cluster is full, too")
 	}
 	woken := 0
@@ -42,7 +42,7 @@ func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
 	d.forget("a")
 	d.forget("b")
 	isFree(drain.MaxDetachesOfOne)
-	if !d.take(cluster, machineIn("n", "a"), drain.MaxDetachesOfOne+10) {
+	if !d.reserve(cluster, machineIn("n", "a"), drain.MaxDetachesOfOne+10) {
 		t.Error("a pod with more volumes than move at a time would never leave")
 	}
 }
@@ -77,10 +77,10 @@ func TestEachNamespaceHasItsShareOfMovingVolumes(t *testing.T) {
 			t.Errorf("%s: %d free, want %d", name, got, tc.want)
 		}
 		if further := machineIn("n", "further"); tc.want > 0 {
-			if tc.want < drain.MaxDetachesOfOne && d.take(cluster, further, tc.want+1) {
+			if tc.want < drain.MaxDetachesOfOne && d.reserve(cluster, further, tc.want+1) {
 				t.Errorf("%s: %d could be reserved", name, tc.want+1)
 			}
-			if !d.take(cluster, further, tc.want) {
+			if !d.reserve(cluster, further, tc.want) {
 				t.Errorf("%s: %d could not be reserved", name, tc.want)
 			}
 			if got, _ := d.free(cluster, "n"); got != 0 {
@@ -101,16 +101,16 @@ func TestEachNamespaceHasItsShareOfMovingVolumes(t *testing.T) {
 func TestFreedVolumeSlotBeforeTheWaitWakesTheDrain(t *testing.T) {
 	d, cluster, woken := newDetaches(), &target.Cluster{}, 0
 	wake := func() { woken++ }
-	d.take(cluster, machineIn("n", "a"), drain.MaxDetachesOfOne)
+	d.reserve(cluster, machineIn("n", "a"), drain.MaxDetachesOfOne)
 	_, freed := d.free(cluster, "n")
 	d.forget("a") // the last one: no other drain will make room
 	d.await(cluster, "b", freed, wake)
 	if woken != 1 {
 		t.Fatalf("woken %d times, want once", woken)
 	}
-	d.take(cluster, machineIn("n", "c"), 2)
+	d.reserve(cluster, machineIn("n", "c"), 2)
 	_, freed = d.free(cluster, "n")
-	d.take(cluster, machineIn("n", "c"), 1) // less room is no news
+	d.reserve(cluster, machineIn("n", "c"), 1) // less room is no news
 	d.await(cluster, "b", freed, wake)
 	if woken != 1 {
 		t.Errorf("woken %d times although the limit is reached", woken)

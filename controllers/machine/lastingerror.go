@@ -12,12 +12,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// troublePause is the time between two reports of errors in the status of a machine. Each report is a write, which enqueues the machine
+// reportPause is the time between two reports of errors in the status of a machine. Each report is a write, which enqueues the machine
 // at once: without a pause, errors whose texts differ each time would cause passes without end.
-const troublePause = time.Minute
+const reportPause = time.Minute
 
-// trouble is for how long errors of API servers have kept a machine from its next step.
-type trouble struct {
+// lastingError is for how long errors of API servers have kept a machine from its next step.
+type lastingError struct {
 	since    time.Time
 	reported time.Time // last; zero for not yet
 }
@@ -29,22 +29,22 @@ func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 		return err
 	}
 	m, now := p.world.Machine, c.cfg.Clock.Now()
-	var t trouble
+	var t lastingError
 	c.memory.change(m.UID, func(is *remembered) {
-		if is.trouble.since.IsZero() {
-			is.trouble.since = now
+		if is.lastingError.since.IsZero() {
+			is.lastingError.since = now
 		}
-		t = is.trouble
+		t = is.lastingError
 	})
-	if now.Sub(t.since) < patience || now.Sub(t.reported) < troublePause {
+	if now.Sub(t.since) < patience || now.Sub(t.reported) < reportPause {
 		return err
 	}
-	p.world.Now, p.world.Trouble = now, &lifecycle.Trouble{Code: codeOfAPI(err), Message: err.Error()}
+	p.world.Now, p.world.PassError = now, &lifecycle.PassError{Code: codeOfAPI(err), Message: err.Error()}
 	if failed := c.save(ctx, p, lifecycle.Decide(p.world)); failed != nil {
 		return errors.Join(err, failed)
 	}
 	t.reported = now
-	c.memory.change(m.UID, func(is *remembered) { is.trouble = t })
+	c.memory.change(m.UID, func(is *remembered) { is.lastingError = t })
 	return err
 }
 

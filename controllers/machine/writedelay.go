@@ -9,10 +9,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 )
 
-// heldBack returns for how long a write of the machine is held back; 0 means not at all. The status of a machine with a VM follows from
+// writeDelay returns for how long a write of the machine must wait; 0 means not at all. The status of a machine with a VM follows from
 // its Node, which the kubelet can change many times per second: without a limit, each change would become a write to the control
-// cluster. A verdict that is held back is dropped, and the next pass observes anew.
-func (c *Controller) heldBack(p *pass, verdict lifecycle.Verdict) time.Duration {
+// cluster. A verdict that has to wait is dropped, and the next pass observes anew.
+func (c *Controller) writeDelay(p *pass, verdict lifecycle.Verdict) time.Duration {
 	m := p.world.Machine
 	if verdict.Machine == nil || !followsNode(m) || apiequality.Semantic.DeepEqual(m, verdict.Machine) {
 		return 0

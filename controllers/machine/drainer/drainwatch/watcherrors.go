@@ -14,8 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// troubles are the current errors of sources that cannot be listed or watched.
-type troubles struct {
+// watchErrors are the current errors of sources that cannot be listed or watched.
+type watchErrors struct {
 	// changed is called at the first error of a source, and when it has none any more.
 	changed func()
 
@@ -23,12 +23,12 @@ type troubles struct {
 	errs map[string]error // by operation
 }
 
-func newTroubles(changed func()) *troubles {
-	return &troubles{changed: changed, errs: map[string]error{}}
+func newWatchErrors(changed func()) *watchErrors {
+	return &watchErrors{changed: changed, errs: map[string]error{}}
 }
 
-// note records the result of an operation.
-func (t *troubles) note(ctx context.Context, what string, err error) {
+// record records the result of an operation.
+func (t *watchErrors) record(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil {
 		return // the session has ended
 	}
@@ -45,8 +45,8 @@ func (t *troubles) note(ctx context.Context, what string, err error) {
 	}
 }
 
-// say returns one of the errors, the same while they persist; "" if there is none.
-func (t *troubles) say() string {
+// first returns one of the errors, the same while they persist; "" if there is none.
+func (t *watchErrors) first() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(t.errs)) {
@@ -56,20 +56,22 @@ func (t *troubles) say() string {
 }
 
 // follow wraps a source to record its errors.
-func (t *troubles) follow(name string, from objectcache.Source) objectcache.Source {
+func (t *watchErrors) follow(name string, from objectcache.Source) objectcache.Source {
 	return objectcache.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.List(ctx, options)
-			t.note(ctx, name+" list", err)
+			t.record(ctx, name+" list", err)
 			return list, err
 		},
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			watcher, err := from.Watch(ctx, options)
-			t.note(ctx, name+" watch", err)
+			t.record(ctx, name+" watch", err)
 			return watcher, err
 		},
 	}
 }
 
-// Trouble returns why the objects of the session are incomplete or may be old; "" if they are neither.
-func (s *Session) Trouble() string { return cmp.Or(s.troubles.say(), s.cluster.troubles.say()) }
+// WatchError returns why the objects of the session are incomplete or may be old; "" if they are neither.
+func (s *Session) WatchError() string {
+	return cmp.Or(s.watchErrors.first(), s.cluster.watchErrors.first())
+}

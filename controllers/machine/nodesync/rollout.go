@@ -8,14 +8,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Marks are set on Nodes while the machines of their deployment are replaced.
-type Marks struct {
+// Rollout is what Nodes carry while the machines of their deployment are replaced.
+type Rollout struct {
 	// PreferNoSchedule makes the scheduler avoid the Node for new pods.
 	PreferNoSchedule bool
 	// Autoscaler is the change of the annotation that prevents the cluster-autoscaler from removing the Node.
 	Autoscaler Autoscaler
-	// IsOld reports whether the set is an old one, whose machines are replaced: marks of an update in place stay on the Node until
-	// its machine has another set.
+	// IsOld reports whether the set is an old one, whose machines are replaced: what an update in place has put there stays on
+	// the Node until its machine has another set.
 	IsOld bool
 }
 
@@ -31,9 +31,9 @@ const (
 	AutoscalerFree
 )
 
-// MarksOf returns the marks of the Nodes of a set's machines.
-func MarksOf(set *v1alpha1.MachineSet) Marks {
-	m := Marks{PreferNoSchedule: set.Annotations[v1alpha1.AnnotationPreferNoSchedule] == v1alpha1.PreferNoScheduleTrue}
+// RolloutOf returns what the Nodes of a set's machines must carry.
+func RolloutOf(set *v1alpha1.MachineSet) Rollout {
+	m := Rollout{PreferNoSchedule: set.Annotations[v1alpha1.AnnotationPreferNoSchedule] == v1alpha1.PreferNoScheduleTrue}
 	_, isClosed := set.Labels[v1alpha1.LabelScaleUpDisabled]
 	m.IsOld = isClosed || m.PreferNoSchedule
 	switch set.Annotations[v1alpha1.AnnotationRolling] {
@@ -45,18 +45,18 @@ func MarksOf(set *v1alpha1.MachineSet) Marks {
 	return m
 }
 
-// apply adds the marks to a Node, and removes those that are not desired.
-func (m Marks) apply(n *corev1.Node) {
+// apply adds that to a Node, and removes what is not desired.
+func (r Rollout) apply(n *corev1.Node) {
 	taint := corev1.Taint{
 		Key: v1alpha1.TaintPreferNoSchedule, Value: v1alpha1.PreferNoScheduleTrue, Effect: corev1.TaintEffectPreferNoSchedule,
 	}
 	switch i := find(n.Spec.Taints, taint); {
-	case m.PreferNoSchedule && i < 0:
+	case r.PreferNoSchedule && i < 0:
 		n.Spec.Taints = append(n.Spec.Taints, taint)
-	case !m.PreferNoSchedule && i >= 0:
+	case !r.PreferNoSchedule && i >= 0:
 		n.Spec.Taints = slices.Delete(n.Spec.Taints, i, i+1)
 	}
-	switch m.Autoscaler {
+	switch r.Autoscaler {
 	case AutoscalerAsIs:
 	case AutoscalerKept:
 		KeepFromAutoscaler(n)

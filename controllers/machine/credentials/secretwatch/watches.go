@@ -80,7 +80,7 @@ func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wak
 	defer w.mu.Unlock()
 	for _, key := range w.awaited[who] {
 		if _, still := seen[key]; !still {
-			w.leave(who, key)
+			w.stopWaiting(who, key)
 		}
 	}
 	delete(w.awaited, who)
@@ -137,8 +137,8 @@ func (w *Watches) watch(key types.NamespacedName) *watched {
 	return s
 }
 
-// leave ends the watch after the last waiter; w.mu is held.
-func (w *Watches) leave(who types.UID, key types.NamespacedName) {
+// stopWaiting ends the watch after the last waiter; w.mu is held.
+func (w *Watches) stopWaiting(who types.UID, key types.NamespacedName) {
 	s := w.secrets[key]
 	if delete(s.waiting, who); len(s.waiting) == 0 {
 		s.end()

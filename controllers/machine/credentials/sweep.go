@@ -1,4 +1,4 @@
-package machine
+package credentials
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
@@ -30,30 +29,18 @@ type Gone struct {
 // String is the key in logs and traces.
 func (g Gone) String() string { return g.NamespacedName.String() + " " + string(g.UID) }
 
-// noteGone enqueues a machine that the cache does not show any more. The machine may have moved to another replica, so
-// sweepTokens reads it live.
-func (c *Controller) noteGone(m *v1alpha1.Machine) {
-	if !lifecycle.MayLeaveToken(m) {
-		return
-	}
-	c.gone.Enqueue(Gone{
-		NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, UID: m.UID, Slot: m.Labels[v1alpha1.LabelSlot],
-		Until: c.cfg.Clock.Now().Add(lifecycle.TokenLife(m, c.cfg.Limits)).Unix(),
-	})
-}
-
-// sweepTokens deletes the bootstrap tokens of a machine that does not exist any more, by a live read. The names of the tokens
+// Sweep deletes the bootstrap tokens of a machine that does not exist any more, by a live read. The names of the tokens
 // are derived from the machine's UID, so the fleet needs no right to list the Secrets of kube-system. The token of a machine
-// that vanishes while no replica watches it expires.
-func (c *Controller) sweepTokens(ctx context.Context, gone Gone) (runner.Result, error) {
-	cluster, err := c.cfg.Targets.For(gone.Namespace)
+// that vanishes while no replica watches it expires. Errors: the target cluster, and the requests.
+func (t *Tokens) Sweep(ctx context.Context, gone Gone) (runner.Result, error) {
+	cluster, err := t.cfg.Targets.For(gone.Namespace)
 	if err != nil {
 		return runner.Result{}, fmt.Errorf("find the target cluster of namespace %s: %w", gone.Namespace, err)
 	}
-	if cluster == nil || c.cfg.Clock.Now().Unix() > gone.Until {
+	if cluster == nil || t.cfg.Clock.Now().Unix() > gone.Until {
 		return runner.Result{}, nil
 	}
-	live, err := c.cfg.Machines.Machines(gone.Namespace).Get(ctx, gone.Name, metav1.GetOptions{})
+	live, err := t.cfg.Machines.Machines(gone.Namespace).Get(ctx, gone.Name, metav1.GetOptions{})
 	if failure, undecodable := decode.FailureOf(err); undecodable {
 		live, err = &v1alpha1.Machine{ObjectMeta: failure.ObjectMeta}, nil
 	}

@@ -21,9 +21,9 @@ const (
 	toBeDrained = "The Node of the failed machine is not drained yet."
 )
 
-// isMarked reports whether the Node has the marks of a preserved one. The annotations for the autoscaler are not sufficient:
+// showsPreserved reports whether the Node shows that its machine is preserved. The annotations for the autoscaler are not sufficient:
 // rollouts set them, too.
-func isMarked(n *corev1.Node) bool {
+func showsPreserved(n *corev1.Node) bool {
 	if n == nil {
 		return false
 	}
@@ -31,8 +31,8 @@ func isMarked(n *corev1.Node) bool {
 	return isTainted(n) || c != nil && c.Status == corev1.ConditionTrue
 }
 
-// mark returns the Node as the next write leaves it, and whether it has to be drained now.
-func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
+// showPreserved returns the Node as the next write leaves it, and whether it has to be drained now.
+func showPreserved(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 	n := w.Node.DeepCopy()
 	nodesync.KeepFromAutoscaler(n)
 	reason := v1alpha1.NodeReasonPreservedByUser
@@ -73,8 +73,8 @@ func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 	return n, drain
 }
 
-// unmark removes the marks, and with forget also the request.
-func unmark(w World, forget bool) *corev1.Node {
+// removePreserved removes that from the Node, and with forget also the request.
+func removePreserved(w World, forget bool) *corev1.Node {
 	n := w.Node.DeepCopy()
 	if !w.Rolling {
 		nodesync.LeaveToAutoscaler(n)
@@ -122,8 +122,8 @@ func setCondition(w World, n *corev1.Node, status corev1.ConditionStatus, reason
 	}
 }
 
-// sameMarks reports whether two versions of a Node have the same marks.
-func sameMarks(a, b *corev1.Node) bool {
+// samePreserved reports whether two versions of a Node show the same.
+func samePreserved(a, b *corev1.Node) bool {
 	return apiequality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
 		apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		apiequality.Semantic.DeepEqual(a.Status.Conditions, b.Status.Conditions)

@@ -88,13 +88,13 @@ func (w *Watches) follow(ctx context.Context, s *watched) error {
 			if event.Type == watch.Error {
 				return fmt.Errorf("watch Secret %s: %w", s.key, apierrors.FromObject(event.Object))
 			}
-			w.take(s, event)
+			w.handle(s, event)
 		}
 	}
 }
 
-// take handles an event.
-func (w *Watches) take(s *watched, event watch.Event) {
+// handle handles an event.
+func (w *Watches) handle(s *watched, event watch.Event) {
 	secret, ok := event.Object.(*corev1.Secret)
 	if !ok || secret.Name != s.key.Name {
 		return

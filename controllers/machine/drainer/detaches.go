@@ -1,4 +1,4 @@
-package machine
+package drainer
 
 import (
 	"sync"
@@ -57,9 +57,9 @@ func (d *detaches) set(cluster *target.Cluster, machine metav1.Object, volumes i
 	d.in(cluster).set(machine.GetUID(), movingOf{machine.GetNamespace(), volumes})
 }
 
-// take adds volumes to those that move for a drain, and reports whether they may begin to move; otherwise it adds none. A pod may have
+// reserve adds volumes to those that move for a drain, and reports whether they may begin to move; otherwise it adds none. A pod may have
 // more volumes than one namespace may ever move: for it, room for drain.MaxDetachesOfOne suffices; otherwise it could never be removed.
-func (d *detaches) take(cluster *target.Cluster, machine metav1.Object, volumes int) bool {
+func (d *detaches) reserve(cluster *target.Cluster, machine metav1.Object, volumes int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := d.in(cluster)

@@ -7,15 +7,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
-// marks returns what the machine's Node must carry while machines are replaced, as derived from its set; nil when the cache does not
+// rollout returns what the machine's Node must carry while machines are replaced, as derived from its set; nil when the cache does not
 // show the set.
-func (c *Controller) marks(m *v1alpha1.Machine) *nodesync.Marks {
+func (c *Controller) rollout(m *v1alpha1.Machine) *nodesync.Rollout {
 	set, ok := ownerref.SetOf(c.cfg.View, m)
 	if !ok {
 		return nil
 	}
-	marks := nodesync.MarksOf(set)
-	return &marks
+	carried := nodesync.RolloutOf(set)
+	return &carried
 }
 
 // omitsComponentsTaint reports whether the machine's Node does not get the taint critical-components-not-ready after it was updated in
@@ -29,12 +29,12 @@ func (c *Controller) omitsComponentsTaint(m *v1alpha1.Machine) bool {
 
 // setChanged enqueues the machines of a set when what their Nodes must carry has changed.
 func (c *Controller) setChanged(before, after *v1alpha1.MachineSet) {
-	var was, is nodesync.Marks
+	var was, is nodesync.Rollout
 	if before != nil {
-		was = nodesync.MarksOf(before)
+		was = nodesync.RolloutOf(before)
 	}
 	if after != nil {
-		is = nodesync.MarksOf(after)
+		is = nodesync.RolloutOf(after)
 	}
 	if was == is || after == nil {
 		return

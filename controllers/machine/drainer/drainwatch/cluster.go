@@ -28,7 +28,7 @@ type cluster struct {
 	volumes     *objectcache.Objects[*corev1.PersistentVolume]
 	attachments *objectcache.Objects[*storagev1.VolumeAttachment]
 	drivers     *objectcache.Objects[*storagev1.CSIDriver]
-	troubles    *troubles
+	watchErrors *watchErrors
 
 	mu       sync.Mutex
 	ends     []func() // of its watches
@@ -44,7 +44,7 @@ func newCluster(s *Set, client kubernetes.Interface) *cluster {
 		volumes: objectcache.New[*corev1.PersistentVolume](), attachments: objectcache.New[*storagev1.VolumeAttachment](),
 		drivers: objectcache.New[*storagev1.CSIDriver](),
 	}
-	c.troubles = newTroubles(func() { c.wake(func(*Session) bool { return true }) })
+	c.watchErrors = newWatchErrors(func() { c.wake(func(*Session) bool { return true }) })
 	_ = c.attachments.AddIndex(byNode, func(a *storagev1.VolumeAttachment) []string { return []string{a.Spec.NodeName} })
 	_ = c.attachments.AddIndex(byVolume, func(a *storagev1.VolumeAttachment) []string { return []string{volumeOf(a)} })
 	c.budgets.OnChange(c.budgetChanged)
@@ -63,7 +63,7 @@ func newCluster(s *Set, client kubernetes.Interface) *cluster {
 func share[T metav1.Object](s *Set, c *cluster, name string, from objectcache.Source, all *objectcache.Objects[T], trim func(T) T) {
 	c.unsynced++
 	into := &sink[T]{all: all, trim: trim, synced: sync.OnceFunc(c.synced)}
-	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) { reflect(ctx, name+" for drains", c.troubles.follow(name, from), into) }))
+	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) { reflect(ctx, name+" for drains", c.watchErrors.follow(name, from), into) }))
 }
 
 func volumeOf(a *storagev1.VolumeAttachment) string {

@@ -1,0 +1,312 @@
+package credentials
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+const (
+	// tokenNamespace is where the API server looks for bootstrap tokens.
+	tokenNamespace = metav1.NamespaceSystem
+	// tokenPrefix and the ID of a token are the name of its Secret, and tokenExpiration is the key of its expiration.
+	tokenPrefix     = "bootstrap-token-"
+	tokenExpiration = "expiration"
+	// tokenAlphabet and the lengths of the two parts are the API server's format of a token, "id.secret".
+	tokenAlphabet   = "0123456789abcdefghijklmnopqrstuvwxyz"
+	tokenIDLength   = 6
+	tokenKeyLength  = 16
+	tokenIDAttempts = 8
+	// freeTokenIDs is how many IDs without a token end the search for the machine's token: the token of another machine, which is gone
+	// now, may have had the first ID when the machine's was created.
+	freeTokenIDs = 2
+)
+
+// TokensConfig is what Tokens need. Machines, Targets and Clock are required.
+type TokensConfig struct {
+	// Machines reads machines past all caches.
+	Machines machineclient.MachineV1alpha1Interface
+	Targets  target.Resolver
+	Clock    clock.PassiveClock
+	// Groups are the auth-extra-groups of the tokens; "" means none.
+	Groups string
+	// Signing reports whether the tokens may be used for signing, too. VMs need that if they discover their cluster by the token.
+	Signing bool
+}
+
+// Tokens are the bootstrap tokens of machines. It remembers those that this process has created or read, which may be lost at any
+// time: that costs requests. Create it with NewTokens; it is safe for concurrent use.
+type Tokens struct {
+	cfg TokensConfig
+
+	mu    sync.Mutex
+	known map[types.UID]*corev1.Secret // by machine
+}
+
+// NewTokens returns Tokens that know of none.
+func NewTokens(cfg TokensConfig) *Tokens {
+	return &Tokens{cfg: cfg, known: map[types.UID]*corev1.Secret{}}
+}
+
+func (t *Tokens) of(machine types.UID) *corev1.Secret {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known[machine]
+}
+
+func (t *Tokens) remember(machine types.UID, secret *corev1.Secret) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known[machine] = secret
+}
+
+// Forget drops what is known of the token of a machine.
+func (t *Tokens) Forget(machine types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.known, machine)
+}
+
+// Len returns of how many machines the token is known.
+func (t *Tokens) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.known)
+}
+
+// tokenID derives the ID of a machine's bootstrap token from its UID, so that a process that takes over the machine finds the token.
+// Two machines have the same ID with a probability of one in two billion; the next try then gives another ID.
+func tokenID(uid types.UID, try int) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%d", uid, try)
+	sum := h.Sum64()
+	id := make([]byte, tokenIDLength)
+	for i := range id {
+		id[i] = tokenAlphabet[sum%uint64(len(tokenAlphabet))]
+		sum /= uint64(len(tokenAlphabet))
+	}
+	return string(id)
+}
+
+// newTokenKey draws the secret half of a token. 252 is the largest multiple of 36 in a byte: what lies above is drawn
+// again, so that every character is as likely as the others.
+func newTokenKey() string {
+	key := make([]byte, 0, tokenKeyLength)
+	for len(key) < tokenKeyLength {
+		var b [tokenKeyLength]byte
+		_, _ = rand.Read(b[:]) // never fails: see its documentation
+		for _, x := range b {
+			if x < 252 && len(key) < tokenKeyLength {
+				key = append(key, tokenAlphabet[int(x)%len(tokenAlphabet)])
+			}
+		}
+	}
+	return string(key)
+}
+
+// Create creates the bootstrap token of a machine in a target cluster, or finds the one that it has. The token is valid for life from
+// now on, or for half of that at least.
+func (t *Tokens) Create(ctx context.Context, cluster kubernetes.Interface, m *v1alpha1.Machine, life time.Duration) (token string, expiry time.Time, err error) {
+	secrets := cluster.CoreV1().Secrets(tokenNamespace)
+	for try := range tokenIDAttempts {
+		wanted := t.secretOf(m, tokenID(m.UID, try), life)
+		secret, err := secrets.Create(ctx, wanted, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			secret, err = readToken(ctx, secrets, wanted.Name)
+		}
+		if err != nil {
+			return "", time.Time{}, fmt.Errorf("make bootstrap token %s: %w", wanted.Name, err)
+		}
+		if secret.Annotations[v1alpha1.AnnotationMachineUID] != string(m.UID) {
+			continue // the token of another machine
+		}
+		expiry, err := t.keepValid(ctx, secrets, m.UID, secret, life)
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		return string(secret.Data["token-id"]) + "." + string(secret.Data["token-secret"]), expiry, nil
+	}
+	return "", time.Time{}, fmt.Errorf("make bootstrap token: the %d IDs of machine %s/%s all belong to other tokens", tokenIDAttempts, m.Namespace, m.Name)
+}
+
+// readToken reads a bootstrap token by a patch that changes nothing. RBAC cannot limit a right to read the Secrets of kube-system to
+// bootstrap tokens, so the fleet does without it; the admission policy of the chart limits its patches to bootstrap tokens.
+func readToken(ctx context.Context, secrets corev1client.SecretInterface, name string) (*corev1.Secret, error) {
+	return secrets.Patch(ctx, name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+}
+
+// Prolong makes the token of a machine valid for life from now on, or for half of that at least. found is false when the machine has
+// no token.
+func (t *Tokens) Prolong(ctx context.Context, cluster kubernetes.Interface, machine types.UID, life time.Duration) (expiry time.Time, found bool, err error) {
+	secrets := cluster.CoreV1().Secrets(tokenNamespace)
+	if secret := t.of(machine); secret != nil {
+		if expiry, err = t.keepValid(ctx, secrets, machine, secret, life); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return expiry, true, err
+		}
+	}
+	all, err := findTokens(ctx, secrets, machine)
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	for _, secret := range all {
+		if expiry, err = t.keepValid(ctx, secrets, machine, secret, life); err != nil {
+			return time.Time{}, false, err
+		}
+	}
+	return expiry, len(all) > 0, nil
+}
+
+// keepValid sets the expiration of a token to life from now if less than half of life is left, because a VM that boots with an expired
+// token never joins, or if more than life is left. It remembers the token. Errors: the request; NotFound and Conflict mean that this
+// token does not exist any more.
+func (t *Tokens) keepValid(ctx context.Context, secrets corev1client.SecretInterface, machine types.UID, secret *corev1.Secret, life time.Duration) (time.Time, error) {
+	now, expiry := t.cfg.Clock.Now(), expiryOf(secret)
+	if !expiry.After(now.Add(life/2)) || expiry.After(now.Add(life)) {
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": secret.UID},
+			"data":     map[string][]byte{tokenExpiration: formatExpiry(now.Add(life))},
+		})
+		if err != nil {
+			return time.Time{}, fmt.Errorf("encode patch of bootstrap token %s: %w", secret.Name, err)
+		}
+		secret, err = secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the Secret is gone, or another one has its name
+			t.Forget(machine)
+		}
+		if err != nil {
+			return time.Time{}, fmt.Errorf("prolong bootstrap token: %w", err)
+		}
+	}
+	t.remember(machine, secret)
+	return expiryOf(secret), nil
+}
+
+// Expiry returns when the bootstrap token expires that this process has created or read for a machine; the zero Time when it has not.
+func (t *Tokens) Expiry(machine types.UID) time.Time {
+	if secret := t.of(machine); secret != nil {
+		return expiryOf(secret)
+	}
+	return time.Time{}
+}
+
+// expiryOf returns when a token expires; the zero Time when its Secret has no valid time.
+func expiryOf(secret *corev1.Secret) time.Time {
+	expiry, err := time.Parse(time.RFC3339, string(secret.Data[tokenExpiration]))
+	if err != nil {
+		return time.Time{}
+	}
+	return expiry
+}
+
+func formatExpiry(t time.Time) []byte { return []byte(t.UTC().Format(time.RFC3339)) }
+
+// secretOf returns the token of a machine, valid for life from now on. A VM needs it to authenticate. Signing is needed
+// only where VMs discover their cluster by the token, as with kubeadm join.
+func (t *Tokens) secretOf(m *v1alpha1.Machine, id string, life time.Duration) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: tokenPrefix + id, Namespace: tokenNamespace,
+			Annotations: map[string]string{
+				v1alpha1.AnnotationMachineUID: string(m.UID),
+				v1alpha1.AnnotationTokenOf:    m.Namespace + "/" + m.Name,
+			},
+		},
+		Type: corev1.SecretTypeBootstrapToken,
+		Data: map[string][]byte{
+			"description":                    []byte(fmt.Sprintf("Lets the VM of machine %s/%s join as a Node.", m.Namespace, m.Name)),
+			"token-id":                       []byte(id),
+			"token-secret":                   []byte(newTokenKey()),
+			tokenExpiration:                  formatExpiry(t.cfg.Clock.Now().Add(life)),
+			"usage-bootstrap-authentication": []byte("true"),
+		},
+	}
+	if t.cfg.Signing {
+		secret.Data["usage-bootstrap-signing"] = []byte("true")
+	}
+	if t.cfg.Groups != "" {
+		secret.Data["auth-extra-groups"] = []byte(t.cfg.Groups)
+	}
+	return secret
+}
+
+// Delete deletes the bootstrap token of a machine, if there is one.
+func (t *Tokens) Delete(ctx context.Context, cluster kubernetes.Interface, machine types.UID) error {
+	secrets := cluster.CoreV1().Secrets(tokenNamespace)
+	if secret := t.of(machine); secret != nil { // known to this process: no search is necessary
+		t.Forget(machine)
+		err := secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+		if err == nil {
+			return nil
+		}
+	}
+	return deleteTokens(ctx, secrets, machine)
+}
+
+// findTokens returns the bootstrap tokens of the machine with that UID. Usually there is one, or none; there are two if the token of
+// another machine had the first ID when one of them was created.
+func findTokens(ctx context.Context, secrets corev1client.SecretInterface, machine types.UID) (found []*corev1.Secret, err error) {
+	free := 0
+	for try := 0; try < tokenIDAttempts && free < freeTokenIDs; try++ {
+		name := tokenPrefix + tokenID(machine, try)
+		secret, err := readToken(ctx, secrets, name)
+		if apierrors.IsNotFound(err) {
+			free++
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read bootstrap token %s: %w", name, err)
+		}
+		if secret.Annotations[v1alpha1.AnnotationMachineUID] == string(machine) {
+			found = append(found, secret)
+		}
+	}
+	return found, nil
+}
+
+// deleteTokens deletes the bootstrap tokens of the machine with that UID.
+func deleteTokens(ctx context.Context, secrets corev1client.SecretInterface, machine types.UID) error {
+	found, err := findTokens(ctx, secrets, machine)
+	if err != nil {
+		return err
+	}
+	for _, secret := range found {
+		err := secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete bootstrap token %s: %w", secret.Name, err)
+		}
+	}
+	return nil
+}
+
+// FillUserData replaces the placeholders, plain and URL-encoded, by the token and the machine's name.
+func FillUserData(userData []byte, token, machine string) []byte {
+	var pairs []string
+	for placeholder, value := range map[string]string{
+		v1alpha1.PlaceholderBootstrapToken: token,
+		v1alpha1.PlaceholderMachineName:    machine,
+	} {
+		if value == "" {
+			continue // there is no token without a target cluster, or without its placeholder
+		}
+		pairs = append(pairs, placeholder, value, url.QueryEscape(placeholder), url.QueryEscape(value))
+	}
+	return []byte(strings.NewReplacer(pairs...).Replace(string(userData)))
+}

@@ -1,0 +1,214 @@
+package credentials
+
+import (
+	"maps"
+	"regexp"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// life is how long the tokens of the tests live.
+const life = 20 * time.Minute
+
+var machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u"}}
+
+// newTokens returns the Tokens of a process, at a time.
+func newTokens(at time.Time) *Tokens {
+	return NewTokens(TokensConfig{Clock: clocktesting.NewFakeClock(at)})
+}
+
+// created creates the token of the machine.
+func created(t *testing.T, cluster *fake.Clientset, by *Tokens) (token string, expiry time.Time) {
+	t.Helper()
+	token, expiry, err := by.Create(t.Context(), cluster, machine, life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, expiry
+}
+
+// deleted deletes the token of the machine.
+func deleted(t *testing.T, cluster *fake.Clientset, by *Tokens) {
+	t.Helper()
+	if err := by.Delete(t.Context(), cluster, machine.UID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put stores a token that another process has created.
+func put(t *testing.T, cluster *fake.Clientset, secret *corev1.Secret) {
+	t.Helper()
+	if _, err := cluster.CoreV1().Secrets(tokenNamespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tokens(t *testing.T, cluster *fake.Clientset) []string {
+	t.Helper()
+	list, err := cluster.CoreV1().Secrets(tokenNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range list.Items {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func TestAMachineHasOneToken(t *testing.T) {
+	cluster, process := fake.NewClientset(), newTokens(now)
+	first, _ := created(t, cluster, process)
+	if !regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`).MatchString(first) {
+		t.Errorf("the token is %q", first)
+	}
+	if second, _ := created(t, cluster, newTokens(now)); second != first || len(tokens(t, cluster)) != 1 { // another process, after the first was killed
+		t.Errorf("a second token: %s and %s, Secrets %v", first, second, tokens(t, cluster))
+	}
+	secret, err := cluster.CoreV1().Secrets(tokenNamespace).Get(t.Context(), tokens(t, cluster)[0], metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:24:05Z" {
+		t.Errorf("it expires at %s", got)
+	}
+	if got := secret.Annotations[v1alpha1.AnnotationTokenOf]; got != "n/m" {
+		t.Errorf("it is for machine %q", got)
+	}
+	if usages := maps.Clone(secret.Data); string(usages["usage-bootstrap-authentication"]) != "true" || usages["usage-bootstrap-signing"] != nil || usages["auth-extra-groups"] != nil {
+		t.Errorf("it can be used for more than to authenticate: %q", usages)
+	}
+	for range 2 { // once more is no error
+		deleted(t, cluster, process)
+	}
+	if left := tokens(t, cluster); len(left) != 0 || process.Len() != 0 {
+		t.Errorf("left: %v, and %d in memory", left, process.Len())
+	}
+}
+
+func TestATokenThatRunsOutIsProlonged(t *testing.T) {
+	cluster := fake.NewClientset()
+	first, _ := created(t, cluster, newTokens(now))
+	token, expiry := created(t, cluster, newTokens(now.Add(19*time.Minute))) // 20 minutes is all it has
+	secret, err := cluster.CoreV1().Secrets(tokenNamespace).Get(t.Context(), tokens(t, cluster)[0], metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:43:05Z" || token != first || !expiry.Equal(expiryOf(secret)) {
+		t.Errorf("it expires at %s, reported as %s, and the token is %s, was %s", got, expiry, token, first)
+	}
+}
+
+// A token of an earlier version of the fleet may have been made for a hundred years.
+func TestATokenThatLastsTooLongIsShortened(t *testing.T) {
+	cluster, process := fake.NewClientset(), newTokens(now)
+	made := process.secretOf(machine, tokenID(machine.UID, 0), life)
+	made.Data["expiration"] = []byte("2126-01-02T03:04:05Z")
+	put(t, cluster, made)
+	expiry, found, err := process.Prolong(t.Context(), cluster, machine.UID, life)
+	if want := now.Add(life); err != nil || !found || !expiry.Equal(want) || !process.Expiry(machine.UID).Equal(want) {
+		t.Errorf("found %t, it expires at %s, want %s; error %v", found, expiry, want, err)
+	}
+}
+
+// A token that another process has deleted is not prolonged, and not remembered any more.
+func TestProlong_TokenIsGone_ReportsThat(t *testing.T) {
+	cluster, process := fake.NewClientset(), newTokens(now)
+	created(t, cluster, process)
+	deleted(t, cluster, newTokens(now))
+	process.cfg.Clock = clocktesting.NewFakeClock(now.Add(19 * time.Minute))
+	expiry, found, err := process.Prolong(t.Context(), cluster, machine.UID, life)
+	if err != nil || found || !expiry.IsZero() || process.Len() != 0 {
+		t.Errorf("found %t, it expires at %s, %d in memory; error %v", found, expiry, process.Len(), err)
+	}
+}
+
+// The Secrets of kube-system may not be read by the fleet, only bootstrap tokens patched.
+func TestTokensAreNotRead(t *testing.T) {
+	cluster, process := fake.NewClientset(), newTokens(now)
+	created(t, cluster, process)
+	created(t, cluster, process)
+	deleted(t, cluster, process)
+	created(t, cluster, process)
+	process = newTokens(now) // another process
+	if _, found, err := process.Prolong(t.Context(), cluster, machine.UID, life); err != nil || !found {
+		t.Fatalf("found %t, error %v", found, err)
+	}
+	created(t, cluster, process)
+	deleted(t, cluster, process)
+	for _, action := range cluster.Actions() {
+		if verb := action.GetVerb(); verb != "create" && verb != "patch" && verb != "delete" {
+			t.Errorf("%s of a Secret", verb)
+		}
+	}
+}
+
+func TestSigningTokensAreRequested(t *testing.T) {
+	process := NewTokens(TokensConfig{Clock: clocktesting.NewFakeClock(now), Signing: true})
+	if got := process.secretOf(machine, "abcdef", life).Data["usage-bootstrap-signing"]; string(got) != "true" {
+		t.Errorf("signing: %q", got)
+	}
+}
+
+func TestTokenOfAnotherMachineIsNotChanged(t *testing.T) {
+	cluster, process := fake.NewClientset(), newTokens(now)
+	foreign := process.secretOf(machine, tokenID(machine.UID, 0), life)
+	foreign.Annotations[v1alpha1.AnnotationMachineUID] = "other"
+	put(t, cluster, foreign)
+	created(t, cluster, process)
+	if len(tokens(t, cluster)) != 2 {
+		t.Errorf("Secrets %v, want the other's and ours", tokens(t, cluster))
+	}
+	deleted(t, cluster, process)
+	if left := tokens(t, cluster); len(left) != 1 || left[0] != foreign.Name {
+		t.Errorf("left: %v, want %s", left, foreign.Name)
+	}
+}
+
+// The token of the other machine, which had our first ID, is deleted by the time that another process looks for ours.
+func TestATokenIsFoundBehindAFreeID(t *testing.T) {
+	for _, isMadeAnew := range []bool{false, true} {
+		cluster, process := fake.NewClientset(), newTokens(now)
+		put(t, cluster, process.secretOf(machine, tokenID(machine.UID, 1), life))
+		if isMadeAnew {
+			created(t, cluster, process)
+			process = newTokens(now) // another process once more
+		}
+		deleted(t, cluster, process)
+		if left := tokens(t, cluster); len(left) != 0 {
+			t.Errorf("made anew %t: left %v", isMadeAnew, left)
+		}
+	}
+}
+
+func TestTokenIDsDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for try := range 1000 {
+		seen[tokenID("u", try)] = true
+	}
+	if len(seen) < 1000 {
+		t.Errorf("%d of 1000 IDs differ", len(seen))
+	}
+}
+
+func TestUserData(t *testing.T) {
+	for _, tc := range []struct{ name, given, want string }{
+		{"plain", "--token <<BOOTSTRAP_TOKEN>> --name <<MACHINE_NAME>>", "--token a.b --name m"},
+		{"twice", "<<MACHINE_NAME>><<MACHINE_NAME>>", "mm"},
+		{"URL-encoded", "t=%3C%3CBOOTSTRAP_TOKEN%3E%3E&n=%3C%3CMACHINE_NAME%3E%3E", "t=a.b&n=m"},
+		{"none", "#!/bin/sh", "#!/bin/sh"},
+	} {
+		if got := string(FillUserData([]byte(tc.given), "a.b", "m")); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
