@@ -116,7 +116,7 @@ func TestFaultPointStopsWhicheverReplicaActs(t *testing.T) {
 	}
 }
 
-// TestFaultPointNamesWhatStopsNowhere: the error of a test that waits in vain has to show on which replicas it waited.
+// TestFaultPointNamesWhatStopsNowhere: the error of a test that has waited for too long has to show on which replicas it waited.
 func TestFaultPointNamesWhatStopsNowhere(t *testing.T) {
 	replicas := map[string]*process{"fleet-0": {}, "fleet-1": {held: []string{"GET /something"}}}
 	p := &FaultPoint{lab: labOf(t, replicas), match: "DELETE", replicas: []string{"fleet-0", "fleet-1"}}

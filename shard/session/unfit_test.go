@@ -193,7 +193,7 @@ func TestTheSlotsOfAReplicaThatSeesNothingGoToOthers(t *testing.T) {
 		for _, p := range others {
 			unfit += len(p.unfit)
 		}
-		if unfit != 2 { // the first time in vain
+		if unfit != 2 { // the first time without success
 			t.Errorf("%d reports of unfit replicas, want 2", unfit)
 		}
 		fold.set(false)

@@ -88,7 +88,7 @@ func TestLeaderReportsUnownedSlots(t *testing.T) {
 			t.Errorf("%d reports too early", n)
 		}
 		time.Sleep(2 * time.Minute)
-		for range 2 { // in vain, and once more
+		for range 2 { // without success, and once more
 			if diff := cmp.Diff(unowned{[]int{slot}, true}, <-a.reported); diff != "" {
 				t.Errorf("reported (-want +got):\n%s", diff)
 			}

@@ -217,7 +217,8 @@ func setApplied(m *v1alpha1.Machine, applied nodesync.Applied) {
 	}
 }
 
-// uncordonAt returns when to uncordon a Node that the cluster-autoscaler has cordoned in vain; asked is false where it has not.
+// uncordonAt returns when to uncordon a Node that the cluster-autoscaler has cordoned for a deletion that does not happen; asked is
+// false where it has not.
 func uncordonAt(m *v1alpha1.Machine) (at time.Time, asked bool) {
 	text, asked := m.Annotations[v1alpha1.AnnotationUncordonAt]
 	at, err := time.Parse(time.RFC3339, text)

@@ -111,7 +111,7 @@ func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 	}
 }
 
-// A tenant can write any intents on his sets. What no controller has written is not carried out, and says so.
+// A tenant can write any intents on its sets. What no controller has written is not carried out, and is reported.
 func TestForgedIntents(t *testing.T) {
 	numbers := func(n int) string { return strings.TrimSuffix(strings.Repeat("7,", n), ",") }
 	doomed := func(n int) string { return strings.TrimSuffix(strings.Repeat(`{"name":"m","uid":"u"},`, n), ",") }

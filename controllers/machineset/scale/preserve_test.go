@@ -132,7 +132,7 @@ func TestAChosenMachineIsNotReplacedBeforeItIsMarked(t *testing.T) {
 	}
 	w.Done.Updated = map[types.UID]bool{m.UID: true}
 	if v := Decide(w); v.Do != Rest {
-		t.Errorf("after a try in vain: Do = %s", v.Do)
+		t.Errorf("after a try without effect: Do = %s", v.Do)
 	}
 	w.Owned = v.Machines
 	if v := Decide(w); v.Do != Rest || v.Set.Status.AutoPreserveFailedMachineCount != 1 {
