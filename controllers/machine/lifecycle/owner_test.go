@@ -28,7 +28,8 @@ func TestMayAdopt(t *testing.T) {
 	}
 }
 
-// That this process has made a VM shows whose a Node of that VM is, and nothing about a Node that does not say of which VM it is.
+// That this process has created a VM shows to which machine a Node of that VM belongs, and nothing about a Node without a provider
+// ID.
 func TestWhatAMadeVMProves(t *testing.T) {
 	const made = "cloud:///i-1"
 	for name, tc := range map[string]struct {
