@@ -38,8 +38,8 @@ func newCommand(runReplica func(context.Context, options) error) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "machine-controller-fleet",
 		Short: "Run one replica of the fleet",
-		Long: `Runs one replica of a fleet that makes machines at a cloud, follows them as Nodes, and takes them
-away again. All flags may stand in a file, see --config.`,
+		Long: `Run one replica of a fleet that creates machines at a cloud, reconciles them with their Nodes, and
+deletes them. All flags can be set in a file, see --config.`,
 		Version:       build.String(), // makes cobra declare --version
 		SilenceErrors: true,           // execute prints them
 		SilenceUsage:  true,           // it is longer than a screen, and would hide the error
