@@ -42,6 +42,7 @@ func at(t *testing.T, text string) metav1.Time {
 //	sets: 3 2              replicas of its sets; default one set with as many replicas as there are machines
 //	open: z1               a zone, or all; z1/n in a namespace, machines are in n
 //	uncounted              not every slot was counted
+//	never tried            an open circuit breaker lets no machine be replaced, however long it stays open
 //	machine: a Running     its name and phase; then any words of machineWords
 //
 // The result lists the machines with a disruption, new ones with a plus, those that have lost it with a minus; the open circuit
@@ -63,6 +64,8 @@ func TestDisruptions(t *testing.T) {
 				w.Breakers.Open[readScope(fact.Value)] = Count{}
 			case "uncounted":
 				w.Breakers.Complete = false
+			case "never tried":
+				w.Limits.Thresholds.TryAfter = 0
 			case "machine":
 				addMachine(t, &w, strings.Fields(fact.Value))
 			default:
