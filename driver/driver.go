@@ -63,6 +63,10 @@ type Target struct {
 	// Adopt makes a VM count as the Machine's that has no UID at all, and the Machine's name in the scope of its class:
 	// Machine Controller Manager has made it. The fleet sets it only when no other Machine has an older claim to that VM.
 	Adopt bool
+	// ControlCluster identifies the control cluster: the UID of its Namespace kube-system. CreateMachine tags what it makes with
+	// it, so that the sweeps of two fleets in one account do not confuse their VMs. It is "" when it is not known; what is made then is
+	// never swept.
+	ControlCluster string
 }
 
 // CreateMachineRequest requests a VM.

@@ -78,6 +78,9 @@ const (
 	OpStatus     Op = "get_machine_status"
 	OpList       Op = "list_machines"
 	OpVolumeIDs  Op = "get_volume_ids"
+	OpScope      Op = "scope"
+	OpResources  Op = "list_resources"
+	OpSweep      Op = "delete_resource"
 )
 
 // Error is the only kind of error that a Driver returns.

@@ -34,6 +34,10 @@ const (
 	MaxOwned = 10
 	// MaxListed is how many VMs one answer of ListMachines holds: more than any account of a cloud has.
 	MaxListed = 100_000
+	// MaxResources is how many resources one page of ListResources has: two thirds of a MiB with the longest provider IDs.
+	MaxResources = 500
+	// MaxContinue is how many bytes the token for the next page has.
+	MaxContinue = 4 << 10
 )
 
 // Clean returns a text of a cloud as it may be shown: one line of printable characters, at most MaxMessage bytes. Each run

@@ -30,14 +30,15 @@ const (
 
 // session is one session of this replica.
 type session struct {
-	settings   protocol.Settings
-	time       *fence.Time
-	metrics    *shardsession.Metrics
-	fence      *fence.Fence
-	faultPoint *fence.FaultPoint // nil without --debug-hooks
-	lock       *leases.Lock
-	replica    *shardsession.Replica
-	die        func(reason string) // terminates the process immediately
+	settings    protocol.Settings
+	time        *fence.Time
+	metrics     *shardsession.Metrics
+	fence       *fence.Fence
+	faultPoint  *fence.FaultPoint // nil without --debug-hooks
+	lock        *leases.Lock
+	replica     *shardsession.Replica
+	whenLeading []func()            // called when the session begins to lead; add to it before protocol is called
+	die         func(reason string) // terminates the process immediately
 }
 
 // newSession prepares a session: no work may be done under it before it runs. Errors: the state folder.
@@ -80,10 +81,17 @@ func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breake
 	}
 	s.replica, err = shardsession.New(shardsession.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: slots, Metrics: s.metrics,
-		Weigh: slots.weigh, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Tracer: tracer,
+		Weigh: slots.weigh, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Led: s.led, Tracer: tracer,
 		Count: breakers.Report, Heard: func(reported protocol.Reports) { breakers.Receive(reported.Counts, reported.Holders) },
 	})
 	return err
+}
+
+// led begins the leader's work.
+func (s *session) led() {
+	for _, begin := range s.whenLeading {
+		begin()
+	}
 }
 
 // watch terminates the process when work continues that should have ended.

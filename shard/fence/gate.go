@@ -37,6 +37,18 @@ func (g *Gate[K]) Group(key K) int {
 	return -1
 }
 
+// LeaderGate admits keys of a runner while this session leads. Keys are dropped at other times, and also for a moment when a renewal
+// of the leadership is late: enqueue them when the session begins to lead, and periodically.
+type LeaderGate[K comparable] struct{ fence *Fence }
+
+// NewLeaderGate returns a LeaderGate.
+func NewLeaderGate[K comparable](f *Fence) LeaderGate[K] { return LeaderGate[K]{fence: f} }
+
+// Admit admits every key while this session leads. The context carries the leadership, and ends with it.
+func (g LeaderGate[K]) Admit(ctx context.Context, _ K) (context.Context, func(), bool) {
+	return g.fence.Lead(ctx)
+}
+
 // Admit begins work of a slot outside of a runner, like Gate.Admit.
 func (f *Fence) Admit(ctx context.Context, slot int) (context.Context, func(), bool) {
 	return f.admit(ctx, Ownership{kind: ofSlot, slot: slot})

@@ -96,6 +96,9 @@ func (o *office) beginLeading(ctx context.Context) {
 	o.in = true
 	o.cfg.Fence.BeginLeading()
 	o.post(protocol.Elected{})
+	if o.cfg.Led != nil {
+		o.cfg.Led()
+	}
 }
 
 // endLeading ends the time as leader.

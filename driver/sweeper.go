@@ -1,0 +1,91 @@
+package driver
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Sweeper is what a Driver implements, too, if its cloud can list what was made for Machines. With it the fleet finds VMs, and
+// other resources, that belong to no Machine any more. Nothing of a cloud whose driver has no Sweeper is ever deleted without
+// its Machine.
+type Sweeper interface {
+	// Scope returns the account, project or the like that ListResources lists: the same text for two requests whose lists would
+	// be the same, so that it is listed once. It makes no request, and the text shows no secret.
+	// Errors: InvalidArgument for credentials that cannot work.
+	Scope(req ScopeRequest) (string, error)
+
+	// ListResources returns one page of what drivers of the control cluster have made for Machines in the class' namespace, and
+	// that has not begun to end, whatever class it was made for. Everything that existed before the request for the first page, and
+	// still exists when the last page was read, is on one of the pages. A page that cannot be read as a whole is an error.
+	// What has not all the tags of the fleet is not listed: the namespace, the Machine's name and UID, and the control cluster's ID.
+	ListResources(ctx context.Context, req ListResourcesRequest) (ListResourcesResponse, error)
+
+	// DeleteResource begins to delete a resource, if it still has the UID of the Machine and the ID of the control cluster that
+	// the request names; where the cloud can, it checks that in the request that deletes. A VM's own disks and network interfaces
+	// are deleted with it. No resource of that ID, or one with other tags, is success with Gone set: nothing is left to delete.
+	// It can be repeated, and returns when the cloud has accepted the deletion.
+	DeleteResource(ctx context.Context, req DeleteResourceRequest) (DeleteResourceResponse, error)
+}
+
+// ScopeRequest names a class with its credentials.
+type ScopeRequest struct {
+	// Class is read only.
+	Class *v1alpha1.MachineClass
+	// Secret as in Target.
+	Secret map[string][]byte
+	// ControlCluster as in Target.
+	ControlCluster string
+}
+
+// ListResourcesRequest requests a page of resources.
+type ListResourcesRequest struct {
+	ScopeRequest
+	// Continue is that of the page before; "" requests the first page.
+	Continue string
+}
+
+// ListResourcesResponse is a page.
+type ListResourcesResponse struct {
+	// Items has at most MaxResources resources.
+	Items []Resource
+	// Continue requests the next page; "" on the last page.
+	Continue string
+}
+
+// ResourceKind is a kind of what is made for a Machine. The set of kinds is closed.
+type ResourceKind string
+
+// The kinds.
+const (
+	ResourceVM               ResourceKind = "VM"
+	ResourceNetworkInterface ResourceKind = "NetworkInterface"
+	ResourceDisk             ResourceKind = "Disk"
+	ResourceAddress          ResourceKind = "Address"
+)
+
+// Resource is something that was made for a Machine. Of all kinds but VMs, only what no VM uses is listed.
+type Resource struct {
+	Kind ResourceKind
+	// ID of the resource in its scope; for a VM it is the provider ID.
+	ID string
+	// Namespace, Machine and MachineUID are those of the Machine for which it was made, as its tags have them.
+	Namespace, Machine string
+	MachineUID         types.UID
+	// NodeName is the name under which a VM joins as a Node.
+	NodeName string
+}
+
+// DeleteResourceRequest names a resource, as ListResources returned it.
+type DeleteResourceRequest struct {
+	ScopeRequest
+	Resource Resource
+}
+
+// DeleteResourceResponse reports the progress of the deletion.
+type DeleteResourceResponse struct {
+	// Gone is true when nothing of the resource is left.
+	Gone bool
+}
