@@ -37,11 +37,18 @@ func newBed(t *testing.T, n int) *bed {
 	return newBedWith(t, n, slots)
 }
 
-// newBedWith is newBed with another number of slots.
-func newBedWith(t *testing.T, n, slots int) *bed {
+// newBedWith is newBed with another number of slots, and further flags of the replicas.
+func newBedWith(t *testing.T, n, slots int, flags ...string) *bed {
+	t.Helper()
+	return newBedIn(t, slots, harness.Options{Replicas: n, CloudsimFlags: cloudFlags, FleetFlags: strings.Join(flags, " ")})
+}
+
+// newBedIn is newBed in another lab.
+func newBedIn(t *testing.T, slots int, options harness.Options) *bed {
 	t.Helper()
 	b := &bed{namespace: "chaos", slots: slots, random: rand.New(rand.NewPCG(seed(t), 1))}
-	b.startLab(t, harness.Options{Replicas: n, CloudsimFlags: cloudFlags, FleetFlags: fmt.Sprintf("--slots=%d", slots)})
+	options.FleetFlags = strings.TrimSpace(fmt.Sprintf("--slots=%d %s", slots, options.FleetFlags))
+	b.startLab(t, options)
 	if err := b.lab.Prepare(b.ctx, b.namespace, `{"sourceDestCheck":false}`); err != nil { // so that VMs are initialized, too
 		t.Fatal(err)
 	}
