@@ -192,3 +192,27 @@ func TestDeleteResource(t *testing.T) {
 		}
 	}
 }
+
+// What cannot be swept makes no request.
+func TestSweepsThatAreRejectedMakeNoRequest(t *testing.T) {
+	unknown := scope(nil)
+	unknown.ControlCluster = ""
+	for name, req := range map[string]driver.ListResourcesRequest{
+		"an unknown control cluster":  {ScopeRequest: unknown},
+		"a token without its list":    {ScopeRequest: scope(nil), Continue: "p2"},
+		"a token of an unknown list":  {ScopeRequest: scope(nil), Continue: "disks:p2"},
+		"an endpoint of another site": {ScopeRequest: scope(map[string][]byte{SecretEndpoint: []byte("https://elsewhere")})},
+	} {
+		d, cloud := against(t, answer{http.StatusOK, nil, cloudapi.InstanceList{}})
+		if _, err := d.ListResources(t.Context(), req); driver.CodeOf(err) != driver.InvalidArgument || len(cloud.requests) > 0 {
+			t.Errorf("%s: %v after %d requests, want InvalidArgument after none", name, err, len(cloud.requests))
+		}
+	}
+	d, cloud := against(t, answer{http.StatusOK, nil, vm(cloudapi.StateTerminated)})
+	_, err := d.DeleteResource(t.Context(), driver.DeleteResourceRequest{ScopeRequest: unknown, Resource: driver.Resource{
+		Kind: driver.ResourceVM, ID: "simulated:///r/z/i-1", MachineUID: "uid-a",
+	}})
+	if driver.CodeOf(err) != driver.InvalidArgument || len(cloud.requests) > 0 {
+		t.Errorf("DeleteResource: %v after %d requests, want InvalidArgument after none", err, len(cloud.requests))
+	}
+}
