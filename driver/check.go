@@ -18,7 +18,13 @@ func Checked(d Driver) Driver { return checkedDriver{d} }
 
 type checkedDriver struct{ next Driver }
 
-var _ Driver = checkedDriver{}
+var (
+	_ Driver  = checkedDriver{}
+	_ Sweeper = checkedDriver{}
+)
+
+// Unwrap returns the driver whose answers are checked.
+func (d checkedDriver) Unwrap() Driver { return d.next }
 
 // checked returns an answer if it is valid.
 func checked[Resp any](op Op, resp Resp, err error, vm VM, lastKnownState string) (Resp, error) {
@@ -46,9 +52,8 @@ func (vm VM) wrong() string {
 			Clean(vm.ProviderID), len(vm.ProviderID), MaxProviderID)
 	}
 	if vm.NodeName != "" {
-		// The name becomes the value of a label, too.
-		if errs := slices.Concat(validation.IsDNS1123Subdomain(vm.NodeName), validation.IsValidLabelValue(vm.NodeName)); len(errs) > 0 {
-			return fmt.Sprintf("the node name %q: %s", Clean(vm.NodeName), strings.Join(errs, "; "))
+		if wrong := wrongNodeName(vm.NodeName); wrong != "" {
+			return wrong
 		}
 	}
 	if len(vm.Addresses) > MaxAddresses {
@@ -59,6 +64,14 @@ func (vm VM) wrong() string {
 			return fmt.Sprintf("the address %q of type %q and %d bytes; expected at most %d printable characters without spaces",
 				Clean(a.Address), Clean(string(a.Type)), len(a.Address), MaxAddress)
 		}
+	}
+	return ""
+}
+
+// wrongNodeName describes what is invalid about the name of a Node, which becomes the value of a label, too; "" when nothing is.
+func wrongNodeName(name string) string {
+	if errs := slices.Concat(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)); len(errs) > 0 {
+		return fmt.Sprintf("the node name %q: %s", Clean(name), strings.Join(errs, "; "))
 	}
 	return ""
 }

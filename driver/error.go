@@ -67,7 +67,7 @@ func ParseCode(text string) (code Code, ok bool) {
 	return Unknown, false
 }
 
-// Op names a method of Driver in errors, metrics and spans.
+// Op names a method of Driver or Sweeper in errors, metrics and spans.
 type Op string
 
 // The operations.

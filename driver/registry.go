@@ -30,5 +30,10 @@ func (r *Registry) Get(provider string) (Driver, error) {
 	return nil, fmt.Errorf("unknown provider %q; registered are %s", provider, strings.Join(r.Providers(), ", "))
 }
 
+// Sweeper returns the Sweeper of a provider's driver. ok is false when the provider is unknown or its driver has none.
+func (r *Registry) Sweeper(provider string) (sweeper Sweeper, ok bool) {
+	return SweeperOf(r.drivers[provider])
+}
+
 // Providers returns the names of all providers, in order.
 func (r *Registry) Providers() []string { return slices.Sorted(maps.Keys(r.drivers)) }

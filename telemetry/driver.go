@@ -7,16 +7,23 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// TracedDriver starts a span for every call of a driver.
+// TracedDriver starts a span for every call of a driver that makes requests.
 type TracedDriver struct {
 	driver.Driver
 	Provider string
 	Tracer   trace.Tracer
 }
+
+var _ driver.Sweeper = (*TracedDriver)(nil)
+
+// Unwrap returns the driver whose calls are traced.
+func (d *TracedDriver) Unwrap() driver.Driver { return d.Driver }
 
 // call runs f in a span, and makes sure that what it returns is a *driver.Error or nil.
 func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver.Op, t driver.Target, f func(context.Context) (Resp, error)) (Resp, error) {
@@ -91,5 +98,29 @@ func (d *TracedDriver) ListMachines(ctx context.Context, req driver.ListMachines
 func (d *TracedDriver) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	return call(ctx, d, "GetVolumeIDs", driver.OpVolumeIDs, driver.Target{}, func(ctx context.Context) (driver.GetVolumeIDsResponse, error) {
 		return d.Driver.GetVolumeIDs(ctx, req)
+	})
+}
+
+// Scope calls the driver, which makes no request.
+func (d *TracedDriver) Scope(req driver.ScopeRequest) (string, error) {
+	sweeper, _ := driver.SweeperOf(d.Driver)
+	return sweeper.Scope(req)
+}
+
+// ListResources calls the driver in a span.
+func (d *TracedDriver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
+	sweeper, _ := driver.SweeperOf(d.Driver)
+	return call(ctx, d, "ListResources", driver.OpResources, driver.Target{}, func(ctx context.Context) (driver.ListResourcesResponse, error) {
+		return sweeper.ListResources(ctx, req)
+	})
+}
+
+// DeleteResource calls the driver in a span, which names the machine for which the resource was made.
+func (d *TracedDriver) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
+	sweeper, _ := driver.SweeperOf(d.Driver)
+	r := req.Resource
+	madeFor := driver.Target{Machine: &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Machine, UID: r.MachineUID}}}
+	return call(ctx, d, "DeleteResource", driver.OpSweep, madeFor, func(ctx context.Context) (driver.DeleteResourceResponse, error) {
+		return sweeper.DeleteResource(ctx, req)
 	})
 }

@@ -107,6 +107,50 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	}
 }
 
+// sweeping is a driver that lists nothing, and fails every deletion with an error that is not the contract's.
+type sweeping struct{ broken }
+
+func (sweeping) Scope(driver.ScopeRequest) (string, error) { return "account", nil }
+
+func (sweeping) ListResources(context.Context, driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
+	return driver.ListResourcesResponse{Continue: "next"}, nil
+}
+
+func (sweeping) DeleteResource(context.Context, driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
+	return driver.DeleteResourceResponse{}, errors.New("bare")
+}
+
+func TestCallsOfSweepersHaveSpans(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
+	if _, ok := driver.SweeperOf(&TracedDriver{Driver: broken{}, Tracer: tracer}); ok {
+		t.Error("a driver without a Sweeper has one when it is traced")
+	}
+	d, ok := driver.SweeperOf(&TracedDriver{Driver: sweeping{}, Provider: "p", Tracer: tracer})
+	if scope, err := d.Scope(driver.ScopeRequest{}); !ok || err != nil || scope != "account" {
+		t.Errorf("Scope: %q, %v", scope, err)
+	}
+	if page, err := d.ListResources(t.Context(), driver.ListResourcesRequest{}); err != nil || page.Continue != "next" {
+		t.Errorf("ListResources: %+v, %v", page, err)
+	}
+	orphan := driver.Resource{Namespace: "n", Machine: "m", MachineUID: "u"}
+	_, err := d.DeleteResource(t.Context(), driver.DeleteResourceRequest{Resource: orphan})
+	if typed, ok := errors.AsType[*driver.Error](err); !ok || typed.Code != driver.Unknown || typed.Op != driver.OpSweep {
+		t.Errorf("DeleteResource: error %#v", err)
+	}
+	spans := recorder.Ended()
+	if len(spans) != 2 || spans[0].Name() != "driver.ListResources" || spans[1].Name() != "driver.DeleteResource" {
+		t.Fatalf("spans %v", spans)
+	}
+	found := map[string]string{}
+	for _, a := range spans[1].Attributes() {
+		found[string(a.Key)] = a.Value.String()
+	}
+	if found["k8s.namespace.name"] != "n" || found["machine.name"] != "m" || found["machine.uid"] != "u" || found["driver.code"] != "Unknown" {
+		t.Errorf("attributes %v", found)
+	}
+}
+
 func TestTraceparent(t *testing.T) {
 	if got := Traceparent(t.Context()); got != "" {
 		t.Errorf("without a span: %q", got)

@@ -49,7 +49,9 @@ func DefaultSettings() cloudapi.Settings {
 			cloudapi.OpAttachVolume:   {Mean: write},
 			cloudapi.OpDetachVolume:   {Mean: write},
 
+			cloudapi.OpListLeftovers:   {Mean: read},
 			cloudapi.OpDeleteLeftovers: {Mean: read},
+			cloudapi.OpDeleteLeftover:  {Mean: write},
 		},
 		BootTime:           cloudapi.Latency{Mean: cloudapi.Duration(3 * time.Second)},
 		PodTerminationTime: cloudapi.Duration(time.Second),

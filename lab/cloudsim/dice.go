@@ -119,7 +119,8 @@ func operations() []cloudapi.Operation {
 	return []cloudapi.Operation{
 		cloudapi.OpCreateInstance, cloudapi.OpDeleteInstance, cloudapi.OpGetInstance, cloudapi.OpListInstances,
 		cloudapi.OpModifyInstance, cloudapi.OpCreateVolume, cloudapi.OpDeleteVolume, cloudapi.OpGetVolume,
-		cloudapi.OpListVolumes, cloudapi.OpAttachVolume, cloudapi.OpDetachVolume, cloudapi.OpDeleteLeftovers, cloudapi.OpDescribeCatalog,
+		cloudapi.OpListVolumes, cloudapi.OpAttachVolume, cloudapi.OpDetachVolume, cloudapi.OpListLeftovers,
+		cloudapi.OpDeleteLeftovers, cloudapi.OpDeleteLeftover, cloudapi.OpDescribeCatalog,
 	}
 }
 

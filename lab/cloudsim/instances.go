@@ -220,15 +220,20 @@ func (i *instance) meets(condition url.Values) error {
 	if i.ended() {
 		return nil
 	}
+	return meets(i.API.ID, i.API.Tags, condition)
+}
+
+// meets returns a refusal when what has these tags does not have those of the query.
+func meets(id string, tags map[string]string, condition url.Values) error {
 	for _, tag := range condition[cloudapi.QueryIfTag] {
 		key, value, _ := strings.Cut(tag, "=")
-		if has, ok := i.API.Tags[key]; !ok || has != value {
-			return refuse(cloudapi.CodePreconditionFailed, "%s does not have the tag %q", i.API.ID, tag)
+		if has, ok := tags[key]; !ok || has != value {
+			return refuse(cloudapi.CodePreconditionFailed, "%s does not have the tag %q", id, tag)
 		}
 	}
 	for _, key := range condition[cloudapi.QueryIfNoTag] {
-		if _, has := i.API.Tags[key]; has {
-			return refuse(cloudapi.CodePreconditionFailed, "%s has a tag %q", i.API.ID, key)
+		if _, has := tags[key]; has {
+			return refuse(cloudapi.CodePreconditionFailed, "%s has a tag %q", id, key)
 		}
 	}
 	return nil
@@ -252,37 +257,53 @@ func about(call *cloudapi.Call, i *instance) {
 // listInstances returns a page of VMs in the order in which they were made. A page token names the last VM of the page
 // before, so that VMs that are made or deleted in between do not make another one appear twice or not at all.
 func (c *Cloud) listInstances(query url.Values) (cloudapi.InstanceList, error) {
-	size := cloudapi.DefaultPageSize
-	if text := query.Get(cloudapi.QueryPageSize); text != "" {
-		var err error
-		if size, err = strconv.Atoi(text); err != nil || size < 1 || size > cloudapi.MaxPageSize {
-			return cloudapi.InstanceList{}, invalid("%s is %q; expected 1 to %d", cloudapi.QueryPageSize, text, cloudapi.MaxPageSize)
-		}
-	}
-	last, err := base64.RawURLEncoding.DecodeString(query.Get(cloudapi.QueryPageToken))
+	size, last, err := pageOf(query)
 	if err != nil {
-		return cloudapi.InstanceList{}, invalid("%s: expected a token of an earlier page", cloudapi.QueryPageToken)
+		return cloudapi.InstanceList{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := cloudapi.InstanceList{Items: []cloudapi.Instance{}}
 	candidates := c.candidates(query[cloudapi.QueryTag])
-	from, found := slices.BinarySearch(candidates, string(last))
-	if found {
-		from++
-	}
-	for _, id := range candidates[from:] {
+	for _, id := range following(candidates, last) {
 		i := c.instances[id]
 		if !i.matches(query) {
 			continue
 		}
 		if len(list.Items) == size {
-			list.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(list.Items[size-1].ID))
+			list.NextPageToken = pageToken(list.Items[size-1].ID)
 			break
 		}
 		list.Items = append(list.Items, i.API)
 	}
 	return list, nil
+}
+
+// pageOf returns the size of the page that a query requests, and the ID of the last item on the page before it.
+func pageOf(query url.Values) (size int, last string, err error) {
+	size = cloudapi.DefaultPageSize
+	if text := query.Get(cloudapi.QueryPageSize); text != "" {
+		if size, err = strconv.Atoi(text); err != nil || size < 1 || size > cloudapi.MaxPageSize {
+			return 0, "", invalid("%s is %q; expected 1 to %d", cloudapi.QueryPageSize, text, cloudapi.MaxPageSize)
+		}
+	}
+	token, err := base64.RawURLEncoding.DecodeString(query.Get(cloudapi.QueryPageToken))
+	if err != nil {
+		return 0, "", invalid("%s: expected a token of an earlier page", cloudapi.QueryPageToken)
+	}
+	return size, string(token), nil
+}
+
+// pageToken returns the token of the page that follows an item.
+func pageToken(last string) string { return base64.RawURLEncoding.EncodeToString([]byte(last)) }
+
+// following returns the IDs after the last one of a page; ids are in order.
+func following(ids []string, last string) []string {
+	from, found := slices.BinarySearch(ids, last)
+	if found {
+		from++
+	}
+	return ids[from:]
 }
 
 // candidates returns the IDs of the VMs that have all tags, in order. c.mu is held, and longer than the result is used.

@@ -59,7 +59,7 @@ func (c *Cloud) deleteLeftovers(query url.Values, call *cloudapi.Call) (cloudapi
 	removed := cloudapi.LeftoverList{Items: []cloudapi.Leftover{}}
 	ch := change{call: call}
 	for _, l := range c.listLeftovers().Items {
-		if !slices.ContainsFunc(tags, func(tag string) bool { return !hasTag(l.Tags, tag) }) {
+		if hasTags(l.Tags, tags) {
 			removed.Items = append(removed.Items, l)
 			ch.forgetLeftovers = append(ch.forgetLeftovers, l.ID)
 		}
@@ -72,6 +72,53 @@ func (c *Cloud) deleteLeftovers(query url.Values, call *cloudapi.Call) (cloudapi
 		return cloudapi.LeftoverList{}, err
 	}
 	return removed, nil
+}
+
+// deleteLeftover removes one left-over, if it meets the condition.
+func (c *Cloud) deleteLeftover(id string, condition url.Values, call *cloudapi.Call) (cloudapi.Leftover, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.leftovers[id]
+	if l == nil {
+		return cloudapi.Leftover{}, refuse(cloudapi.CodeNotFound, "there is no left-over %q", id)
+	}
+	call.MachineUID = l.ClientToken
+	if err := meets(id, l.Tags, condition); err != nil {
+		return cloudapi.Leftover{}, err
+	}
+	call.Changed = true
+	if err := c.commit(change{forgetLeftovers: []string{id}, call: call}); err != nil {
+		return cloudapi.Leftover{}, err
+	}
+	return *l, nil
+}
+
+// pageOfLeftovers returns a page of left-overs. Its token names the last one of the page before, as that of listInstances.
+func (c *Cloud) pageOfLeftovers(query url.Values) (cloudapi.LeftoverList, error) {
+	size, last, err := pageOf(query)
+	if err != nil {
+		return cloudapi.LeftoverList{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := cloudapi.LeftoverList{Items: []cloudapi.Leftover{}}
+	for _, id := range following(slices.Sorted(maps.Keys(c.leftovers)), last) {
+		l := c.leftovers[id]
+		if !hasTags(l.Tags, query[cloudapi.QueryTag]) {
+			continue
+		}
+		if len(list.Items) == size {
+			list.NextPageToken = pageToken(list.Items[size-1].ID)
+			break
+		}
+		list.Items = append(list.Items, *l)
+	}
+	return list, nil
+}
+
+// hasTags reports whether there are all tags.
+func hasTags(tags map[string]string, all []string) bool {
+	return !slices.ContainsFunc(all, func(tag string) bool { return !hasTag(tags, tag) })
 }
 
 // hasTag reports whether there is a tag "key=value", or of any value with "key".

@@ -34,6 +34,14 @@ func (c *Cloud) Handler() http.Handler {
 	on("DELETE", cloudapi.PathVolume, cloudapi.OpDeleteVolume, c.readVolume(c.deleteVolume))
 	on("PUT", cloudapi.PathVolumeAttachment, cloudapi.OpAttachVolume, c.readAttachVolume)
 	on("DELETE", cloudapi.PathVolumeAttachment, cloudapi.OpDetachVolume, c.readDetachVolume)
+	on("GET", cloudapi.PathLeftovers, cloudapi.OpListLeftovers, func(r *http.Request) (request, error) {
+		query := r.URL.Query()
+		return request{do: func(time.Duration, *cloudapi.Call) (any, error) { return c.pageOfLeftovers(query) }}, nil
+	})
+	on("DELETE", cloudapi.PathLeftover, cloudapi.OpDeleteLeftover, func(r *http.Request) (request, error) {
+		id, condition := r.PathValue("id"), r.URL.Query()
+		return request{do: func(_ time.Duration, call *cloudapi.Call) (any, error) { return c.deleteLeftover(id, condition, call) }}, nil
+	})
 	on("DELETE", cloudapi.PathLeftovers, cloudapi.OpDeleteLeftovers, func(r *http.Request) (request, error) {
 		query := r.URL.Query()
 		return request{do: func(_ time.Duration, call *cloudapi.Call) (any, error) { return c.deleteLeftovers(query, call) }}, nil

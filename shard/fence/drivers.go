@@ -15,7 +15,13 @@ type fencedDriver struct {
 	next  driver.Driver
 }
 
-var _ driver.Driver = (*fencedDriver)(nil)
+var (
+	_ driver.Driver  = (*fencedDriver)(nil)
+	_ driver.Sweeper = (*fencedDriver)(nil)
+)
+
+// Unwrap returns the driver below the Fence.
+func (d *fencedDriver) Unwrap() driver.Driver { return d.next }
 
 // fenced makes one call of a driver if it may be made.
 func fenced[Req, Resp any](ctx context.Context, f *Fence, op driver.Op, a action, machine string, do func(context.Context, Req) (Resp, error), req Req) (Resp, error) {
@@ -74,4 +80,23 @@ func (d *fencedDriver) ListMachines(ctx context.Context, req driver.ListMachines
 // GetVolumeIDs calls the driver.
 func (d *fencedDriver) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	return fenced(ctx, d.fence, driver.OpVolumeIDs, read, "", d.next.GetVolumeIDs, req)
+}
+
+// Scope calls the driver, which makes no request.
+func (d *fencedDriver) Scope(req driver.ScopeRequest) (string, error) {
+	sweeper, _ := driver.SweeperOf(d.next)
+	return sweeper.Scope(req)
+}
+
+// ListResources calls the driver.
+func (d *fencedDriver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
+	sweeper, _ := driver.SweeperOf(d.next)
+	return fenced(ctx, d.fence, driver.OpResources, read, "", sweeper.ListResources, req)
+}
+
+// DeleteResource calls the driver under an ownership.
+func (d *fencedDriver) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
+	sweeper, _ := driver.SweeperOf(d.next)
+	machine := req.Resource.Namespace + "/" + req.Resource.Machine
+	return fenced(ctx, d.fence, driver.OpSweep, call, machine, sweeper.DeleteResource, req)
 }

@@ -23,7 +23,9 @@ type Leftover struct {
 	ClientToken string            `json:"clientToken,omitempty"`
 }
 
-// LeftoverList holds left-overs, in the order of their creation.
+// LeftoverList holds left-overs, in the order of their creation. Of GET PathLeftovers it is one page.
 type LeftoverList struct {
 	Items []Leftover `json:"items"`
+	// NextPageToken is "" on the last page.
+	NextPageToken string `json:"nextPageToken,omitempty"`
 }

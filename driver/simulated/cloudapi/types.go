@@ -18,8 +18,11 @@ const (
 	// Repeating either changes nothing. A volume that is attached to a VM that has begun to end cannot be detached; it is
 	// released when nothing of the VM runs any more, which may be a moment after it is terminated.
 	PathVolumeAttachment = "/v1/volumes/{id}/attachment"
-	// PathLeftovers: DELETE removes all left-overs with the tags of QueryTag, at least one (→ LeftoverList, of what was removed).
+	// PathLeftovers: GET lists left-overs (→ LeftoverList), DELETE removes all with the tags of QueryTag, at least one (→ LeftoverList,
+	// of what was removed).
 	PathLeftovers = "/v1/leftovers"
+	// PathLeftover: DELETE removes one left-over (→ Leftover).
+	PathLeftover = "/v1/leftovers/{id}"
 	// PathRegions: GET lists regions with their zones (→ RegionList).
 	PathRegions = "/v1/regions"
 	// PathInstanceTypes: GET (→ InstanceTypeList).
@@ -44,22 +47,22 @@ const (
 
 // Query parameters; of GET PathInstances, unless stated otherwise.
 const (
-	// QueryTag filters by a tag, "key=value" or "key"; may be repeated, all must match. Also of DELETE PathLeftovers.
+	// QueryTag filters by a tag, "key=value" or "key"; may be repeated, all must match. Also of GET and DELETE PathLeftovers.
 	QueryTag = "tag"
 	// QueryName filters by the exact name of the VM.
 	QueryName = "name"
 	// QueryState filters by state; may be repeated, one must match. Without it ended VMs are omitted.
 	QueryState = "state"
-	// QueryPageSize is the number of items in a page, 1 to MaxPageSize; default DefaultPageSize.
+	// QueryPageSize is the number of items in a page, 1 to MaxPageSize; default DefaultPageSize. Also of GET PathLeftovers.
 	QueryPageSize = "pageSize"
-	// QueryPageToken continues a list; from InstanceList.NextPageToken.
+	// QueryPageToken continues a list; from NextPageToken of InstanceList or LeftoverList.
 	QueryPageToken = "pageToken"
 	// QueryInstanceID at DELETE PathVolumeAttachment is the VM to detach from. A volume that is attached elsewhere stays
 	// there. Without it the volume is detached from wherever it is.
 	QueryInstanceID = "instanceID"
-	// QueryIfTag at DELETE PathInstance and PATCH PathInstanceAttributes is a tag, "key=value", that the VM must have, and
-	// QueryIfNoTag a key that it must not have; both may be repeated. Else the call changes nothing and is rejected with
-	// CodePreconditionFailed, unless the VM has ended.
+	// QueryIfTag at DELETE PathInstance, PATCH PathInstanceAttributes and DELETE PathLeftover is a tag, "key=value", that the VM or
+	// left-over must have, and QueryIfNoTag a key that it must not have; both may be repeated. Else the call changes nothing and is
+	// rejected with CodePreconditionFailed, unless the VM has ended.
 	QueryIfTag   = "ifTag"
 	QueryIfNoTag = "ifNoTag"
 )
@@ -304,7 +307,9 @@ const (
 	OpListVolumes     Operation = "ListVolumes"
 	OpAttachVolume    Operation = "AttachVolume"
 	OpDetachVolume    Operation = "DetachVolume"
+	OpListLeftovers   Operation = "ListLeftovers"
 	OpDeleteLeftovers Operation = "DeleteLeftovers"
+	OpDeleteLeftover  Operation = "DeleteLeftover"
 	OpDescribeCatalog Operation = "DescribeCatalog"
 )
 

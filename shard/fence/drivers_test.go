@@ -1,0 +1,107 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// swept is a driver with a Sweeper that counts calls and answers none.
+type swept struct {
+	cloud
+
+	scopes int
+}
+
+func (c *swept) Scope(driver.ScopeRequest) (string, error) {
+	c.scopes++
+	return "account", nil
+}
+
+func (c *swept) ListResources(context.Context, driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
+	c.calls++
+	return driver.ListResourcesResponse{}, nil
+}
+
+func (c *swept) DeleteResource(context.Context, driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
+	c.calls++
+	return driver.DeleteResourceResponse{}, nil
+}
+
+func TestSweepsAreFenced(t *testing.T) {
+	s, inner := newStand(t), &swept{}
+	d, ok := driver.SweeperOf(s.Driver(inner))
+	if !ok {
+		t.Fatal("the Sweeper of a driver is not found below the Fence")
+	}
+	s.BeginLeading()
+	s.MoveLeaderFence(s.time.Moment().Add(time.Second))
+	leading, done, ok := s.Lead(t.Context())
+	if !ok {
+		t.Fatal("the leader may not lead")
+	}
+	defer done()
+	list := func(ctx context.Context) error {
+		_, err := d.ListResources(ctx, driver.ListResourcesRequest{})
+		return err
+	}
+	remove := func(ctx context.Context) error {
+		_, err := d.DeleteResource(ctx, driver.DeleteResourceRequest{Resource: driver.Resource{Namespace: "n", Machine: "m"}})
+		return err
+	}
+	for _, step := range []struct {
+		name    string
+		prepare func()
+		do      func(context.Context) error
+		under   context.Context
+		want    Refusal
+	}{
+		{"list", func() {}, list, leading, ""},
+		{"list without an ownership", func() {}, list, t.Context(), ""},
+		{"delete", func() {}, remove, leading, ""},
+		{"delete without an ownership", func() {}, remove, t.Context(), Unowned},
+		{"delete at the fence of the leadership", func() { s.clock.Step(time.Second) }, remove, leading, Fenced},
+		{"list at the fence of the leadership", func() {}, list, leading, Fenced},
+		{"delete after a renewal", func() { s.MoveLeaderFence(s.time.Moment().Add(time.Second)) }, remove, leading, ""},
+		{"delete without the leadership", func() { s.leadership.set(0, false) }, remove, leading, Lost},
+	} {
+		step.prepare()
+		before := inner.calls
+		err := step.do(step.under)
+		if step.want != "" {
+			wantRefused(t, step.name, err, step.want)
+		}
+		if called := inner.calls - before; (step.want == "") != (err == nil && called == 1) {
+			t.Errorf("%s: %v after %d calls", step.name, err, called)
+		}
+	}
+	if scope, err := d.Scope(driver.ScopeRequest{}); err != nil || scope != "account" || inner.scopes != 1 {
+		t.Errorf("Scope, which makes no request: %q, %v", scope, err)
+	}
+	var refused *RefusedError
+	if err := remove(t.Context()); !errors.As(err, &refused) || refused.What != "delete_resource n/m" {
+		t.Errorf("%v, want the refusal of delete_resource n/m", err)
+	}
+}
+
+func TestFencedDriverWithoutSweeper(t *testing.T) {
+	s := newStand(t)
+	fenced := s.Driver(&cloud{})
+	if _, ok := driver.SweeperOf(fenced); ok {
+		t.Error("a driver without a Sweeper has one below the Fence")
+	}
+	d, _ := fenced.(driver.Sweeper)
+	ctx, done := s.own(t)
+	defer done()
+	_, err1 := d.Scope(driver.ScopeRequest{})
+	_, err2 := d.ListResources(ctx, driver.ListResourcesRequest{})
+	_, err3 := d.DeleteResource(ctx, driver.DeleteResourceRequest{})
+	for _, err := range []error{err1, err2, err3} {
+		if driver.CodeOf(err) != driver.Unimplemented {
+			t.Errorf("%v, want Unimplemented", err)
+		}
+	}
+}
