@@ -112,6 +112,9 @@ type DeleteMachineResponse struct {
 	LastKnownState string
 	// Left reports whether the VM that the Machine's provider ID names exists, is not the Machine's, and was not changed.
 	Left bool
+	// Owned reports whether the VM that the Machine's provider ID names is the Machine's, also when it has ended before: a Node with
+	// that provider ID is then the Machine's, too. It is false when the cloud does not know the VM any more.
+	Owned bool
 }
 
 // GetMachineStatusRequest requests a VM's state.

@@ -106,9 +106,18 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 	default:
 		p.world.VM = c.noteEnding(machine, target.Adopt)
 	}
+	if err == nil && resp.Owned {
+		c.prove(p, p.world.Machine.Spec.ProviderID)
+	}
 	p.world.VM.LastKnownState = resp.LastKnownState
 	c.drains.VMDeleted(machine)
 	return nil
+}
+
+// prove records that the cloud has, or had, a VM of this provider ID with the machine's UID.
+func (c *Controller) prove(p *pass, providerID string) {
+	c.memory.change(p.world.Machine.UID, func(is *remembered) { is.proven = providerID })
+	p.world.Proven = providerID
 }
 
 // noteVM records the VM in the world, and the Node that has its name. A VM that the driver has found or created has the machine's
@@ -116,8 +125,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) error {
 	p.world.VM = fact
 	if fact.State == lifecycle.VMPresent || fact.State == lifecycle.VMUninitialized {
-		c.memory.change(p.world.Machine.UID, func(is *remembered) { is.proven = fact.ProviderID })
-		p.world.Proven = fact.ProviderID
+		c.prove(p, fact.ProviderID)
 	}
 	if fact.NodeName == "" {
 		return nil

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -107,4 +108,37 @@ func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 			t.Errorf("left: %v; %s", left, b.operation())
 		}
 	})
+}
+
+// The process that has created the VM ends before the Node of that VM is claimed, and the VM has ended when the next process looks.
+// If the cloud still knows whose the VM was, the Node is deleted; else nothing proves that the Node is the machine's.
+func TestNodeOfAVMThatHasEndedIsDeletedAfterATakeOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		ended map[string]types.UID
+		left  int
+	}{
+		"the cloud knows the VM":  {ended: map[string]types.UID{}},
+		"the cloud has forgotten": {left: 1},
+	} {
+		for _, after := range []time.Duration{0, 30 * time.Second} { // the VM is ending, or has ended
+			onBench(t, func(b *bench) {
+				var booting *testVM
+				b.cloud.made = func(vm *testVM) { booting = vm }
+				b.cloud.stops, b.cloud.ended = 20*time.Second, c.ended
+				b.create()
+				b.pass(time.Second)
+				b.delete()
+				b.pass(time.Second)
+				b.end()
+				b.setNode(&corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{Name: booting.NodeName, UID: "late"}, Spec: corev1.NodeSpec{ProviderID: booting.ProviderID},
+				})
+				b.takeOver(after)
+				b.pass(2 * time.Minute)
+				if left := b.left(); b.get() != nil || len(left) != c.left {
+					t.Errorf("%s, after %s: left: %v, want %d; %s", name, after, left, c.left, b.operation())
+				}
+			})
+		}
+	}
 }

@@ -16,10 +16,11 @@ import (
 
 // testCloud is a cloud in memory with configurable faults.
 type testCloud struct {
-	made    func(*testVM) // called for every new VM
-	deletes func()        // called before a VM is deleted; nil without a callback
-	stops   time.Duration // that a VM takes from its deletion to its end
-	notes   bool          // leaves a note with each answer to a create or a delete, an error too, and wants it back
+	made    func(*testVM)        // called for every new VM
+	deletes func()               // called before a VM is deleted; nil without a callback
+	stops   time.Duration        // that a VM takes from its deletion to its end
+	ended   map[string]types.UID // the machines of VMs that are ending or have ended, by provider ID; nil: the cloud forgets them
+	notes   bool                 // leaves a note with each answer to a create or a delete, an error too, and wants it back
 	// remembers makes creates find the existing VM. Without it, each creates another one, so that drivers that can list VMs do not
 	// depend on it.
 	remembers bool
@@ -231,7 +232,7 @@ func (c *testCloud) InitializeMachine(ctx context.Context, req driver.Initialize
 
 // DeleteMachine is driver.Driver's.
 func (c *testCloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	ends, isLeft := time.Now(), false
+	ends, isLeft, owned := time.Now(), false, false
 	err := c.call(ctx, driver.OpDelete, nil, func() error {
 		if name, isBare := c.bare[req.Machine.Spec.ProviderID]; isBare {
 			if isLeft = !req.Adopt || name != req.Machine.Name; !isLeft {
@@ -243,6 +244,10 @@ func (c *testCloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineR
 		if known && c.deletes != nil {
 			c.deletes()
 		}
+		if known && c.ended != nil {
+			c.ended[vm.ProviderID] = req.Machine.UID
+		}
+		owned = req.Machine.Spec.ProviderID != "" && c.ended[req.Machine.Spec.ProviderID] == req.Machine.UID
 		if known && c.stops > 0 {
 			if vm.ends.IsZero() {
 				vm.ends = ends.Add(c.stops)
@@ -255,7 +260,7 @@ func (c *testCloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineR
 		return nil
 	})
 	c.handedBack(req.Machine.Status.LastKnownState)
-	return driver.DeleteMachineResponse{Gone: err == nil && !ends.After(time.Now()), LastKnownState: c.note(), Left: isLeft}, err
+	return driver.DeleteMachineResponse{Gone: err == nil && !ends.After(time.Now()), LastKnownState: c.note(), Left: isLeft, Owned: owned}, err
 }
 
 // GetMachineStatus is driver.Driver's.

@@ -114,8 +114,8 @@ func (s *suite) wantForeign(m *v1alpha1.Machine, when string) {
 	defer cancel()
 	for {
 		resp, err := s.Driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: s.target(m)})
-		if code := s.check(driver.OpDelete, err); code != driver.OK || !resp.Left {
-			s.t.Fatalf("DeleteMachine %s: code %v, left=%t; want OK and true", when, code, resp.Left)
+		if code := s.check(driver.OpDelete, err); code != driver.OK || !resp.Left || resp.Owned {
+			s.t.Fatalf("DeleteMachine %s: code %v, left=%t, owned=%t; want OK, true and false", when, code, resp.Left, resp.Owned)
 		}
 		if resp.Gone {
 			return

@@ -160,7 +160,7 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 			switch driver.CodeOf(err) { //nolint:exhaustive // all others are failures
 			case driver.OK:
 				if meets(vm, condition) { // else it had ended, and the condition was not checked
-					return driver.DeleteMachineResponse{Gone: vm.State == cloudapi.StateTerminated}, nil
+					return driver.DeleteMachineResponse{Gone: vm.State == cloudapi.StateTerminated, Owned: true}, nil
 				}
 			case driver.FailedPrecondition:
 				resp.Left = true

@@ -50,6 +50,28 @@ func TestOwnershipOfVMIsDecidedByTags(t *testing.T) {
 	}
 }
 
+// A delete reports whose the VM of the provider ID is, or was.
+func TestDeleteReportsAVMThatWasTheMachines(t *testing.T) {
+	mine, others := map[string]string{TagMachineUID: "uid-a"}, map[string]string{TagMachineUID: "uid-b"}
+	for name, c := range map[string]struct {
+		state cloudapi.InstanceState
+		tags  map[string]string
+		want  bool
+	}{
+		"its own, which ends":                {cloudapi.StateStopping, mine, true},
+		"its own, which has ended":           {cloudapi.StateTerminated, mine, true},
+		"another machine's, which has ended": {cloudapi.StateTerminated, others, false},
+	} {
+		found := vm(c.state)
+		found.Tags = c.tags
+		d, _ := against(t, answer{200, nil, found}, answer{200, nil, cloudapi.InstanceList{}}, answer{200, nil, cloudapi.LeftoverList{}})
+		resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: withID(target(""), found.ProviderID)})
+		if err != nil || resp.Owned != c.want {
+			t.Errorf("%s: %+v, %v; want owned=%t", name, resp, err, c.want)
+		}
+	}
+}
+
 // The VM that the cloud describes has to be the requested one.
 func TestAnswerWithAnotherVMIsRejected(t *testing.T) {
 	other := vm(cloudapi.StateRunning)
