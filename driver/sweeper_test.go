@@ -124,7 +124,8 @@ func TestPagesOfResourcesAreChecked(t *testing.T) {
 		"no UID":                         {one(func(r *Resource) { r.MachineUID = "" }), true},
 		"a UID with a line":              {one(func(r *Resource) { r.MachineUID = "a\nb" }), true},
 		"a node name that is none":       {one(func(r *Resource) { r.NodeName = "a/b" }), true},
-		"a node name of 64 characters":   {one(func(r *Resource) { r.NodeName = strings.Repeat("x", 64) }), true},
+		"a node name without end":        {one(func(r *Resource) { r.NodeName = strings.Repeat("x", 254) }), true},
+		"names of 253 characters":        {one(func(r *Resource) { r.Machine, r.NodeName = strings.Repeat("x", 253), strings.Repeat("x", 253) }), false},
 		"a disk with the name of a Node": {one(func(r *Resource) { r.Kind = ResourceDisk }), true},
 	} {
 		resp, err := Checked(sweeping{page: c.page}).(Sweeper).ListResources(t.Context(), req)
