@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -69,7 +68,7 @@ func (c *controlCluster) read(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read Namespace %s (the chart grants the right to get it): %w", metav1.NamespaceSystem, err)
 	}
 	if namespace.UID == "" {
-		return "", errors.New("Namespace kube-system has no UID") //nolint:revive,staticcheck // it is the name of a kind
+		return "", fmt.Errorf("read Namespace %s: expected a UID, got none", metav1.NamespaceSystem)
 	}
 	return string(namespace.UID), nil
 }

@@ -38,19 +38,19 @@ func TestDriverReceivesControlCluster(t *testing.T) {
 		"known after the create": {after: "uid-1"},
 	} {
 		onBench(t, func(b *bench) {
-			var id atomic.Value
-			id.Store(c.before)
+			var id atomic.Pointer[string]
+			id.Store(&c.before)
 			recording := &recordingDriver{Driver: b.cloud}
 			b.rewire = func(w *wires) {
 				w.cloud = recording
 				if !c.never {
-					w.controlCluster = func() string { return id.Load().(string) } //nolint:forcetypeassert // this test stores strings only
+					w.controlCluster = func() string { return *id.Load() }
 				}
 			}
 			b.takeOver(0)
 			b.create()
 			b.becomes(v1alpha1.MachineRunning, time.Minute)
-			id.Store(c.after)
+			id.Store(&c.after)
 			b.delete()
 			b.pass(time.Minute)
 			if created, deleted := recording.created.Load(), recording.deleted.Load(); created != c.before || deleted != c.after {
