@@ -26,6 +26,7 @@ var pure = []string{
 	"controllers/machineset/scale",
 	"controllers/nodeowner",
 	"controllers/safety/overshoot",
+	"controllers/safety/unmanaged",
 	"internal/bounded",
 	"internal/objectversion",
 	"shard/slotlabel/policy",
