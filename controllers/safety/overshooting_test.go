@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,9 +179,8 @@ func TestPartialListDecidesNothing(t *testing.T) {
 
 func TestOnlyTheLeaderCountsAndOnlyServedNamespaces(t *testing.T) {
 	for name, change := range map[string]func(c *counting){
-		"does not lead":                    func(c *counting) { c.gate.leads.Store(false) },
-		"another manager serves it":        func(c *counting) { c.served = false },
-		"leads anew, and has no count yet": func(c *counting) { c.counts.Begin() },
+		"does not lead":             func(c *counting) { c.gate.leads.Store(false) },
+		"another manager serves it": func(c *counting) { c.served = false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onCounting(t, 2, func(c *counting) {
@@ -203,6 +203,19 @@ func TestOnlyTheLeaderCountsAndOnlyServedNamespaces(t *testing.T) {
 	}
 }
 
+// TestNewLeadershipHasNoCount: while another session led, the set may have been resized and resized again.
+func TestNewLeadershipHasNoCount(t *testing.T) {
+	onCounting(t, 2, func(c *counting) {
+		c.create(4)
+		c.lead()
+		c.create(1)
+		c.lead()
+		if machinefacts.IsFrozen(c.set()) {
+			c.Error("it was frozen by the first count of a leadership")
+		}
+	})
+}
+
 // TestSetThatChangesWhileItIsFrozen: its controller writes it all the time while it creates machines. Only another size matters.
 func TestSetThatChangesWhileItIsFrozen(t *testing.T) {
 	for _, tc := range []struct {
@@ -222,8 +235,11 @@ func TestSetThatChangesWhileItIsFrozen(t *testing.T) {
 				c.create(4)
 				c.lead()
 				c.create(1)
-				left := tc.times
+				left, lists := tc.times, 0
 				c.intercept(func(r *http.Request) error {
+					if strings.HasSuffix(r.URL.Path, "/machines") {
+						lists++
+					}
 					if r.Method == http.MethodPatch && left > 0 {
 						left--
 						c.edit(tc.change)
@@ -231,8 +247,8 @@ func TestSetThatChangesWhileItIsFrozen(t *testing.T) {
 					return nil
 				})
 				time.Sleep(time.Minute)
-				if _, noted := c.set().Annotations[v1alpha1.AnnotationOvershooting]; noted != tc.frozen || left != 0 {
-					c.Errorf("frozen by the fleet: %t, want %t", noted, tc.frozen)
+				if _, noted := c.set().Annotations[v1alpha1.AnnotationOvershooting]; noted != tc.frozen || left != 0 || lists != 1 {
+					c.Errorf("frozen by the fleet: %t, want %t; machines were listed %d times, want once", noted, tc.frozen, lists)
 				}
 			})
 		})

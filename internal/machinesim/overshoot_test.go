@@ -75,7 +75,7 @@ func (c *counting) pass(r *rolling) []overshoot.Verdict {
 
 // checkCounts fails if a set would be frozen, which no transition is a reason for.
 func (r *rolling) checkCounts() {
-	if r.instant { // where every order is tried there is no time between two counts
+	if r.instant || r.counts == nil { // where every order is tried there is no time between two counts
 		return
 	}
 	for _, v := range r.counts.pass(r) {

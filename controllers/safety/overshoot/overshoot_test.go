@@ -176,6 +176,20 @@ func TestFreezes(t *testing.T) {
 			"MachineDeployment d have 9 machines, and may have 5; this one has created 2",
 		},
 		{
+			"is enlarged, and machines of its MachineDeployment were transferred in place",
+			state{generation: 1, replicas: 4, machines: made(0, 4, transferred), most: 5, other: 3},
+			state{generation: 2, replicas: 6, machines: append(made(0, 4, transferred), made(4, 2)...), most: 5, other: 3},
+			"have 9 machines",
+		},
+		{
+			"is enlarged, and its intents could not be read before",
+			state{generation: 1, replicas: 4, machines: made(0, 4), most: 5, other: 7, change: func(s *v1alpha1.MachineSet) {
+				s.Annotations[v1alpha1.AnnotationIntents] = "{"
+			}},
+			state{generation: 2, replicas: 6, machines: made(0, 6), most: 5, other: 7},
+			"",
+		},
+		{
 			"is enlarged while its MachineDeployment has too many, and creates none",
 			state{generation: 1, replicas: 4, machines: made(0, 4), most: 5, other: 3},
 			state{generation: 2, replicas: 6, machines: made(0, 4), most: 5, other: 3},
