@@ -89,9 +89,9 @@ func (o *safetyOptions) declare(g *flags.Group) {
 	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two searches for VMs that belong to no machine", flags.OrZero, flags.NoEffectYet("the search is not implemented"))
 	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server may be unreachable before no decision is based on its missing answers", flags.OrZero, flags.NoEffectYet("API servers are not checked beyond the requests of the controllers"))
 	g.Duration(&o.statusCheckPeriod, "machine-safety-apiserver-statuscheck-period", time.Minute, "time between two looks at each API server; not less than its timeout", flags.OrZero, flags.NoEffectYet("see the timeout"))
-	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas and surge freeze a MachineSet", flags.OrZero, flags.NoEffectYet("the count is not implemented"))
-	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that thaw it again", flags.OrZero, flags.NoEffectYet("the count is not implemented"))
-	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of machines", flags.OrZero, flags.NoEffectYet("the count is not implemented"))
+	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas, or than replicas and surge of its MachineDeployment, are too many: a MachineSet that creates yet another one is frozen; 0 means 1", flags.OrZero)
+	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that end the freeze; the ordered number always does", flags.OrZero)
+	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of the machines of a namespace; 0 never counts them, and no MachineSet is frozen", flags.OrZero)
 }
 
 func (o *safetyOptions) validate() error {

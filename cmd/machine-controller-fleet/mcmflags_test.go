@@ -46,9 +46,9 @@ func mcmFlags() []mcmFlag {
 		{name: "vmodule"},
 		{name: "log-flush-frequency", value: "5s", ignored: true},
 
-		{name: "safety-up", value: "2", waits: true},
-		{name: "safety-down", value: "1", waits: true},
-		{name: "machine-safety-overshooting-period", value: "1m", waits: true},
+		{name: "safety-up", value: "2"},
+		{name: "safety-down", value: "1"},
+		{name: "machine-safety-overshooting-period", value: "1m"},
 		{name: "autoscaler-scaledown-annotation-during-rollout", value: "true"},
 
 		{name: "machine-creation-timeout", value: "20m"},

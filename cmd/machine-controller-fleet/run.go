@@ -226,14 +226,15 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,
 		Gate: f.slots.sharedGate(), Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	counts, err6 := f.safetyCounts(o)
+	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, err
 	}
 	f.slots.showClasses(o, f, classes)
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
 	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))
-	all := []controller{f.identity, deployments, sets, machines, classes, replacements}
+	all := append([]controller{f.identity, deployments, sets, machines, classes, replacements}, counts...)
 	if f.cluster != nil {
 		nodes, err := node.New(node.Config{
 			Metadata: f.metadata, View: f.view, Cluster: f.cluster, Namespace: o.namespace,

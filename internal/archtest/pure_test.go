@@ -25,6 +25,8 @@ var pure = []string{
 	"controllers/machinedeployment/rollout",
 	"controllers/machineset/scale",
 	"controllers/nodeowner",
+	"controllers/safety/overshoot",
+	"controllers/safety/unmanaged",
 	"internal/bounded",
 	"internal/objectversion",
 	"shard/slotlabel/policy",

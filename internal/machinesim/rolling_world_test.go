@@ -50,6 +50,7 @@ type rolling struct {
 	// tooLate are machines whose creation took effect when their set no longer expected it. docs/limits.md describes them.
 	tooLate map[string]bool
 	checked int // of the history of the machines
+	counts  *counting
 }
 
 const rolled = "d"
@@ -59,6 +60,7 @@ func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentSt
 	t.Helper()
 	w := newEmptyWorld(t, seed)
 	r := &rolling{world: w, shows: map[string]metav1.Object{}, broken: map[string]bool{}, tooLate: map[string]bool{}, failed: map[types.UID]bool{}, ends: map[types.UID]time.Time{}}
+	r.counts = newCounting(seed)
 	labels := map[string]string{v1alpha1.LabelName: rolled}
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 		Name: rolled, Namespace: "n", UID: "uid-d", Finalizers: []string{v1alpha1.FinalizerName}, Generation: 1,
@@ -305,6 +307,7 @@ func (r *rolling) tale() string { return strings.Join(r.story, "\n") }
 // checkLimits checks all states of the machines since its last call.
 func (r *rolling) checkLimits() {
 	r.checkTemplates()
+	r.checkCounts()
 	for ; r.checked < len(r.machines.history); r.checked++ {
 		machines, standing, replaced, run, most := r.machines.history[r.checked], 0, 0, 0, r.most
 		templates := map[string]bool{}

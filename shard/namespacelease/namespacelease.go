@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,6 +180,24 @@ func (a *NamespaceLeases) Served(namespace string, slot int) bool {
 	a.runner.EnqueueAfter(key, verdict.Wake)
 	a.report(key, verdict.Other)
 	return false
+}
+
+// Holds reports whether the fleet holds both Leases of a namespace. It acquires none, unlike Served.
+func (a *NamespaceLeases) Holds(namespace string) bool {
+	leases, _ := a.see(namespace)
+	return policy.Served(a.cfg.Fleet, leases, false)
+}
+
+// Held returns the namespaces of which the fleet holds both Leases, by name.
+func (a *NamespaceLeases) Held() []string {
+	var namespaces []string
+	for _, key := range a.informers[0].GetStore().ListKeys() {
+		if namespace, _, _ := strings.Cut(key, "/"); a.Holds(namespace) {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	return namespaces
 }
 
 // KeptOut reports whether another manager serves a namespace, or may do so because the Leases are not listed yet. If no other

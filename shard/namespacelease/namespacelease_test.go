@@ -214,10 +214,13 @@ func (b *bench) becomes(what string, condition func() bool) {
 
 func TestFreeLeasesOfANamespaceAreAcquired(t *testing.T) {
 	b := newBench(t, "root")
-	if b.leases.Served("n", 7) {
+	if b.leases.Holds("n") || len(b.leases.Held()) > 0 || b.leases.Served("n", 7) {
 		t.Error("served before the fleet holds the Leases")
 	}
 	b.becomes("served", func() bool { return b.leases.Served("n", 7) })
+	if got := b.leases.Held(); !b.leases.Holds("n") || !slices.Equal(got, []string{"n"}) {
+		t.Errorf("the fleet holds %v, want n", got)
+	}
 	if got := b.holders(); got != [2]string{"fleet", "fleet"} {
 		t.Errorf("holders %q", got)
 	}
@@ -239,6 +242,9 @@ func TestLiveHolderKeepsTheNamespace(t *testing.T) {
 		})
 		if b.clock.Step(2 * time.Second); b.leases.Served("n", 7) || !b.leases.KeptOut("n") {
 			t.Fatal("served although another manager holds the Leases, or not kept out")
+		}
+		if held := b.leases.Held(); b.leases.Holds("n") || len(held) > 0 {
+			t.Fatalf("holds %v, and another manager holds the Leases", held)
 		}
 	}
 	b.leases.Served("n", 8) // another slot with a root

@@ -6,6 +6,9 @@ const (
 	EventSuccessfulCreate = "SuccessfulCreate"
 	EventSuccessfulDelete = "SuccessfulDelete"
 
+	EventFrozeMachineSet   = "FrozeMachineSet"
+	EventUnfrozeMachineSet = "UnfrozeMachineSet"
+
 	EventScalingMachineSet = "ScalingMachineSet"
 	EventSelectingAll      = "SelectingAll"
 
@@ -55,6 +58,16 @@ func machineSetEvents() []EventReason {
 			ReasonFailedDelete, true, set,
 			"The API server refused to delete a Machine of the set. It is emitted once, regardless of the number of attempts.",
 			"The message is the API server's, mostly a webhook's or an admission policy's.",
+		},
+		{
+			EventFrozeMachineSet, true, set,
+			"Machines were created beyond what was ordered, and the set creates none until their number is lower. The message has the numbers.",
+			"See [a MachineSet is frozen](operations/rollouts.md#a-machineset-is-frozen).",
+		},
+		{
+			EventUnfrozeMachineSet, false, set,
+			"The set no longer has too many machines, and may create machines again.",
+			"",
 		},
 	}
 }

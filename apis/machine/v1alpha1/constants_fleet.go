@@ -38,6 +38,10 @@ const AnnotationApplied = FleetDomain + "applied"
 // the next pass, of this holder or a later one, finishes what was begun and allows no disruption beside it.
 const AnnotationDisruptions = FleetDomain + "disruptions"
 
+// AnnotationOvershooting on a MachineSet means that the fleet has frozen it because machines were created beyond what was ordered. The
+// value has the numbers, as a sentence for people. It is added and removed together with LabelFreeze.
+const AnnotationOvershooting = FleetDomain + "overshooting"
+
 // AnnotationCountMinReady on a MachineDeployment, or on a MachineSet without a controller, with a true value (as
 // strconv.ParseBool reads it) has minReadySeconds count, which Machine Controller Manager ignores, and with a false one has it
 // ignored. Without it, or with another value, the fleet's setting holds.

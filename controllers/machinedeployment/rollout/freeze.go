@@ -37,6 +37,7 @@ func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
 func (s *sets) unfreeze(desired *v1alpha1.MachineSet) {
 	if _, requested := s.d.Annotations[v1alpha1.AnnotationUnfreeze]; requested {
 		delete(desired.Labels, v1alpha1.LabelFreeze)
+		delete(desired.Annotations, v1alpha1.AnnotationOvershooting)
 	}
 }
 

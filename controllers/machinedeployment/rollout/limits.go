@@ -69,6 +69,9 @@ func Limits(d *v1alpha1.MachineDeployment) (surge, unavailable int32, ok bool) {
 	return l.surge, l.unavailable, isRolling(d)
 }
 
+// Most returns how many machines the MachineSets of the deployment may have together: its replicas and the surge.
+func Most(d *v1alpha1.MachineDeployment) int { return int(limitsOf(d).most()) }
+
 // isRolling reports whether machines are replaced step by step, as they are where the strategy has no type.
 func isRolling(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == "" || d.Spec.Strategy.Type == v1alpha1.RollingUpdateMachineDeploymentStrategyType

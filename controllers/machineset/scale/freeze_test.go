@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,19 +19,23 @@ func TestFrozenConditionFollowsTheLabel(t *testing.T) {
 	}
 	reported := frozen(corev1.ConditionTrue, v1alpha1.ReasonOverShootingReplicaCount)
 	for _, tc := range []struct {
-		name, label  string
-		before, want *v1alpha1.MachineSetCondition
+		name, label, note string
+		before, want      *v1alpha1.MachineSetCondition
 	}{
-		{"never", "", nil, nil},
-		{"with a reason", "True", reported, reported},
-		{"without a reason", "True", nil, frozen(corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)},
-		{"again", "True", frozen(corev1.ConditionFalse, "Thawed"), frozen(corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)},
-		{"no label any more", "", reported, nil},
-		{"only True freezes", "true", reported, nil},
+		{"never", "", "", nil, nil},
+		{"with a reason", "True", "", reported, reported},
+		{"without a reason", "True", "", nil, frozen(corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)},
+		{"by the fleet", "True", "too many", nil, reported},
+		{"again", "True", "", frozen(corev1.ConditionFalse, "Thawed"), frozen(corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)},
+		{"no label any more", "", "", reported, nil},
+		{"only True freezes", "true", "", reported, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			set := &v1alpha1.MachineSet{}
 			set.Labels = map[string]string{v1alpha1.LabelFreeze: tc.label}
+			if tc.note != "" {
+				set.Annotations = map[string]string{v1alpha1.AnnotationOvershooting: tc.note}
+			}
 			if tc.before != nil {
 				set.Status.Conditions = []v1alpha1.MachineSetCondition{*tc.before}
 			}
@@ -41,6 +46,35 @@ func TestFrozenConditionFollowsTheLabel(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("condition (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNoteOfAFreezeEndsWithIt: a freeze that ends leaves nothing behind by which a later one of a user would be taken for the fleet's.
+func TestNoteOfAFreezeEndsWithIt(t *testing.T) {
+	const label, note, request = v1alpha1.LabelFreeze, v1alpha1.AnnotationOvershooting, v1alpha1.AnnotationUnfreeze
+	for _, tc := range []struct {
+		name                string
+		labels, annotations map[string]string
+		want                string // the labels and annotations that are left; "" means that the set is not written
+	}{
+		{"frozen", map[string]string{label: "True"}, map[string]string{note: "too many"}, ""},
+		{"frozen by a user", map[string]string{label: "True"}, nil, ""},
+		{"not frozen", nil, nil, ""},
+		{"the end is requested", map[string]string{label: "True"}, map[string]string{note: "too many", request: ""}, "map[] map[]"},
+		{"the label was removed by hand", nil, map[string]string{note: "too many"}, "map[] map[]"},
+		{"the value of the label was changed", map[string]string{label: "no"}, map[string]string{note: "too many"}, "map[freeze:no] map[]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}}
+			v, requested := unfreeze(World{Set: set})
+			got := ""
+			if requested {
+				got = fmt.Sprint(v.Set.Labels, v.Set.Annotations)
+			}
+			if got != tc.want || requested && v.Do != Save {
+				t.Errorf("verdict %v with %q, want %q", v.Do, got, tc.want)
 			}
 		})
 	}

@@ -1,0 +1,143 @@
+package safety
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+const others = "example.com/other"
+
+// searching is a leader that looks for Nodes without a machine every 10 min, which are annotated after 25 min.
+type searching struct {
+	*testing.T
+
+	control, target *cluster
+	gate            leaderGate
+	search          *UnmanagedNodes
+}
+
+func onSearching(t *testing.T, test func(s *searching)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &searching{T: t, control: newCluster(t), target: newCluster(t)}
+		s.gate.leads.Store(true)
+		var err error
+		s.search, err = NewUnmanagedNodes(UnmanagedNodesConfig{
+			Control: s.control.metadata, Target: s.target.metadata, Serves: func(n string) bool { return n == namespace },
+			Timeout: 25 * time.Minute, Period: 10 * time.Minute, Gate: &s.gate, Clock: clock.RealClock{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go s.search.Run(t.Context())
+		test(s)
+	})
+}
+
+func (s *searching) join(name string, change func(*corev1.Node)) {
+	s.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{others}, Annotations: map[string]string{others: "1"}}}
+	if change != nil {
+		change(n)
+	}
+	if _, err := s.target.core.CoreV1().Nodes().Create(s.Context(), n, metav1.CreateOptions{}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// expect fails unless the Node is annotated, or not, and has what other clients wrote, and our finalizer only if it is not annotated.
+func (s *searching) expect(name string, annotated bool) {
+	s.Helper()
+	n, err := s.target.core.CoreV1().Nodes().Get(s.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	ours := slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName)
+	if got := n.Annotations[v1alpha1.AnnotationNotManaged] == "1"; got != annotated || annotated && ours ||
+		n.Annotations[others] != "1" || !slices.Contains(n.Finalizers, others) {
+		s.Errorf("Node %s: annotations %v, finalizers %v, want annotated: %t", name, n.Annotations, n.Finalizers, annotated)
+	}
+}
+
+func finalizer(n *corev1.Node) { n.Finalizers = append(n.Finalizers, v1alpha1.NodeFinalizerName) }
+
+func TestNodesWithoutMachineAreAnnotated(t *testing.T) {
+	onSearching(t, func(s *searching) {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: namespace, Labels: map[string]string{v1alpha1.LabelNode: "managed"}}}
+		if _, err := s.control.machines.MachineV1alpha1().Machines(namespace).Create(s.Context(), m, metav1.CreateOptions{}); err != nil {
+			s.Fatal(err)
+		}
+		s.join("managed", finalizer)
+		s.join("control-plane", nil)
+		s.join("left", finalizer)
+		s.search.Begin()
+		time.Sleep(21 * time.Minute)
+		s.join("new", nil)
+		for _, name := range []string{"managed", "control-plane", "left", "new"} {
+			s.expect(name, false)
+		}
+		time.Sleep(10 * time.Minute)
+		for name, annotated := range map[string]bool{"managed": false, "control-plane": true, "left": true, "new": false} {
+			s.expect(name, annotated)
+		}
+		requests := s.target.requests.Load()
+		time.Sleep(10 * time.Minute)
+		if made := s.target.requests.Load() - requests; made != 1 {
+			s.Errorf("%d requests to the target cluster for Nodes that are annotated, want one list", made)
+		}
+	})
+}
+
+func TestNodesAreNotAnnotated(t *testing.T) {
+	for name, change := range map[string]func(s *searching){
+		"by a replica that does not lead": func(s *searching) { s.gate.leads.Store(false) },
+		"by a leader that has just begun": func(s *searching) { s.search.Begin() },
+		"when the machines could not be read to the end": func(s *searching) {
+			s.control.intercept(func(*http.Request) error { return errors.New("the connection was closed") })
+		},
+		"when they change while they are annotated": func(s *searching) {
+			s.target.intercept(func(r *http.Request) error {
+				if r.Method == http.MethodPatch {
+					s.target.Edit("nodes", "", "n", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"claimed": "now"}) })
+				}
+				return nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onSearching(t, func(s *searching) {
+				s.join("n", finalizer)
+				s.search.Begin()
+				time.Sleep(21 * time.Minute)
+				change(s)
+				time.Sleep(10 * time.Minute)
+				s.expect("n", false)
+			})
+		})
+	}
+}
+
+// TestNodesOfAllPagesAreAnnotated: more than a page has. In a search that fails at the second page no Node counts as seen.
+func TestNodesOfAllPagesAreAnnotated(t *testing.T) {
+	onSearching(t, func(s *searching) {
+		for i := range pageSize + 1 {
+			s.join(fmt.Sprintf("n-%04d", i), nil)
+		}
+		s.search.Begin()
+		time.Sleep(31 * time.Minute)
+		s.expect("n-0000", true)
+		s.expect(fmt.Sprintf("n-%04d", pageSize), true)
+	})
+}

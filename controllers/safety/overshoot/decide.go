@@ -1,0 +1,94 @@
+package overshoot
+
+import (
+	"fmt"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+)
+
+// Limits are the settings.
+type Limits struct {
+	// Up is how many machines more than ordered are too many. 0 has the same effect as 1.
+	Up int
+	// Down is by how many machines the number has to be lower for a freeze to end. A number that is not more than ordered ends it always.
+	Down int
+}
+
+// high returns the lowest number that is too high.
+func (l Limits) high(ordered int) int { return ordered + max(l.Up, 1) }
+
+// low returns the highest number at which a freeze ends.
+func (l Limits) low(ordered int) int {
+	return max(ordered, min(ordered+l.Up-l.Down, l.high(ordered)-1))
+}
+
+// Verdict is the change of a MachineSet.
+type Verdict struct {
+	Set *v1alpha1.MachineSet
+	// Freeze reports whether the set must be frozen; otherwise its freeze must end.
+	Freeze bool
+	// Why has the numbers, as a sentence.
+	Why string
+}
+
+// Decide returns the MachineSets to freeze and those whose freeze ends, by name. It is called after all machines were added.
+func (c *Counter) Decide(l Limits) (verdicts []Verdict) {
+	now := c.Count()
+	for _, set := range c.sets {
+		switch is, frozen := now.sets[set.UID], machinefacts.IsFrozen(set); {
+		case frozen && isFrozenForOvershooting(set) && c.isLow(l, now, set):
+			verdicts = append(verdicts, Verdict{Set: set, Why: fmt.Sprintf("The MachineSet has %d machines for %d replicas", is.live, is.replicas)})
+		case frozen:
+		case c.setOvershoots(l, is, set):
+			verdicts = append(verdicts, Verdict{Set: set, Freeze: true, Why: fmt.Sprintf(
+				"The MachineSet has %d machines for %d replicas, and has created %d of them while it had at least %d",
+				is.live, is.replicas, is.created, l.high(is.replicas))})
+		case c.deploymentOvershoots(l, now, set):
+			d := now.deployments[ownerOf(set)]
+			verdicts = append(verdicts, Verdict{Set: set, Freeze: true, Why: fmt.Sprintf(
+				"The MachineSets of MachineDeployment %s have %d machines, and may have %d; this one has created %d of them while there were at least %d",
+				c.deployments[ownerOf(set)].Name, d.live, d.most, is.created, l.high(d.most))})
+		}
+	}
+	return verdicts
+}
+
+// setOvershoots reports whether a set has created machines beyond its replicas since the count before.
+func (c *Counter) setOvershoots(l Limits, is setCount, set *v1alpha1.MachineSet) bool {
+	before, known := c.before.sets[set.UID]
+	high := l.high(is.replicas)
+	return known && before.generation == is.generation && before.replicas == is.replicas &&
+		before.live >= high && is.live >= high && is.created > 0
+}
+
+// deploymentOvershoots reports whether a set was enlarged and has created machines since the count before, while all sets of its
+// MachineDeployment had too many.
+func (c *Counter) deploymentOvershoots(l Limits, now Count, set *v1alpha1.MachineSet) bool {
+	uid := ownerOf(set)
+	is, known := now.deployments[uid]
+	before, wasKnown := c.before.deployments[uid]
+	high := l.high(is.most)
+	return known && wasKnown && before.generation == is.generation && before.most == is.most && before.live >= high && is.live >= high &&
+		now.sets[set.UID].created > 0 && now.sets[set.UID].replicas > c.before.sets[set.UID].replicas
+}
+
+// isLow reports whether neither a set nor its MachineDeployment has too many machines any more.
+func (c *Counter) isLow(l Limits, now Count, set *v1alpha1.MachineSet) bool {
+	is := now.sets[set.UID]
+	if is.live > l.low(is.replicas) {
+		return false
+	}
+	d, known := now.deployments[ownerOf(set)]
+	return !known || d.live <= l.low(d.most)
+}
+
+// isFrozenForOvershooting reports whether a frozen set was frozen for its number of machines, by the fleet or by Machine Controller
+// Manager, which recorded that in the condition.
+func isFrozenForOvershooting(set *v1alpha1.MachineSet) bool {
+	if _, noted := set.Annotations[v1alpha1.AnnotationOvershooting]; noted {
+		return true
+	}
+	is := machinefacts.MachineSetCondition(&set.Status, v1alpha1.MachineSetFrozen)
+	return is != nil && is.Reason == v1alpha1.ReasonOverShootingReplicaCount
+}

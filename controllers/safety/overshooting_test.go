@@ -1,0 +1,256 @@
+package safety
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+)
+
+const namespace = "n"
+
+// counting is a leader that counts each minute, and a namespace with one MachineSet.
+type counting struct {
+	*testing.T
+	*cluster
+
+	gate     leaderGate
+	served   bool
+	reported apitest.EventLog
+	counts   *Overshooting
+	ordinal  int64
+}
+
+func onCounting(t *testing.T, replicas int32, test func(c *counting)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &counting{T: t, cluster: newCluster(t), served: true}
+		c.gate.leads.Store(true)
+		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, Labels: map[string]string{"team": "a"}}}
+		set.Spec.Replicas = replicas
+		if _, err := c.user.MachineV1alpha1().MachineSets(namespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		c.counts, err = NewOvershooting(OvershootingConfig{
+			Machines: c.machines.MachineV1alpha1(), Metadata: c.metadata, Events: &c.reported,
+			Namespaces: func() []string { return []string{namespace, "other"} }, Serves: func(n string) bool { return c.served && n == namespace },
+			Most: func(d *v1alpha1.MachineDeployment) int { return int(d.Spec.Replicas) }, Limits: overshoot.Limits{Up: 2, Down: 1},
+			Period: time.Minute, Gate: &c.gate, Clock: clock.RealClock{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go c.counts.Run(t.Context())
+		test(c)
+	})
+}
+
+func (c *counting) set() *v1alpha1.MachineSet {
+	c.Helper()
+	set, err := c.user.MachineV1alpha1().MachineSets(namespace).Get(c.Context(), "s", metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return set
+}
+
+// create creates machines, as the controller of the set does.
+func (c *counting) create(count int) {
+	c.Helper()
+	set := c.set()
+	for range count {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Name: machinefacts.Name(set.Name, set.UID, c.ordinal), Namespace: namespace,
+			Annotations:     map[string]string{v1alpha1.AnnotationOrdinal: fmt.Sprint(c.ordinal)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
+		}}
+		c.ordinal++
+		if _, err := c.user.MachineV1alpha1().Machines(namespace).Create(c.Context(), m, metav1.CreateOptions{}); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+// lead begins the leadership and waits for the first count.
+func (c *counting) lead() {
+	c.counts.Begin()
+	time.Sleep(time.Second)
+}
+
+// expect waits for another count, and fails unless the set is frozen after it, or not.
+func (c *counting) expect(frozen bool, when string) {
+	c.Helper()
+	time.Sleep(time.Minute)
+	set := c.set()
+	_, noted := set.Annotations[v1alpha1.AnnotationOvershooting]
+	if machinefacts.IsFrozen(set) != frozen || noted != frozen || set.Labels["team"] != "a" {
+		c.Errorf("%s: labels %v, annotations %v, want frozen: %t", when, set.Labels, set.Annotations, frozen)
+	}
+}
+
+func TestSetThatCreatesBeyondItsSizeIsFrozen(t *testing.T) {
+	onCounting(t, 2, func(c *counting) {
+		c.create(2)
+		c.lead()
+		c.create(3)
+		c.expect(false, "the first count that shows too many")
+		c.create(1)
+		c.expect(true, "the second one")
+		c.create(1)
+		c.expect(true, "too many machines remain")
+		for _, m := range c.List("machines")[:4] {
+			c.Delete("machines", namespace, m.GetName())
+		}
+		c.expect(false, "the excess is deleted")
+		if got, want := c.reported.List(), []string{"Warning FrozeMachineSet", "Normal UnfrozeMachineSet"}; !slices.Equal(got, want) {
+			c.Errorf("Events %v, want %v", got, want)
+		}
+	})
+}
+
+func TestSetThatIsScaledDownIsNotFrozen(t *testing.T) {
+	onCounting(t, 20, func(c *counting) {
+		c.create(20)
+		c.lead()
+		c.edit(resize(2))
+		for range 3 {
+			c.expect(false, "its machines are not deleted yet")
+		}
+	})
+}
+
+func resize(replicas int32) func(*v1alpha1.MachineSet) {
+	return func(set *v1alpha1.MachineSet) { set.Spec.Replicas = replicas }
+}
+
+// edit changes the set, as another client does.
+func (c *counting) edit(change func(*v1alpha1.MachineSet)) {
+	c.Helper()
+	set := c.set()
+	change(set)
+	if _, err := c.user.MachineV1alpha1().MachineSets(namespace).Update(c.Context(), set, metav1.UpdateOptions{}); err != nil {
+		c.Error(err)
+	}
+}
+
+// TestMachinesAreCountedInPages: of more machines than a page has, all are counted.
+func TestMachinesAreCountedInPages(t *testing.T) {
+	onCounting(t, pageSize, func(c *counting) {
+		c.create(pageSize + 2)
+		c.lead()
+		c.create(1)
+		c.expect(true, "the second count")
+	})
+}
+
+// TestPartialListDecidesNothing: the second page of the machines fails once. The next attempt is compared with the last complete count.
+func TestPartialListDecidesNothing(t *testing.T) {
+	onCounting(t, pageSize, func(c *counting) {
+		c.create(pageSize + 2)
+		c.lead()
+		c.create(1)
+		fails := true
+		c.intercept(func(r *http.Request) error {
+			if r.URL.Query().Get("continue") != "" && fails {
+				return errors.New("the connection was closed")
+			}
+			return nil
+		})
+		c.expect(false, "the list is not complete")
+		c.mu.Lock()
+		fails = false
+		c.mu.Unlock()
+		c.expect(true, "the list is complete")
+	})
+}
+
+func TestOnlyTheLeaderCountsAndOnlyServedNamespaces(t *testing.T) {
+	for name, change := range map[string]func(c *counting){
+		"does not lead":             func(c *counting) { c.gate.leads.Store(false) },
+		"another manager serves it": func(c *counting) { c.served = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onCounting(t, 2, func(c *counting) {
+				c.create(4)
+				c.lead()
+				time.Sleep(30 * time.Second)
+				change(c)
+				synctest.Wait()
+				c.create(1)
+				requests := c.requests.Load()
+				time.Sleep(45 * time.Second) // another count of the leadership before
+				if made := c.requests.Load() - requests; made > 0 {
+					c.Errorf("%d requests, want none", made)
+				}
+				if machinefacts.IsFrozen(c.set()) {
+					c.Error("it was frozen")
+				}
+			})
+		})
+	}
+}
+
+// TestNewLeadershipHasNoCount: while another session led, the set may have been resized and resized again.
+func TestNewLeadershipHasNoCount(t *testing.T) {
+	onCounting(t, 2, func(c *counting) {
+		c.create(4)
+		c.lead()
+		c.create(1)
+		c.lead()
+		if machinefacts.IsFrozen(c.set()) {
+			c.Error("it was frozen by the first count of a leadership")
+		}
+	})
+}
+
+// TestSetThatChangesWhileItIsFrozen: its controller writes it all the time while it creates machines. Only another size matters.
+func TestSetThatChangesWhileItIsFrozen(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		times  int
+		change func(set *v1alpha1.MachineSet)
+		frozen bool
+	}{
+		{"its intents are written", 2, func(set *v1alpha1.MachineSet) {
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, "writes", set.ResourceVersion)
+		}, true},
+		{"its replicas are raised", 1, resize(5), false},
+		{"a user freezes it", 1, func(set *v1alpha1.MachineSet) { set.Labels[v1alpha1.LabelFreeze] = "True" }, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			onCounting(t, 2, func(c *counting) {
+				c.create(4)
+				c.lead()
+				c.create(1)
+				left, lists := tc.times, 0
+				c.intercept(func(r *http.Request) error {
+					if strings.HasSuffix(r.URL.Path, "/machines") {
+						lists++
+					}
+					if r.Method == http.MethodPatch && left > 0 {
+						left--
+						c.edit(tc.change)
+					}
+					return nil
+				})
+				time.Sleep(time.Minute)
+				if _, noted := c.set().Annotations[v1alpha1.AnnotationOvershooting]; noted != tc.frozen || left != 0 || lists != 1 {
+					c.Errorf("frozen by the fleet: %t, want %t; machines were listed %d times, want once", noted, tc.frozen, lists)
+				}
+			})
+		})
+	}
+}
