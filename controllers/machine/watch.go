@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // Indexes of the machines.
@@ -66,6 +67,20 @@ func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 func (c *Controller) enqueueIndexed(index, value string) {
 	for _, m := range c.cfg.View.Machines.By(index, value) {
 		c.runner.Enqueue(objectcache.Key(m))
+	}
+}
+
+// ServerChanged enqueues machines of a target cluster, all with nil, whose API server is away, or is back. Over 30 s each machine gets a
+// pass after an outage: most have no other reason for one. At the begin of an outage only those do that are being deleted, to report it.
+func (c *Controller) ServerChanged(of *target.Cluster) {
+	for _, m := range c.cfg.View.Machines.All() {
+		cluster, err := c.cfg.Targets.For(m.Namespace)
+		if err != nil || of != nil && cluster != of {
+			continue
+		}
+		if m.DeletionTimestamp != nil || !c.cfg.Servers.Under(cluster).Away {
+			c.runner.EnqueueAfter(objectcache.Key(m), lifecycle.Spread(m.UID))
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ var pure = []string{
 	"controllers/nodeowner",
 	"internal/bounded",
 	"internal/objectversion",
+	"target/reach",
 	"shard/slotlabel/policy",
 	"shard/namespacelease/policy",
 	"membership",

@@ -98,7 +98,7 @@ func joinDeadline(w World) time.Time {
 	if pending.Before(deadline) {
 		return deadline
 	}
-	return pending.Add(machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout))
+	return extended(w, pending, pending.Add(machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout)))
 }
 
 // withoutProviderID returns the remark on a VM whose Node does not join that a Node without a provider ID has joined.
