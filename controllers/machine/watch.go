@@ -70,15 +70,15 @@ func (c *Controller) enqueueIndexed(index, value string) {
 	}
 }
 
-// ServerChanged enqueues machines of a target cluster, all with nil, whose API server is away, or is back. Over 30 s each machine gets a
-// pass after an outage: most have no other reason for one. At the begin of an outage only those do that are being deleted, to report it.
+// ServerChanged enqueues machines of a target cluster, all with nil, whose API server is back, over 30 s: most have no other reason for a
+// pass after an outage.
 func (c *Controller) ServerChanged(of *target.Cluster) {
 	for _, m := range c.cfg.View.Machines.All() {
 		cluster, err := c.cfg.Targets.For(m.Namespace)
 		if err != nil || of != nil && cluster != of {
 			continue
 		}
-		if m.DeletionTimestamp != nil || !c.cfg.Servers.Under(cluster).Away {
+		if !c.cfg.Servers.Under(cluster).Away {
 			c.runner.EnqueueAfter(objectcache.Key(m), lifecycle.Spread(m.UID))
 		}
 	}
