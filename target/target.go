@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // Resolver finds the target cluster of a namespace. A nil Cluster without an error means that it has none.
@@ -25,11 +26,32 @@ type Cluster struct {
 	Evict func(ctx context.Context, eviction *policyv1.Eviction) error
 	// Nodes in the cache of this process.
 	Nodes *objectcache.Nodes
+	// Reach returns what this process knows of the cluster's API server; nil means that it is not checked.
+	Reach func() reach.Fact
 }
 
 // New makes a Cluster whose Nodes the caller provides.
 func New(client kubernetes.Interface) *Cluster {
 	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node]()}
+}
+
+// Servers are the API servers that decisions depend on: that of the control cluster, and those of target clusters.
+type Servers struct {
+	// Control returns what this process knows of the API server of the control cluster; nil means that it is not checked.
+	Control func() reach.Fact
+}
+
+// Under returns what is known of both API servers that decisions about machines of a target cluster depend on; cluster is nil where
+// there is none.
+func (s Servers) Under(cluster *Cluster) reach.Fact {
+	var control, target reach.Fact
+	if s.Control != nil {
+		control = s.Control()
+	}
+	if cluster != nil && cluster.Reach != nil {
+		target = cluster.Reach()
+	}
+	return reach.Both(control, target)
 }
 
 // Single resolves every namespace to the same cluster.

@@ -17,6 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach/check"
 )
 
 // inClusterConfig as a value of --control-kubeconfig means the cluster that the process runs in.
@@ -35,6 +36,9 @@ type clients struct {
 
 	// controlLists and targetLists record the health of the lists of both clusters.
 	controlLists, targetLists *listHealth
+
+	// controlServer and targetServer are the API servers as this process reaches them; targetServer is nil without a target cluster.
+	controlServer, targetServer *check.Server
 }
 
 // Seconds after which a connection without data is probed, and after which it is closed without an answer. client-go's
@@ -57,19 +61,23 @@ func noticeDeadConnections() error {
 }
 
 // connect makes the clients. target is nil when there is no target cluster. Errors: invalid configurations.
-func connect(control, target *rest.Config, fence *fence.Fence) (clients, error) {
+func connect(control, target *rest.Config, fence *fence.Fence, checks checks) (clients, error) {
 	control, err := fence.Guard(control)
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
 	}
 	c := clients{leases: control, controlLists: newListHealth(clock.RealClock{}), targetLists: newListHealth(clock.RealClock{})}
+	if c.controlServer, err = controlServer(control, checks); err != nil {
+		return clients{}, err
+	}
 	control = rest.CopyConfig(control)
 	control.Wrap(c.controlLists.wrap)
+	control.Wrap(c.controlServer.Wrap)
 	var errs [4]error
 	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
 	c.machines, errs[1] = machineClient(control)
 	c.metadata, errs[2] = metadata.NewForConfig(control)
-	errs[3] = c.connectTarget(target, fence)
+	errs[3] = c.connectTarget(target, fence, checks)
 	return c, errors.Join(errs[:]...)
 }
 
@@ -82,7 +90,7 @@ func machineClient(config *rest.Config) (machineclientset.Interface, error) {
 	return machineclientset.New(client), nil
 }
 
-func (c *clients) connectTarget(config *rest.Config, fence *fence.Fence) error {
+func (c *clients) connectTarget(config *rest.Config, fence *fence.Fence, checks checks) error {
 	if config == nil {
 		return nil
 	}
@@ -90,8 +98,12 @@ func (c *clients) connectTarget(config *rest.Config, fence *fence.Fence) error {
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
 	}
+	if c.targetServer, err = targetServer(config, checks); err != nil {
+		return err
+	}
 	config = rest.CopyConfig(config)
 	config.Wrap(c.targetLists.wrap)
+	config.Wrap(c.targetServer.Wrap)
 	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)

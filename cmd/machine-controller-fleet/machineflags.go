@@ -87,8 +87,8 @@ type safetyOptions struct {
 
 func (o *safetyOptions) declare(g *flags.Group) {
 	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two searches for VMs that belong to no machine", flags.OrZero, flags.NoEffectYet("the search is not implemented"))
-	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server may be unreachable before no decision is based on its missing answers", flags.OrZero, flags.NoEffectYet("API servers are not checked beyond the requests of the controllers"))
-	g.Duration(&o.statusCheckPeriod, "machine-safety-apiserver-statuscheck-period", time.Minute, "time between two looks at each API server; not less than its timeout", flags.OrZero, flags.NoEffectYet("see the timeout"))
+	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server, of the control or the target cluster, may not answer before it is away: no machine that depends on it is created, fails, is replaced or deleted until it answers again", flags.OrZero)
+	g.Duration(&o.statusCheckPeriod, "machine-safety-apiserver-statuscheck-period", time.Minute, "time between two checks of each API server that answers; not less than the timeout", flags.OrZero)
 	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas, or than replicas and surge of its MachineDeployment, are too many: a MachineSet that creates yet another one is frozen; 0 means 1", flags.OrZero)
 	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that end the freeze; the ordered number always does", flags.OrZero)
 	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of the machines of a namespace; 0 never counts them, and no MachineSet is frozen", flags.OrZero)

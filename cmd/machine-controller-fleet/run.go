@@ -109,7 +109,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	if f.session, err = newSession(o, registry, around.die); err != nil {
 		return nil, nil, err
 	}
-	if f.clients, err = connect(around.control, around.target, f.session.fence); err != nil {
+	if f.clients, err = connect(around.control, around.target, f.session.fence, o.checks()); err != nil {
 		return nil, nil, err
 	}
 	if f.drivers, err = f.fencedDrivers(around); err != nil {
@@ -118,6 +118,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	f.targets = target.None{}
 	if f.target != nil {
 		f.cluster = target.New(f.target)
+		f.cluster.Reach = f.targetServer.Fact
 		f.targets = target.Single{Cluster: f.cluster}
 	}
 	f.view = objectcache.NewView()
@@ -130,6 +131,8 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	registry.MustRegister(f.collectors...)
 	f.slots.count(registry)
 	countBreakers(registry, f.breakers)
+	f.session.servers = f.servers()
+	f.session.servers.Register(registry)
 	reporter := &shardsession.Reporter{
 		Settings: f.session.settings, Metadata: f.metadata, Namespace: o.namespace, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 	}
@@ -215,6 +218,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
+		Servers: target.Servers{Control: f.controlServer.Fact}, DrainConfirm: o.checks().drainConfirm(),
 		Drivers: f.drivers, ControlCluster: f.identity.ID, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
 		NoComponentsTaint: !o.machine.componentsTaint,
@@ -231,6 +235,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		return nil, err
 	}
 	f.slots.showClasses(o, f, classes)
+	f.onServerChange(machines, replacements)
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
 	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))
@@ -264,6 +269,9 @@ func (f *fleet) run(ctx context.Context, leave <-chan struct{}, controllers []co
 	}
 	defer f.broadcaster.Shutdown()
 	running.Go(func() { f.slots.Run(working) })
+	for _, server := range f.servers() {
+		running.Go(func() { server.Run(working) })
+	}
 	for _, c := range controllers {
 		running.Go(func() { c.Run(working) })
 	}

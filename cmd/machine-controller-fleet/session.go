@@ -19,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach/check"
 )
 
 const (
@@ -38,6 +39,7 @@ type session struct {
 	lock        *leases.Lock
 	replica     *shardsession.Replica
 	whenLeading []func()            // called when the session begins to lead; add to it before protocol is called
+	servers     check.Servers       // for the debug page
 	die         func(reason string) // terminates the process immediately
 }
 
@@ -146,7 +148,7 @@ func (s *session) alive() error {
 
 // handlers returns the debug pages.
 func (s *session) handlers() map[string]http.Handler {
-	pages := map[string]http.Handler{"/debug/slots": http.HandlerFunc(s.replica.ServeSlots)}
+	pages := map[string]http.Handler{"/debug/slots": http.HandlerFunc(s.replica.ServeSlots), "/debug/apiservers": s.servers}
 	if s.faultPoint != nil {
 		pages["/debug/faultpoints"] = s.faultPoint
 	}

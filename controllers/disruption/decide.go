@@ -31,6 +31,10 @@ type World struct {
 	Undecodable []*v1alpha1.Machine
 	// Breakers are the open circuit breakers.
 	Breakers Snapshot
+	// NotBefore is when the next disruption may be added, because an API server is away or was until a moment ago: what machines state
+	// of their health may be old. Away reports that there is no such time yet.
+	NotBefore time.Time
+	Away      bool
 }
 
 // Limits are the fleet's settings.
@@ -96,6 +100,9 @@ type candidate struct {
 
 // newDisruptions returns the disruptions that are added now.
 func newDisruptions(w World, stand []Disruption) (added []Disruption) {
+	if w.Away || w.Now.Before(w.NotBefore) {
+		return nil
+	}
 	waiting := candidates(w, stand)
 	load := loadOf(w, stand, waiting)
 	limit := limitOf(w)
@@ -278,6 +285,9 @@ func wake(w World, stand []Disruption) (wait time.Duration) {
 		if d := at.Sub(w.Now); d > 0 && (wait == 0 || d < wait) {
 			wait = d
 		}
+	}
+	if len(w.Machines) > 0 {
+		next(w.NotBefore)
 	}
 	for _, member := range w.Machines {
 		if at, ok := machinefacts.HealthDeadline(member.Machine, w.Limits.HealthTimeout); ok {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
@@ -42,6 +43,7 @@ func at(t *testing.T, text string) metav1.Time {
 //	sets: 3 2              replicas of its sets; default one set with as many replicas as there are machines
 //	open: z1               a zone, or all; z1/n in a namespace, machines are in n
 //	uncounted              not every slot was counted
+//	servers: away          an API server is away; or back since 10m, with the time
 //	never tried            an open circuit breaker lets no machine be replaced, however long it stays open
 //	machine: a Running     its name and phase; then any words of machineWords
 //
@@ -62,6 +64,11 @@ func TestDisruptions(t *testing.T) {
 				sets = fact.Value
 			case "open":
 				w.Breakers.Open[readScope(fact.Value)] = Count{}
+			case "servers":
+				since, isBack := strings.CutPrefix(fact.Value, "back since ")
+				if w.Away = !isBack; isBack {
+					w.NotBefore = at(t, since).Add(reach.Settle)
+				}
 			case "uncounted":
 				w.Breakers.Complete = false
 			case "never tried":

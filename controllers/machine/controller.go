@@ -43,7 +43,7 @@ const (
 // driverTimeout bounds one call of a driver. Clouds answer in seconds; a longer call would occupy a worker, and is made again later.
 const driverTimeout = time.Minute
 
-// Config is what the controller needs. All but Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
+// Config is what the controller needs. All but Servers, DrainConfirm, Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
 type Config struct {
 	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -55,7 +55,11 @@ type Config struct {
 	// View has the objects of the control cluster that this process reconciles.
 	View    *objectcache.View
 	Targets target.Resolver
-	Drivers *driver.Registry
+	// Servers are what this process knows of API servers. DrainConfirm is how long requests for a drain have to fail before a drain
+	// whose time is over is given up, so that an outage is detected before; 0 where no server is checked.
+	Servers      target.Servers
+	DrainConfirm time.Duration
+	Drivers      *driver.Registry
 	// ControlCluster returns the ID of the control cluster, or "" while it is not known; see driver.Target. nil means that it never is.
 	ControlCluster func() string
 	Events         events.EventRecorder
@@ -145,7 +149,8 @@ func New(cfg Config) (*Controller, error) {
 
 func newDrainer(c *Controller) *drainer.Drainer {
 	return drainer.New(drainer.Config{
-		Clock: c.cfg.Clock, Settings: c.cfg.Limits.Drain, Patience: patience, Wake: func(key types.NamespacedName) { c.runner.Enqueue(key) },
+		Clock: c.cfg.Clock, Settings: c.cfg.Limits.Drain, Patience: patience, Confirm: c.cfg.DrainConfirm,
+		Wake: func(key types.NamespacedName) { c.runner.Enqueue(key) },
 		Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
 			return lifecycle.NextWait(before, code, requested, c.cfg.Limits)
 		},
@@ -210,7 +215,7 @@ func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	if err != nil {
 		return 0, c.complain(ctx, p, err)
 	}
-	p.world.Now = c.cfg.Clock.Now()
+	p.world.Now, p.world.Reach = c.cfg.Clock.Now(), c.cfg.Servers.Under(p.cluster)
 	return 0, nil
 }
 

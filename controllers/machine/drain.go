@@ -28,7 +28,7 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 	c.drains.Drop(m.UID, drainer.ForPreservation)
 	c.drains.Drop(m.UID, drainer.ForUpdate)
 	d := c.drains.Of(m.UID, drainer.ForDeletion)
-	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForDeletion(m, c.cfg.Limits.Drain))
+	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach))
 	switch {
 	case err != nil, !isSame:
 		return err
@@ -46,7 +46,7 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	d := c.drains.Of(m.UID, drainer.ForPreservation)
-	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForPreservation(m, c.cfg.Limits.Drain))
+	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForPreservation(m, c.cfg.Limits.Drain).Under(p.world.Reach))
 	if err != nil || !isSame {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
 func (c *Controller) drainForUpdate(ctx context.Context, p *pass) error {
 	m, node := p.world.Machine, p.world.Node.Node
 	d := c.drains.Of(m.UID, drainer.ForUpdate)
-	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForUpdate(m, inplace.SelectedAt(node), c.cfg.Limits.Drain))
+	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForUpdate(m, inplace.SelectedAt(node), c.cfg.Limits.Drain).Under(p.world.Reach))
 	if err != nil || !isSame {
 		return err
 	}
@@ -189,7 +189,7 @@ func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
 	case ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err):
 		return err
 	}
-	report, ok := d.Unanswered(ctx, drain.ForDeletion(m, c.cfg.Limits.Drain), lifecycle.NodeName(m), err)
+	report, ok := d.Unanswered(ctx, drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach), lifecycle.NodeName(m), err)
 	if !ok {
 		return err // retried after the back-off
 	}

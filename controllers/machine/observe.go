@@ -42,6 +42,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 		return nil, fmt.Errorf("find the target cluster of namespace %s: %w", m.Namespace, err)
 	}
 	p := &pass{cluster: cluster, world: lifecycle.World{Now: c.cfg.Clock.Now(), Limits: c.cfg.Limits, Machine: m, NoTarget: cluster == nil}}
+	p.world.Reach = c.cfg.Servers.Under(cluster)
 	if class, known := c.cfg.View.Classes.Get(classKey(m)); known {
 		c.noteClass(p, c.classes.Newest(class))
 	}

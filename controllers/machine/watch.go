@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // Indexes of the machines.
@@ -66,6 +67,20 @@ func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 func (c *Controller) enqueueIndexed(index, value string) {
 	for _, m := range c.cfg.View.Machines.By(index, value) {
 		c.runner.Enqueue(objectcache.Key(m))
+	}
+}
+
+// ServerChanged enqueues machines of a target cluster, all with nil, whose API server is back, over 30 s: most have no other reason for a
+// pass after an outage.
+func (c *Controller) ServerChanged(of *target.Cluster) {
+	for _, m := range c.cfg.View.Machines.All() {
+		cluster, err := c.cfg.Targets.For(m.Namespace)
+		if err != nil || of != nil && cluster != of {
+			continue
+		}
+		if !c.cfg.Servers.Under(cluster).Away {
+			c.runner.EnqueueAfter(objectcache.Key(m), lifecycle.Spread(m.UID))
+		}
 	}
 }
 

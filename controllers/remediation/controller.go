@@ -24,13 +24,15 @@ const (
 	NameOfSets = "replacement-machinesets"
 )
 
-// Config is the configuration of the controller. All fields but the Gates, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Servers, the Gates, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
 	// View has the objects of the control cluster in this process's slots.
 	View    *objectcache.View
 	Targets target.Resolver
+	// Servers are what this process knows of API servers.
+	Servers target.Servers
 	// DeploymentEvents and SetEvents record Events of MachineDeployments and MachineSets.
 	DeploymentEvents, SetEvents events.EventRecorder
 	Limits                      disruption.Limits
@@ -68,6 +70,16 @@ func New(cfg Config) (*Controller, error) {
 		c.sets.enqueueIn(namespace)
 	}
 	return c, errors.Join(err1, err2, c.watch())
+}
+
+// ServerChanged enqueues the roots of a target cluster, all with nil, because their API server is away, or is back.
+func (c *Controller) ServerChanged(of *target.Cluster) {
+	isOf := func(namespace string) bool {
+		cluster, err := c.cfg.Targets.For(namespace)
+		return err == nil && (of == nil || cluster == of)
+	}
+	c.deployments.enqueueIf(isOf)
+	c.sets.enqueueIf(isOf)
 }
 
 // Breakers returns the circuit breakers of this process.

@@ -2,6 +2,7 @@ package remediation
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -33,7 +34,10 @@ type kind[T ownerref.Object[T]] struct {
 	// removes it.
 	reported func(T) string
 	report   func(root T, now time.Time, reason, message string)
-	events   events.EventRecorder
+	// isAway reports whether the root's status has an API server that is away; setAway has it so.
+	isAway  func(T) bool
+	setAway func(root T, now time.Time, away bool)
+	events  events.EventRecorder
 }
 
 // roots reconciles the roots of one kind.
@@ -108,6 +112,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	}
 	reason := reasonOf(verdict.Open)
 	r.report(wanted, world.Now, reason, message(verdict.Open, r.cfg.Limits.Thresholds))
+	r.setAway(wanted, world.Now, world.Away)
 	if apiequality.Semantic.DeepEqual(root, wanted) {
 		return runner.Result{RequeueAfter: verdict.Wake}, nil
 	}
@@ -117,6 +122,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		}
 		return runner.Result{}, err
 	}
+	r.announceAway(root, r.isAway(root), world.Away)
 	if was := r.reported(root); was != reason {
 		r.announce(root, reason, verdict.Open, world.Breakers)
 	}
@@ -126,6 +132,12 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 // observe collects the input of a decision about a root. The previous holder of a root may have opened a circuit breaker for it.
 func (r *roots[T]) observe(root T) (w disruption.World, err error) {
 	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Desired: r.wanted(root)}
+	cluster, err := r.cfg.Targets.For(root.GetNamespace())
+	if err != nil {
+		return w, fmt.Errorf("find the target cluster of namespace %s: %w", root.GetNamespace(), err)
+	}
+	servers := r.cfg.Servers.Under(cluster)
+	w.Away, w.NotBefore = servers.Away, servers.Settled()
 	if w.Disruptions, err = disruption.ReadDisruptions(root); err != nil {
 		return w, err
 	}

@@ -29,6 +29,7 @@ var pure = []string{
 	"controllers/safety/unmanaged",
 	"internal/bounded",
 	"internal/objectversion",
+	"target/reach",
 	"shard/slotlabel/policy",
 	"shard/namespacelease/policy",
 	"membership",

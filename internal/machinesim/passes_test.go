@@ -142,6 +142,7 @@ func (p *process) reconcileMachine(slot int, name string) {
 	if disruption.Allows(p.disruptions(slot), m) {
 		w.Disruption = lifecycle.DisruptionAllowed
 	}
+	w.Reach = p.reach()
 	p.look(&w)
 	for range 32 {
 		v := lifecycle.Decide(w)
@@ -191,6 +192,9 @@ func (p *process) save(w *lifecycle.World, desired *v1alpha1.Machine) bool {
 // act carries out one action, and reports whether the pass continues.
 func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 	v := p.vmOf(w.Machine)
+	if p.cut == target && needsTarget(action) {
+		return false
+	}
 	switch action {
 	case lifecycle.Rest, lifecycle.Save:
 	case lifecycle.ReadSecret, lifecycle.AddFinalizers, lifecycle.DeleteMachine, lifecycle.PatchNode, lifecycle.DrainPreserved, lifecycle.DrainForUpdate,

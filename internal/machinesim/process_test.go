@@ -11,6 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // process owns some of the deployments, by their slots.
@@ -26,13 +27,14 @@ type process struct {
 	breakers   disruption.Breakers
 	lastReport string
 	seen       map[types.UID]bool
+	servers    map[string]reach.State
 }
 
 // caches are the positions of those of the kinds.
 type caches struct{ deployments, sets, machines, nodes int }
 
 func newProcess(w *world, name string) *process {
-	p := &process{world: w, name: name, shown: map[int]*caches{}, seen: map[types.UID]bool{}}
+	p := &process{world: w, name: name, shown: map[int]*caches{}, seen: map[types.UID]bool{}, servers: map[string]reach.State{}}
 	if w.wild {
 		p.ahead = time.Duration(w.dice.IntN(4000)-2000) * time.Millisecond
 	}
@@ -75,7 +77,7 @@ func catchUp[T object[T]](w *world, s *store[T], shown *int) map[string]T {
 
 // all reconciles everything, repeatedly until nothing changes any more.
 func (p *process) all() {
-	if p.dead {
+	if p.dead || p.cut == control { // nothing can be written, and the fence has passed
 		return
 	}
 	for range 50 {
@@ -200,6 +202,7 @@ func (p *process) reconcileRoot(slot int) {
 		}
 	}
 	w.Breakers = p.breakers.Snapshot()
+	w.Away, w.NotBefore = p.reach().Away, p.reach().Settled()
 	v := disruption.Decide(w)
 	if (len(v.Open) > 0) == (len(root.Status.Conditions) > 0) && !v.Changed {
 		return

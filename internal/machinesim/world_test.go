@@ -55,6 +55,8 @@ type world struct {
 	failedMachines int // machines that ever failed for their health
 	fallible       bool
 	breakersSeen   map[string]bool // deployments whose circuit breaker was observed open
+	cut            string          // the API server that is away: control or target; "" for none
+	unchecked      bool            // no process checks API servers
 }
 
 // newWorld makes deployments whose machines all run, owned in turns by as many processes.
@@ -139,7 +141,12 @@ func (w *world) runIn(d, step time.Duration) {
 // tick lets time pass.
 func (w *world) tick(d time.Duration) {
 	w.now = w.now.Add(d)
-	w.boot()
+	if w.cut != target { // otherwise no Node can change
+		w.boot()
+	}
+	for _, p := range w.owners {
+		p.checkServers()
+	}
 	if w.now.Sub(w.reported) >= reportsEvery {
 		w.reported = w.now
 		for _, p := range w.owners {

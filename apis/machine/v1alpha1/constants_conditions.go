@@ -22,6 +22,9 @@ const (
 	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not replaced because too
 	// many machines around them are not Ready. Else it is not there. MCM does not have it.
 	MachineDeploymentCircuitBreakerOpen MachineDeploymentConditionType = "CircuitBreakerOpen"
+	// MachineDeploymentAPIServerAway is True while the API server of the target cluster does not answer, so that no machine of the
+	// deployment is created, replaced or deleted. Else it is not there. MCM does not have it.
+	MachineDeploymentAPIServerAway MachineDeploymentConditionType = "APIServerAway"
 	// MachineDeploymentRolloutStalled is True while a rollout does not move on, although it is not paused; the reason is the
 	// cause. Else it is not there. MCM does not have it.
 	MachineDeploymentRolloutStalled MachineDeploymentConditionType = "RolloutStalled"
@@ -42,6 +45,8 @@ const (
 	// MachineSetCircuitBreakerOpen is what MachineDeploymentCircuitBreakerOpen is, on a set without a controller. MCM does not
 	// have it.
 	MachineSetCircuitBreakerOpen MachineSetConditionType = "CircuitBreakerOpen"
+	// MachineSetAPIServerAway is what MachineDeploymentAPIServerAway is, on a set without a controller. MCM does not have it.
+	MachineSetAPIServerAway MachineSetConditionType = "APIServerAway"
 )
 
 // Reasons of MachineDeploymentAvailable.
@@ -142,3 +147,6 @@ const (
 	// ReasonTargetNotReady means that too many machines of the whole target cluster are not Ready.
 	ReasonTargetNotReady = "TargetNotReady"
 )
+
+// ReasonNoAnswer is the reason of the APIServerAway conditions. MCM does not have it.
+const ReasonNoAnswer = "NoAnswer"

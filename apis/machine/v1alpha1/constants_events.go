@@ -22,6 +22,9 @@ const (
 	EventCircuitBreakerOpen = "CircuitBreakerOpen"
 	EventReplacementResumed = "ReplacementResumed"
 
+	EventAPIServerAway = "APIServerAway"
+	EventAPIServerBack = "APIServerBack"
+
 	EventReplicaUnfit = "ReplicaUnfit"
 )
 
@@ -156,6 +159,16 @@ func replacementEvents() []EventReason {
 		{
 			EventReplacementResumed, false, roots,
 			"Unhealthy machines are replaced again.",
+			"",
+		},
+		{
+			EventAPIServerAway, true, roots,
+			"The API server of the target cluster, or that of the control cluster, has not answered for longer than `--machine-safety-apiserver-statuscheck-timeout`. Until it does, no machine is created, fails, is replaced or deleted; machines with the label `force-deletion` are. It is on a MachineSet only if the MachineSet has no controller.",
+			"Repair the connection or the API server; `/debug/apiservers` has the error.",
+		},
+		{
+			EventAPIServerBack, false, roots,
+			"The API servers answer again. The health timeouts of unhealthy machines begin anew.",
 			"",
 		},
 	}

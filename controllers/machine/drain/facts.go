@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // Facts are the input of a decision about one drain. All of it is read only.
@@ -66,6 +67,8 @@ type Order struct {
 	// Stays reports whether the VM continues to run. Then attachments are not deleted, because the VM may still write to their
 	// volumes.
 	Stays bool
+	// Reach is what is known of the API servers: the time of an outage is not that of the pods.
+	Reach reach.Fact
 	// IsShut reports whether new pods are kept away by other means, so that the Node is not cordoned.
 	IsShut bool
 }
@@ -115,8 +118,16 @@ func orderFor(m *v1alpha1.Machine, settings Settings) Order {
 	return order
 }
 
-// deadline returns when the time of the pods is over.
-func (o Order) deadline() time.Time { return o.Since.Add(o.Timeout) }
+// Under returns the order as it stands with what is known of the API servers.
+func (o Order) Under(is reach.Fact) Order {
+	o.Reach = is
+	return o
+}
+
+// deadline returns when the time of the pods is over: without the time of an outage, and not before the Node has reported after it.
+func (o Order) deadline() time.Time {
+	return latestOf(o.Reach.Extend(o.Since, o.Since.Add(o.Timeout)), o.Reach.Settled())
+}
 
 // Sight is the completeness of the facts about a Node.
 type Sight int

@@ -50,9 +50,9 @@ func forced(f Facts) (is *force, next time.Time) {
 	}
 	causes := []force{{CauseTimeout, next}}
 	for _, c := range f.Node.Status.Conditions {
-		at := c.LastTransitionTime.Add(unhealthyTime)
-		if at.Before(f.Order.Since) {
-			at = f.Order.Since
+		at := latestOf(c.LastTransitionTime.Add(unhealthyTime), f.Order.Since, f.Order.Reach.Settled())
+		if back := f.Order.Reach.Back; !back.IsZero() { // during an outage the Node could not report that it is well
+			at = latestOf(at, back.Add(unhealthyTime))
 		}
 		switch {
 		case c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue:
@@ -78,6 +78,16 @@ func isReadyNode(node *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// latestOf returns the latest of some times.
+func latestOf(a time.Time, others ...time.Time) time.Time {
+	for _, b := range others {
+		if b.After(a) {
+			a = b
+		}
+	}
+	return a
 }
 
 // earliest returns the earlier of two times; a zero time does not count.

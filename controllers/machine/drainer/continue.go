@@ -41,6 +41,7 @@ type Task struct {
 // and not a runner.Pass of its own: running out of steps is not a defect here, and its result is a verdict that lifecycle.Decide
 // decides on. Errors: the requests, and the end of ctx or of the ownership.
 func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSame bool, err error) {
+	d.afterOutage(task.Order)
 	facts := drain.Facts{Settings: d.of.cfg.Settings, Order: task.Order, Node: task.Node, Memory: d.memory}
 	if task.Listed {
 		facts.Live, facts.Sight, facts.Pods = true, drain.Listed, task.Pods

@@ -20,6 +20,9 @@ type Config struct {
 	Settings drain.Settings
 	// Patience is how long requests to a target cluster may fail before a drain reports the error.
 	Patience time.Duration
+	// Confirm is how long requests to a target cluster have to fail before a drain whose time is over is given up; by then its API
+	// server is known to be away if it is.
+	Confirm time.Duration
 	// Backoff returns for how long a driver is not called after a failure. before is the step that resulted from the failure before
 	// it, 0 for the first one, and requested the wait that the cloud requests; step is to be passed after the next failure.
 	Backoff func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration)
@@ -74,6 +77,7 @@ type Drain struct {
 	ids          volumeIDs
 	removed      bool      // the removal of a pod or an attachment was requested
 	failingSince time.Time // zero while the target cluster answers
+	back         time.Time // when the API servers were back after the last outage that the drain has seen
 
 	mu      sync.Mutex // guards what follows: a drain may be ended from outside of the pass
 	session *drainwatch.Session
@@ -154,22 +158,31 @@ func (d *Drain) Answered() { d.failingSince = time.Time{} }
 // answer. ok is false for as long as the request is to be retried without a report.
 func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, err error) (report drain.Report, ok bool) {
 	now := d.of.cfg.Clock.Now()
-	switch {
-	case order.IsOver(now):
+	d.afterOutage(order)
+	if d.failingSince.IsZero() {
+		d.failingSince = now
+	}
+	switch failing := now.Sub(d.failingSince); {
+	case order.Force, order.IsOver(now) && failing >= d.of.cfg.Confirm:
 		klog.FromContext(ctx).Error(err, "Drain timed out while requests to the target cluster fail; deleting VM", "node", node)
 		report = drain.GiveUp(node)
 		d.end(report.State)
 		d.of.detaches.forget(d.machine)
 		return report, true
-	case d.failingSince.IsZero():
-		d.failingSince = now
-	}
-	if now.Sub(d.failingSince) < d.of.cfg.Patience {
+	case failing < d.of.cfg.Patience:
 		return drain.Report{}, false
 	}
 	klog.FromContext(ctx).V(1).Info("Failed to drain Node; retrying", "node", node, "err", err)
 	d.Reported, report = d.Reported.Unanswered(now, node, err)
 	return report, true
+}
+
+// afterOutage forgets, after an outage of an API server, since when the drain is blocked: nothing could make progress meanwhile. The drain
+// continues as in a process that has just taken over.
+func (d *Drain) afterOutage(order drain.Order) {
+	if order.Reach.Back.After(d.back) {
+		d.back, d.memory, d.failingSince = order.Reach.Back, drain.Memory{}, time.Time{}
+	}
 }
 
 func (d *Drain) state() drain.State {

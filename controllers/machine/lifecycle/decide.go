@@ -14,6 +14,15 @@ import (
 
 // Decide returns what to do next. It is total: every world has a verdict.
 func Decide(w World) Verdict {
+	v := decide(w)
+	if w.Reach.Away {
+		return waitWhileAway(w, v)
+	}
+	return v
+}
+
+// decide returns what to do while all API servers answer.
+func decide(w World) Verdict {
 	switch {
 	case w.PassError != nil:
 		return reportPassError(w)
@@ -50,7 +59,7 @@ func hasFinalizer(m *v1alpha1.Machine) bool {
 
 // creationDeadline returns when a machine that is not a healthy Node by then has failed.
 func creationDeadline(w World) time.Time {
-	return machinefacts.CreationDeadline(w.Machine, w.Limits.CreationTimeout)
+	return extended(w, w.Machine.CreationTimestamp.Time, machinefacts.CreationDeadline(w.Machine, w.Limits.CreationTimeout))
 }
 
 // setPhase enters a phase; entering the one that the machine is in changes nothing.

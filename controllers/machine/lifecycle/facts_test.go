@@ -34,6 +34,7 @@ var facts = map[string]func(w *World, value string) error{
 	"on node":    setOnNode,     // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
 	"refused":    setRefused,    // refused: until 5m
 	"fought":     setFought,     // fought: until 5s, the Node was written too often
+	"servers":    setReach,      // servers: away since 5m; away since 5m, back since 15m; reached since 5m; of API servers
 	"target":     setTarget,     // target: none
 	"drained":    setDrained,    // drained: running until 10s; see drainWords
 	"disruption": setDisruption, // disruption: allowed, unneeded
@@ -46,6 +47,25 @@ var facts = map[string]func(w *World, value string) error{
 	"set":        setSet,        // set: old, new; without this line it is not seen
 	// drain for update: going on, stuck, drained, given up; and "…" the text of its report
 	"drain for update": setUpdateDrain,
+}
+
+func setReach(w *World, value string) error {
+	for part := range strings.SplitSeq(value, ", ") {
+		word, at, err := since(part)
+		switch {
+		case err != nil:
+			return err
+		case word == "away":
+			w.Reach.Away, w.Reach.From = true, at
+		case word == "back":
+			w.Reach.Away, w.Reach.Back = false, at
+		case word == "reached":
+			w.Reach.Reached = at
+		default:
+			return fmt.Errorf("expected away, back or reached, got %q", word)
+		}
+	}
+	return nil
 }
 
 func setNow(w *World, value string) (err error) {

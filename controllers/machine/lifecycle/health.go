@@ -94,11 +94,11 @@ func waitsSince(w World) time.Time {
 // joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what delayed
 // the VM is over, and the VM gets the whole timeout to join.
 func joinDeadline(w World) time.Time {
-	deadline, pending := creationDeadline(w), w.Machine.Status.CurrentStatus.LastUpdateTime.Time
-	if pending.Before(deadline) {
-		return deadline
+	pending := w.Machine.Status.CurrentStatus.LastUpdateTime.Time
+	if pending.Before(machinefacts.CreationDeadline(w.Machine, w.Limits.CreationTimeout)) {
+		return creationDeadline(w)
 	}
-	return pending.Add(machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout))
+	return extended(w, pending, pending.Add(machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout)))
 }
 
 // withoutProviderID returns the remark on a VM whose Node does not join that a Node without a provider ID has joined.

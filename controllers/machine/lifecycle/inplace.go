@@ -85,7 +85,7 @@ func isUpdateOverdue(w World) bool {
 
 // updateDeadline returns until when the update, or the return from it, may take.
 func updateDeadline(w World) time.Time {
-	return machinefacts.InPlaceUpdateDeadline(w.Machine, w.Limits.InPlaceUpdateTimeout)
+	return extended(w, w.Machine.Status.CurrentStatus.LastUpdateTime.Time, machinefacts.InPlaceUpdateDeadline(w.Machine, w.Limits.InPlaceUpdateTimeout))
 }
 
 // updateInPlace returns what the Node has to carry for its in-place update.

@@ -27,7 +27,7 @@ const unreported = 10 * time.Second
 // disruption or needs none. A disruption was decided once, and is not decided again here.
 func isToBeGivenUp(w World) bool {
 	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
-	return may && (w.Disruption == DisruptionAllowed || w.Disruption == DisruptionUnneeded && !w.Now.Before(deadline))
+	return may && isSettled(w) && (w.Disruption == DisruptionAllowed || w.Disruption == DisruptionUnneeded && !w.Now.Before(deadline))
 }
 
 // isGivenUp reports whether the machine has failed and is being replaced. A healthy Node does not change that: its set
@@ -39,8 +39,13 @@ func isGivenUp(w World) bool {
 // stayUnhealthy rests until the Node recovers or the health timeout is over. Before a machine fails its Node is read
 // live: neither a late cache nor an unreachable API server may end a healthy machine.
 func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
+	if v, decided := beginAnew(w, m); decided {
+		return v
+	}
 	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
 	switch {
+	case may && w.Now.Before(w.Reach.Settled()):
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, w.Reach.Settled())}
 	case isToBeGivenUp(w) && w.Node.State == NodePresent && !w.Node.Live:
 		return do(FindNode)
 	case isToBeGivenUp(w):

@@ -9,6 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // World is all that a decision about one machine rests on. Everything in it is read only.
@@ -36,6 +37,8 @@ type World struct {
 	Proven string
 	// NodeRivals are other machines that name the machine's Node, and VMRivals those that name its VM.
 	NodeRivals, VMRivals Rivals
+	// Reach is what this process knows of the API servers that decisions about the machine depend on.
+	Reach reach.Fact
 	// Rollout is what the Node must carry while machines are replaced; nil when the machine's set is not seen.
 	Rollout *nodesync.Rollout
 	// PreservedDrain is how far the drain of the Node of a failed, preserved machine is.
