@@ -29,6 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/namespaces"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -120,6 +121,9 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 		f.cluster = target.New(f.target)
 		f.targets = target.Single{Cluster: f.cluster}
 	}
+	if f.namespaces, err = namespaces.New(f.metadata, o.namespace); err != nil {
+		return nil, nil, err
+	}
 	f.view = objectcache.NewView()
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
 	running, err := f.controllers(o)
@@ -170,6 +174,7 @@ type fleet struct {
 	slots       *slots
 	breakers    *remediation.Breakers
 	view        *objectcache.View
+	namespaces  *namespaces.Namespaces
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
 	collectors  []prometheus.Collector // of the objects in this replica's slots
@@ -231,7 +236,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
 	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))
-	all := []controller{deployments, sets, machines, classes, replacements}
+	all := []controller{f.namespaces, deployments, sets, machines, classes, replacements}
 	if f.cluster != nil {
 		nodes, err := node.New(node.Config{
 			Metadata: f.metadata, View: f.view, Cluster: f.cluster, Namespace: o.namespace,
