@@ -20,7 +20,8 @@ const (
 	// MachineDeploymentValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
 	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not replaced because too
-	// many machines around them are not Ready. Else it is not there. MCM does not have it.
+	// many machines around them are not Ready. It is False while an AnnotationCircuitBreaker is ignored. Else it is not there.
+	// MCM does not have it.
 	MachineDeploymentCircuitBreakerOpen MachineDeploymentConditionType = "CircuitBreakerOpen"
 	// MachineDeploymentRolloutStalled is True while a rollout does not move on, although it is not paused; the reason is the
 	// cause. Else it is not there. MCM does not have it.
@@ -141,4 +142,6 @@ const (
 	ReasonZoneNotReady = "ZoneNotReady"
 	// ReasonTargetNotReady means that too many machines of the whole target cluster are not Ready.
 	ReasonTargetNotReady = "TargetNotReady"
+	// ReasonThresholdsIgnored (False) means that an AnnotationCircuitBreaker is invalid, or that too many different ones are in use.
+	ReasonThresholdsIgnored = "ThresholdsIgnored"
 )

@@ -145,5 +145,10 @@ func replacementEvents() []EventReason {
 			"Unhealthy machines are replaced again.",
 			"",
 		},
+		{
+			ReasonThresholdsIgnored, true, roots,
+			"The annotation `fleet.machine.sapcloud.io/circuit-breaker` of the object or of its Namespace is invalid, or too many different ones are in use. It is ignored; the thresholds of the Namespace or of the flags apply.",
+			"The message says what was expected; see [thresholds](operations/configure.md#thresholds-of-circuit-breakers).",
+		},
 	}
 }
