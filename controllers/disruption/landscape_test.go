@@ -60,6 +60,17 @@ func faultsOfClusters() []fault {
 			func(now time.Duration, m *simulatedMachine) bool { return m.born < faultEnds && now >= m.born+badAfter },
 			always,
 		},
+		{
+			"a rollout of a bad image", // it reaches one machine of each zone after the other, and those that are created during it
+			func(now time.Duration, m *simulatedMachine) bool {
+				reached := m.born
+				if m.born == 0 {
+					reached = faultBegins + time.Duration(m.number/3)*bootTime
+				}
+				return during(reached) && now >= reached+badAfter
+			},
+			always,
+		},
 	}
 }
 
@@ -80,8 +91,8 @@ type simulatedCluster struct {
 	disruptions map[string][]Disruption
 	machines    []*simulatedMachine
 	created     int
-	// replaced counts the machines that were replaced.
-	replaced int
+	// replaced counts the machines that were replaced; waiting those that were not Ready 1 h after the fault began.
+	replaced, waiting int
 }
 
 func newCluster(size int, t Thresholds, f fault) *simulatedCluster {
@@ -135,6 +146,9 @@ func (c *simulatedCluster) run() {
 		c.breakers.Step(c.time().Time, c.limits.Thresholds, total, complete)
 		for _, zone := range []string{"z0", "z1", "z2"} {
 			c.decide(zone)
+		}
+		if c.now == faultBegins+time.Hour {
+			c.waiting = c.dead()
 		}
 	}
 }
@@ -196,6 +210,7 @@ func rules() []rule {
 	never.Percent = 100
 	return []rule{
 		{"no circuit breaker", never}, {"5, for good", of(5, 0)}, {"2, for good", of(2, 0)}, {"2, one after 2 h (default)", DefaultThresholds()},
+		{"1, one after 2 h", of(1, DefaultThresholds().TryAfter)},
 	}
 }
 
@@ -211,21 +226,22 @@ func TestLandscape(t *testing.T) {
 	sizes := sizes(rand.New(rand.NewPCG(1, 1)), clusters)
 	var out bytes.Buffer
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "fault of %d clusters\trule\tmachines\tnot Ready\treplaced\tnot Ready after 8 h\n", clusters)
+	fmt.Fprintf(table, "fault of %d clusters\trule\tmachines\tnot Ready\treplaced\tnot Ready after 1 h\tafter 8 h\n", clusters)
 	for _, f := range faultsOfClusters() {
 		for _, rule := range rules() {
-			var machines, hit, replaced, dead int
+			var machines, hit, replaced, waiting, dead int
 			for size, times := range sizes {
 				c := newCluster(size, rule.Thresholds, f)
 				for _, m := range c.machines {
-					if f.hits(faultBegins+badAfter, m) {
+					if f.hits(faultEnds-time.Minute, m) {
 						hit += times
 					}
 				}
 				c.run()
-				machines, replaced, dead = machines+times*size, replaced+times*c.replaced, dead+times*c.dead()
+				machines, replaced = machines+times*size, replaced+times*c.replaced
+				waiting, dead = waiting+times*c.waiting, dead+times*c.dead()
 			}
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\n", f.name, rule.name, machines, hit, replaced, dead)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\n", f.name, rule.name, machines, hit, replaced, waiting, dead)
 		}
 	}
 	if err := table.Flush(); err != nil {
