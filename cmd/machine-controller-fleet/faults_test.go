@@ -232,7 +232,7 @@ func (t *trial) setHolder(namespace, name, holder string) {
 
 // writeMCMLeases makes another holder acquire, or empty, MCM's Leases of a namespace.
 func (t *trial) writeMCMLeases() {
-	namespace, holder := namespaces()[t.random.IntN(2)], []string{"", "mcm-1"}[t.random.IntN(2)]
+	namespace, holder := servedNamespaces()[t.random.IntN(2)], []string{"", "mcm-1"}[t.random.IntN(2)]
 	t.logf("MCM's Leases in %s get the holder %q", namespace, holder)
 	for _, name := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
 		t.setHolder(namespace, name, holder)
@@ -271,7 +271,7 @@ func (t *trial) changeSome() {
 	switch n := t.random.IntN(6); {
 	case len(names) == 0 || n == 0:
 		t.made++
-		t.putRoot(namespaces()[t.random.IntN(2)], fmt.Sprint("more-", t.made), 1+t.random.IntN(2))
+		t.putRoot(servedNamespaces()[t.random.IntN(2)], fmt.Sprint("more-", t.made), 1+t.random.IntN(2))
 	case n == 1 && len(names) > 2:
 		t.deleteRoot(t.roots[names[t.random.IntN(len(names))]])
 	case n == 2:

@@ -30,7 +30,7 @@ func (o *healthOptions) declare(g *flags.Group) {
 	g.Duration(&o.timeout, "machine-health-timeout", 10*time.Minute, "how long a machine may be unhealthy before it has failed and is replaced; 0 means at once", flags.OrZero)
 	g.List(&o.nodeConditions, "node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"}, "types of Node conditions, separated by commas, that must be False on a healthy Node")
 	g.String(&o.disruptionBudget, "disruption-budget", "1", "how many machines of a MachineDeployment may be on their way out or in for an unhealthy one to be replaced: a number, or a percentage of its replicas, rounded down and at least 1")
-	g.Int(&o.thresholds.NotReady, "circuit-breaker-not-ready", t.NotReady, "how many machines of a zone, or of a whole target cluster, have to be not Ready, and be more than --circuit-breaker-percent of them, to open the circuit breaker there: unhealthy machines are not replaced")
+	g.Int(&o.thresholds.NotReady, "circuit-breaker-not-ready", t.NotReady, "how many machines of a zone, or of a whole target cluster, have to be not Ready, and be more than --circuit-breaker-percent of them, to open the circuit breaker there: unhealthy machines are not replaced; the annotation "+v1alpha1.AnnotationCircuitBreaker+" on a MachineDeployment, or on its Namespace, goes before all of these flags")
 	g.Int(&o.thresholds.Percent, "circuit-breaker-percent", t.Percent, "see --circuit-breaker-not-ready; with 100 the circuit breaker never opens")
 	g.Int(&o.thresholds.ClosePercent, "circuit-breaker-close-percent", t.ClosePercent, "unhealthy machines are replaced again where less than this percentage has not been Ready for --circuit-breaker-close-after")
 	g.Duration(&o.thresholds.CloseAfter, "circuit-breaker-close-after", t.CloseAfter, "see --circuit-breaker-close-percent", flags.OrZero)
@@ -52,7 +52,7 @@ func (o *healthOptions) validate() error {
 // newRemediation wires the remediation of unhealthy machines.
 func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
 	return remediation.New(remediation.Config{
-		Machines: f.machines.MachineV1alpha1(), View: f.view, Targets: f.targets,
+		Machines: f.machines.MachineV1alpha1(), View: f.view, Targets: f.targets, Namespaces: f.namespaces,
 		Servers:          target.Servers{Control: f.controlServer.Fact},
 		DeploymentEvents: f.recorder(v1alpha1.EventSourceMachineDeployment), SetEvents: f.recorder(v1alpha1.EventSourceMachineSet),
 		Limits: disruption.Limits{
@@ -72,6 +72,11 @@ func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
 func countBreakers(registerer prometheus.Registerer, breakers *remediation.Breakers) {
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mcf_open_circuit_breakers",
-		Help: "Zones and target clusters, in all namespaces or in one, in which this replica replaces no unhealthy machine, because too many are not Ready.",
-	}, func() float64 { return float64(len(breakers.Snapshot().Open)) }))
+		Help: "Zones and target clusters, in all namespaces or in one, in which this replica replaces no unhealthy machine, because too many are not Ready; with different thresholds, each counts.",
+	}, func() (open float64) {
+		for _, is := range breakers.Snapshots().Of {
+			open += float64(len(is.Open))
+		}
+		return open
+	}))
 }

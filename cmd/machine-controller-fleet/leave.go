@@ -33,7 +33,7 @@ func newLeaveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   leaveCommand,
 		Short: "Give the machines of a stopped fleet back to Machine Controller Manager",
-		Long:  "Gives the machines of a stopped fleet back to Machine Controller Manager (MCM).",
+		Long:  "Give the machines of a stopped fleet back to Machine Controller Manager (MCM).",
 	}
 	set := o.declare(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

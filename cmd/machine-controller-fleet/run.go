@@ -29,6 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/namespaces"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -121,6 +122,9 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 		f.cluster.Reach = f.targetServer.Fact
 		f.targets = target.Single{Cluster: f.cluster}
 	}
+	if f.namespaces, err = namespaces.New(f.metadata, o.namespace); err != nil {
+		return nil, nil, err
+	}
 	f.view = objectcache.NewView()
 	f.identity = &controlCluster{namespaces: f.control.CoreV1().Namespaces(), clock: clock.RealClock{}}
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
@@ -175,6 +179,7 @@ type fleet struct {
 	breakers    *remediation.Breakers
 	identity    *controlCluster
 	view        *objectcache.View
+	namespaces  *namespaces.Namespaces
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
 	collectors  []prometheus.Collector // of the objects in this replica's slots
@@ -239,7 +244,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
 	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))
-	all := append([]controller{f.identity, deployments, sets, machines, classes, replacements}, counts...)
+	all := append([]controller{f.identity, f.namespaces, deployments, sets, machines, classes, replacements}, counts...)
 	if f.cluster != nil {
 		nodes, err := node.New(node.Config{
 			Metadata: f.metadata, View: f.view, Cluster: f.cluster, Namespace: o.namespace,

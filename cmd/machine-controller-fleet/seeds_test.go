@@ -24,7 +24,7 @@ const (
 	serveWithin, serveWithinOfFaultyLeader = 45 * time.Second, 60 * time.Second
 )
 
-func namespaces() []string { return []string{"a", "b"} }
+func servedNamespaces() []string { return []string{"a", "b"} }
 
 // event is something that happens later.
 type event struct {
@@ -35,7 +35,7 @@ type event struct {
 // begin starts replicas and creates the first roots.
 func (t *trial) begin(replicas, roots int) {
 	t.createUnmanaged()
-	for _, namespace := range namespaces() {
+	for _, namespace := range servedNamespaces() {
 		t.createClass(namespace)
 		for i := range roots {
 			t.putRoot(namespace, fmt.Sprint("root-", i), t.random.IntN(3))
@@ -134,7 +134,7 @@ func (t *trial) converge() {
 		t.putRoot(r.namespace, r.name, r.replicas+1)
 	}
 	for i := range 6 { // so that many slots have objects
-		t.putRoot(namespaces()[i%2], fmt.Sprint("last-", i), 1)
+		t.putRoot(servedNamespaces()[i%2], fmt.Sprint("last-", i), 1)
 	}
 	changed, looked := time.Now(), time.Now()
 	missing, rests := "", 0
@@ -205,7 +205,7 @@ func (t *trial) faultyLeads() bool {
 func (t *trial) changeAtRest(waiting []*root) *root {
 	if t.random.IntN(3) == 0 {
 		t.made++
-		return t.putRoot(namespaces()[t.random.IntN(2)], fmt.Sprint("rest-", t.made), 1)
+		return t.putRoot(servedNamespaces()[t.random.IntN(2)], fmt.Sprint("rest-", t.made), 1)
 	}
 	all := t.sortedRoots()
 	r := all[t.random.IntN(len(all))]

@@ -63,7 +63,7 @@ func (t Thresholds) few(n Count) bool {
 }
 
 // trips reports whether the circuit breaker of a scope must open, and where: in all namespaces or in one.
-func (t Thresholds) trips(scope Scope, tally Tally) (where Scope, isOpen bool) {
+func (t Thresholds) trips(scope Scope, tally rankedTally) (where Scope, isOpen bool) {
 	for _, namespace := range []string{"", tally.worst("")} {
 		if n := tally.evidence(namespace); t.tooMany(n.NotReady, n.Ready+n.NotReady) {
 			return scope.in(namespace), true
@@ -85,19 +85,21 @@ type breaker struct {
 	well  time.Time // since when few enough machines are not Ready; zero: too many are
 }
 
-// Step updates the circuit breakers with the tallies of all slots. It returns whether any has changed, and when to call it again
-// without a new count; zero: not at all. now must have been read from one clock, this replica's: other clocks do not count.
+// Step updates the circuit breakers with the tallies of all slots. It returns when to call it again without a new count; zero: not at
+// all. now must have been read from one clock, this replica's: other clocks do not count.
 //
 // A circuit breaker opens in all namespaces where too many machines are not Ready without those of any one namespace. Otherwise it
 // opens in the namespace with most of them, if too many are not Ready because of these.
-func (h *Breakers) Step(now time.Time, t Thresholds, total map[Scope]Tally, complete bool) (changed bool, again time.Time) {
-	changed = h.complete != complete
+func (h *Breakers) Step(now time.Time, t Thresholds, total map[Scope]Tally, complete bool) (again time.Time) {
+	return h.step(now, t, rank(total), complete)
+}
+
+func (h *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally, complete bool) (again time.Time) {
 	h.complete = complete
 	for scope, tally := range total {
 		where, isOpen := t.trips(scope, tally)
 		if isOpen && h.open[where] == nil {
 			h.trip(where)
-			changed = true
 		}
 	}
 	for scope, is := range h.open {
@@ -113,12 +115,11 @@ func (h *Breakers) Step(now time.Time, t Thresholds, total map[Scope]Tally, comp
 		end := is.well.Add(t.CloseAfter)
 		if !end.After(now) {
 			delete(h.open, scope)
-			changed = true
 		} else if again.IsZero() || end.Before(again) {
 			again = end
 		}
 	}
-	return changed, again
+	return again
 }
 
 // Remember records that, according to a root of a namespace, the circuit breaker of a scope was opened by the previous holder. It is

@@ -54,7 +54,7 @@ func TestStepReturnsWhenTheFirstBreakerCloses(t *testing.T) {
 			own.Add(Scope{Zone: "z2"}, "a", Count{Ready: 10 - z2, NotReady: z2})
 			own.Add(Scope{Zone: "z3"}, "a", Count{Ready: 100})
 			total, _ := Sum(Own{0: own}, ParseReports(nil, []string{"r"}))
-			_, again := h.Step(now, thresholds, total, true)
+			again := h.Step(now, thresholds, total, true)
 			return again.Sub(now)
 		}
 		step(0, 8, 8)
@@ -94,21 +94,23 @@ func TestScopeString(t *testing.T) {
 	}
 }
 
+func rankOne(t Tally) rankedTally { return rank(map[Scope]Tally{{}: t})[Scope{}] }
+
 // All processes exclude the same namespace, so that all open the same circuit breakers.
 func TestWorstNamespace(t *testing.T) {
 	for range 20 { // maps have no order
 		tally := Tally{Count: Count{Ready: 5, NotReady: 9}, Unready: map[string]int{"a": 1, "b": 4, "c": 4, "d": 0}}
 		for except, want := range map[string]string{"": "b", "b": "c", "c": "b"} {
-			if got := tally.worst(except); got != want {
+			if got := rankOne(tally).worst(except); got != want {
 				t.Fatalf("without %q the worst is %q, want %q", except, got, want)
 			}
 		}
 	}
-	if got := (Tally{Unready: map[string]int{"a": 0}}).worst(""); got != "" {
+	if got := rankOne(Tally{Unready: map[string]int{"a": 0}}).worst(""); got != "" {
 		t.Errorf("of none that is not Ready the worst is %q", got)
 	}
 	// A Lease can name more machines than it has counted.
-	if got := (Tally{Count: Count{Ready: 1, NotReady: 2}, Unready: map[string]int{"a": 5}}).evidence(""); got != (Count{Ready: 1}) {
+	if got := rankOne(Tally{Count: Count{Ready: 1, NotReady: 2}, Unready: map[string]int{"a": 5}}).evidence(""); got != (Count{Ready: 1}) {
 		t.Errorf("%+v, want none that is not Ready", got)
 	}
 }

@@ -138,7 +138,7 @@ func TestReportNamesTheWorstNamespaces(t *testing.T) {
 	if got := total[zone1]; got.NotReady != 9 || got.Unready["large"] != 9 {
 		t.Errorf("%+v of the zone with most machines", got)
 	}
-	if got := total[Scope{}]; got.NotReady != 318 || got.Unready["large"] != 18 || got.worst("") != "large" {
+	if got := total[Scope{}]; got.NotReady != 318 || got.Unready["large"] != 18 || rankOne(got).worst("") != "large" {
 		t.Errorf("%+v of the cluster", got)
 	}
 }

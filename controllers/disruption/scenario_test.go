@@ -3,6 +3,7 @@ package disruption
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -205,19 +206,26 @@ func describe(w World, v Verdict) string {
 //
 //	at: 10s z1 15/5 z2/a 3/0      with a namespace after the zone, or without, as replicas of older versions report it; with
 //	                              "uncounted" somewhere, not every slot was counted
-//	remember: z1/a                the previous holder had opened its circuit breaker in a namespace
+//	remember: z1/a                the previous holder had opened its circuit breaker in a namespace; then, thresholds of annotations
+//	use: a not-ready=1            the thresholds of annotations in a namespace from now on
+//
+// The result has the circuit breakers with the thresholds of the flags and, after their text, with those of annotations.
 func TestBreakers(t *testing.T) {
 	scenario.Run(t, "testdata/breakers.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
-		var h Breakers
+		h, wanted := NewAllBreakers(DefaultThresholds()), map[string][]Thresholds{}
 		var lines []string
 		for _, fact := range s.Given {
-			switch fact.Key {
+			switch words := strings.Fields(fact.Value); fact.Key {
 			case "at":
-				lines = append(lines, step(t, &h, strings.Fields(fact.Value)))
+				lines = append(lines, step(t, h, words)...)
 			case "remember":
-				scope := readScope(fact.Value)
-				lines = append(lines, fmt.Sprintf("remembers %s: new %v", fact.Value, h.Remember(scope, scope.Namespace)))
+				scope := readScope(words[0])
+				thresholds := append(readThresholds(t, words[1:]), DefaultThresholds())[0]
+				lines = append(lines, fmt.Sprintf("remembers %s: new %v", fact.Value, h.Remember(thresholds, scope, scope.Namespace)))
+			case "use":
+				wanted[words[0]] = readThresholds(t, words[1:])
+				h.Use(wanted)
 			default:
 				t.Fatalf("line %d: unknown key %q", fact.Line, fact.Key)
 			}
@@ -226,7 +234,20 @@ func TestBreakers(t *testing.T) {
 	})
 }
 
-func step(t *testing.T, h *Breakers, words []string) string {
+func readThresholds(t *testing.T, texts []string) (all []Thresholds) {
+	t.Helper()
+	for _, text := range texts {
+		thresholds, err := ParseThresholds(text, DefaultThresholds())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, thresholds)
+	}
+	return all
+}
+
+// step returns a line for each of the thresholds in use, those of the flags first.
+func step(t *testing.T, h *AllBreakers, words []string) []string {
 	t.Helper()
 	now, own, complete := at(t, words[0]).Time, Counts{}, true
 	for i := 1; i < len(words); i++ {
@@ -243,14 +264,25 @@ func step(t *testing.T, h *Breakers, words []string) string {
 		i++
 	}
 	total, _ := Sum(Own{0: own}, ParseReports(nil, []string{"r"}))
-	changed, again := h.Step(now, DefaultThresholds(), total, complete)
-	text := words[0] + ":"
-	standing := h.Snapshot()
-	var scopes []Scope
-	for scope := range standing.Open {
-		scopes = append(scopes, scope)
+	before := h.Snapshots()
+	again := h.Step(now, total, complete)
+	after := h.Snapshots()
+	first := describeOpen(words[0]+":", after.Of[DefaultThresholds()].Snapshot, before.Of[DefaultThresholds()].Snapshot)
+	if !again.IsZero() {
+		first += "; again in " + again.Sub(now).String()
 	}
-	slices.SortFunc(scopes, Scope.compare)
+	var others []string
+	for thresholds, is := range after.Of {
+		if thresholds != DefaultThresholds() {
+			others = append(others, describeOpen("  "+thresholds.String()+":", is.Snapshot, before.Of[thresholds].Snapshot))
+		}
+	}
+	slices.Sort(others)
+	return append([]string{first}, others...)
+}
+
+func describeOpen(text string, standing, before Snapshot) string {
+	scopes := slices.SortedFunc(maps.Keys(standing.Open), Scope.compare)
 	for _, scope := range scopes {
 		n := standing.Open[scope]
 		text += fmt.Sprintf(" %s (%d of %d);", scope, n.NotReady, n.Ready+n.NotReady)
@@ -261,11 +293,8 @@ func step(t *testing.T, h *Breakers, words []string) string {
 	if !standing.Complete {
 		text += " not complete;"
 	}
-	if changed {
+	if !standing.Equal(before) {
 		text += " changed;"
-	}
-	if !again.IsZero() {
-		text += " again in " + again.Sub(now).String() + ";"
 	}
 	return strings.TrimSuffix(text, ";")
 }

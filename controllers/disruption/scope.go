@@ -90,23 +90,50 @@ func (t Tally) with(other Tally) Tally {
 	return sum
 }
 
-// worst returns the namespace with the most machines that are not Ready, excluding one namespace; "" if there is none.
-func (t Tally) worst(except string) (namespace string) {
-	for candidate, n := range t.Unready {
-		most := t.Unready[namespace]
-		if candidate != except && (n > most || n == most && n > 0 && candidate < namespace) {
-			namespace = candidate
+// rankedTally is a tally with the two namespaces that have the most machines that are not Ready; "" where there is none. They are found
+// once for the thresholds of all.
+type rankedTally struct {
+	Tally
+
+	first, second string
+}
+
+// rank ranks the namespaces of each tally. Of those with as many, the first by name comes first, in every process.
+func rank(total map[Scope]Tally) map[Scope]rankedTally {
+	all := make(map[Scope]rankedTally, len(total))
+	for scope, tally := range total {
+		r := rankedTally{Tally: tally}
+		worse := func(a, b string) bool {
+			return tally.Unready[a] > tally.Unready[b] || tally.Unready[a] == tally.Unready[b] && a < b
 		}
+		for namespace, n := range tally.Unready {
+			switch {
+			case n == 0, namespace == "":
+			case r.first == "" || worse(namespace, r.first):
+				r.first, r.second = namespace, r.first
+			case r.second == "" || worse(namespace, r.second):
+				r.second = namespace
+			}
+		}
+		all[scope] = r
 	}
-	return namespace
+	return all
+}
+
+// worst returns the namespace with the most machines that are not Ready, excluding one namespace; "" if there is none.
+func (r rankedTally) worst(except string) string {
+	if except != "" && r.first == except {
+		return r.second
+	}
+	return r.first
 }
 
 // evidence returns the count that decides on the circuit breaker for the machines of a namespace or, with "", of any namespace. The
 // machines that are not Ready in one other namespace, the one that has most of them, do not count: no tenant can open a circuit
 // breaker in the namespaces of others with its own machines.
-func (t Tally) evidence(namespace string) Count {
-	n := t.Count
-	n.NotReady = max(n.NotReady-t.Unready[t.worst(namespace)], 0)
+func (r rankedTally) evidence(namespace string) Count {
+	n := r.Count
+	n.NotReady = max(n.NotReady-r.Unready[r.worst(namespace)], 0)
 	return n
 }
 

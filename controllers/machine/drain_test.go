@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -67,25 +68,9 @@ func drainBench(t *testing.T, objects ...runtime.Object) (*Controller, *pass, *f
 	return c, p, cluster
 }
 
-func requests(cluster *fake.Clientset) []string {
-	var made []string
-	for _, a := range cluster.Actions() {
-		made = append(made, strings.TrimSuffix(a.GetVerb()+" "+a.GetResource().Resource+"/"+a.GetSubresource(), "/"))
-	}
-	return made
-}
-
-func podOn(node, name, owner string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}
-	if owner != "" {
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Controller: new(true)}}
-	}
-	return pod
-}
-
 // The Node is deleted between the read and the cordon, and the Node of another VM gets its name.
 func TestTheNodeOfAnotherVMIsNotDrained(t *testing.T) {
-	c, p, cluster := drainBench(t, podOn("m", "web", ""))
+	c, p, cluster := drainBench(t, targettest.PodOn("m", "web", ""))
 	p.world.Machine.Spec.ProviderID = "test:///ours"
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "other"}, Spec: corev1.NodeSpec{ProviderID: "test:///theirs"}}
 	replaced := false
@@ -102,7 +87,7 @@ func TestTheNodeOfAnotherVMIsNotDrained(t *testing.T) {
 	if err := c.drainNode(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := requests(cluster), []string{"patch nodes", "get nodes"}; !slices.Equal(got, want) {
+	if got, want := targettest.Requests(cluster), []string{"patch nodes", "get nodes"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	if p.world.Node.Node.UID != "other" || p.world.Drain.State != drain.Unknown {
@@ -122,7 +107,7 @@ func TestNodeShowsThatItsMachineIsDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+	if got, want := targettest.Requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	conditions := p.world.Node.Node.Status.Conditions

@@ -17,6 +17,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -27,7 +28,7 @@ const grace = 30 * time.Second
 // pod puts a pod on the machine's Node.
 func (b *bench) pod(name string, change ...func(*corev1.Pod)) {
 	b.Helper()
-	p := podOn("m", name, "")
+	p := targettest.PodOn("m", name, "")
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	for _, f := range change {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
 
 // patches are the bodies of those that were sent.
@@ -29,7 +30,7 @@ func patches(cluster *fake.Clientset) (sent []string) {
 
 // The list follows the cordon, and precedes the mark, which releases an empty Node: so the drain needs no further request.
 func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
-	c, p, cluster := drainBench(t, podOn("m", "proxy", "DaemonSet"))
+	c, p, cluster := drainBench(t, targettest.PodOn("m", "proxy", "DaemonSet"))
 	p.world.Node.Node.Finalizers = []string{v1alpha1.NodeFinalizerName}
 	if err := cluster.Tracker().Update(nodes, p.world.Node.Node, ""); err != nil {
 		t.Fatal(err)
@@ -48,7 +49,7 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 		if err := step.do(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		if got := requests(cluster); !slices.Equal(got, step.want) {
+		if got := targettest.Requests(cluster); !slices.Equal(got, step.want) {
 			t.Errorf("requests %q, want %q", got, step.want)
 		}
 		for _, a := range cluster.Actions() {
@@ -74,13 +75,13 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 
 // What was listed when the Node was marked counts in that pass, and once.
 func TestNextPassListsPodsAgain(t *testing.T) {
-	c, p, cluster := drainBench(t, podOn("m", "web", ""))
+	c, p, cluster := drainBench(t, targettest.PodOn("m", "web", ""))
 	for range 3 {
 		if err := c.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+	if got, want := targettest.Requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	if err := c.drainNode(t.Context(), p); err != nil {
@@ -97,7 +98,7 @@ func TestNextPassListsPodsAgain(t *testing.T) {
 	if err := c.drainNode(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := requests(cluster), []string{"patch nodes", "list pods"}; !slices.Equal(got, want) {
+	if got, want := targettest.Requests(cluster), []string{"patch nodes", "list pods"}; !slices.Equal(got, want) {
 		t.Errorf("after another Node was listed: requests %q, want %q", got, want)
 	}
 }
@@ -123,7 +124,7 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 			if err := c.deleteNode(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
-			if got := requests(cluster); !slices.Equal(got, tc.want) {
+			if got := targettest.Requests(cluster); !slices.Equal(got, tc.want) {
 				t.Errorf("requests %q, want %q", got, tc.want)
 			}
 		})
@@ -141,7 +142,7 @@ func TestNodeWhosePodsCannotBeListedIsTerminating(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+	if got, want := targettest.Requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	if c.memory.of("u").released == "node" || p.listed != nil {

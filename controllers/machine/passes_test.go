@@ -13,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
 
 // hurried admits every key, and ends one pass, before its next step, after a number of steps of all.
@@ -72,7 +73,7 @@ func TestAPassMayEndBeforeEachOfItsSteps(t *testing.T) {
 
 // So has a drain, which is a step of many requests.
 func TestADrainMayEndBeforeEachOfItsSteps(t *testing.T) {
-	c, p, cluster := drainBench(t, podOn("m", "web", ""))
+	c, p, cluster := drainBench(t, targettest.PodOn("m", "web", ""))
 	left := 2
 	ctx := runner.WithMayGoOn(t.Context(), func() error {
 		if left--; left < 0 {
@@ -83,7 +84,7 @@ func TestADrainMayEndBeforeEachOfItsSteps(t *testing.T) {
 	if err := c.drainNode(ctx, p); !errors.Is(err, over{}) {
 		t.Errorf("got %v, want the drain to end because %v", err, over{})
 	}
-	if got := requests(cluster); len(got) != 2 {
+	if got := targettest.Requests(cluster); len(got) != 2 {
 		t.Errorf("requests %q, want those of two steps", got)
 	}
 }

@@ -189,6 +189,7 @@ var plays = map[string]func(b *bench){
 var reportedByOthers = []string{
 	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventCircuitBreakerOpen, v1alpha1.EventReplacementResumed,
 	v1alpha1.EventAPIServerAway, v1alpha1.EventAPIServerBack,
+	v1alpha1.ReasonThresholdsIgnored,
 }
 
 // TestEachEventIsEmittedOnce plays what leads to each Event of a MachineDeployment, and a hundred times more than once.

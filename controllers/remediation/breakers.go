@@ -23,18 +23,21 @@ type Breakers struct {
 	tree *tree
 	// changed enqueues the roots of a namespace; with "" those of all namespaces.
 	changed func(namespace string)
-	dirty   chan struct{}
+	// inUse returns the thresholds of annotations by namespace.
+	inUse func() map[string][]disruption.Thresholds
+	dirty chan struct{}
 
 	mu       sync.Mutex
 	texts    map[string]string
 	holders  []string
 	said     string
-	state    disruption.Breakers
-	standing disruption.Snapshot
+	state    *disruption.AllBreakers
+	standing disruption.Snapshots
 }
 
 func newBreakers(cfg Config, t *tree) *Breakers {
-	return &Breakers{cfg: cfg, tree: t, dirty: make(chan struct{}, 1)}
+	state := disruption.NewAllBreakers(cfg.Limits.Thresholds)
+	return &Breakers{cfg: cfg, tree: t, dirty: make(chan struct{}, 1), state: state, standing: state.Snapshots()}
 }
 
 // Report returns the report for the other replicas; ok is false before the first count. It returns at once, and requests a new
@@ -58,18 +61,15 @@ func (h *Breakers) Receive(texts map[string]string, holders []string) {
 	h.recount()
 }
 
-// Snapshot returns the open circuit breakers.
-func (h *Breakers) Snapshot() disruption.Snapshot {
+// Snapshots returns the open circuit breakers.
+func (h *Breakers) Snapshots() disruption.Snapshots {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.standing
 }
 
-// remember records that the status of a root has an open circuit breaker, with the given reason; "" means that it has none.
-func (h *Breakers) remember(reason string, machines []disruption.Member) {
-	if reason == "" {
-		return
-	}
+// remember records that the status of a root with these thresholds has an open circuit breaker, with the given reason.
+func (h *Breakers) remember(t disruption.Thresholds, reason string, machines []disruption.Member) {
 	h.mu.Lock()
 	before, news := h.standing, false
 	for _, member := range machines {
@@ -80,9 +80,9 @@ func (h *Breakers) remember(reason string, machines []disruption.Member) {
 		case scope.Zone == "":
 			continue
 		}
-		news = h.state.Remember(scope, member.Machine.Namespace) || news
+		news = h.state.Remember(t, scope, member.Machine.Namespace) || news
 	}
-	h.standing = h.state.Snapshot()
+	h.standing = h.state.Snapshots()
 	after := h.standing
 	h.mu.Unlock()
 	if news {
@@ -92,30 +92,57 @@ func (h *Breakers) remember(reason string, machines []disruption.Member) {
 }
 
 // announce enqueues the roots that the difference between two snapshots affects.
-func (h *Breakers) announce(before, after disruption.Snapshot) {
+func (h *Breakers) announce(before, after disruption.Snapshots) {
 	for _, namespace := range concerned(before, after) {
 		h.changed(namespace)
 	}
 }
 
 // concerned returns the namespaces whose roots the difference between two snapshots affects; only "" if it may affect all. A tenant
-// can open circuit breakers for its own namespace again and again, which must not enqueue the roots of other namespaces.
-func concerned(before, after disruption.Snapshot) []string {
-	if before.Complete != after.Complete {
-		return []string{""}
-	}
+// can open circuit breakers for its own namespace, and set thresholds there, again and again, which must not enqueue the roots of
+// other namespaces.
+func concerned(before, after disruption.Snapshots) []string {
 	namespaces := map[string]bool{}
-	for _, pair := range [][2]disruption.Snapshot{{before, after}, {after, before}} {
-		for scope := range pair[0].Open {
-			if _, both := pair[1].Open[scope]; !both {
-				namespaces[scope.Namespace] = true
+	for t := range union(before.Of, after.Of) {
+		was, is := before.Of[t], after.Of[t]
+		for namespace := range differ(was.Snapshot, is.Snapshot) {
+			switch {
+			case namespace != "":
+				namespaces[namespace] = true
+			case was.Namespaces == nil && is.Namespaces == nil:
+				return []string{""}
+			default:
+				maps.Copy(namespaces, union(was.Namespaces, is.Namespaces))
 			}
 		}
 	}
-	if namespaces[""] {
-		return []string{""}
-	}
 	return slices.Sorted(maps.Keys(namespaces))
+}
+
+// differ returns the namespaces in which two snapshots of the same thresholds differ; "" for all that use the thresholds.
+func differ(before, after disruption.Snapshot) map[string]bool {
+	namespaces := map[string]bool{}
+	if before.Complete != after.Complete {
+		namespaces[""] = true
+	}
+	for scope := range union(before.Open, after.Open) {
+		_, was := before.Open[scope]
+		if _, is := after.Open[scope]; is != was {
+			namespaces[scope.Namespace] = true
+		}
+	}
+	return namespaces
+}
+
+// union returns the keys of two maps.
+func union[K comparable, V any](a, b map[K]V) map[K]bool {
+	all := make(map[K]bool, len(a)+len(b))
+	for _, keys := range []map[K]V{a, b} {
+		for key := range keys {
+			all[key] = true
+		}
+	}
+	return all
 }
 
 // recount requests a count.
@@ -171,16 +198,18 @@ func (h *Breakers) count(ctx context.Context) (again time.Time) {
 	}
 	reported, own := disruption.ParseReports(texts, holders), h.own(len(holders))
 	total, complete := disruption.Sum(own, reported)
+	wanted := h.inUse()
 	h.mu.Lock()
-	changed, again := h.state.Step(h.cfg.Clock.Now(), h.cfg.Limits.Thresholds, total, complete)
+	h.state.Use(wanted)
+	again = h.state.Step(h.cfg.Clock.Now(), total, complete)
 	before := h.standing
-	h.standing, h.said = h.state.Snapshot(), disruption.Report(h.cfg.Replica, own, reported, h.said)
+	h.standing, h.said = h.state.Snapshots(), disruption.Report(h.cfg.Replica, own, reported, h.said)
 	after := h.standing
 	h.mu.Unlock()
-	if changed {
-		log(ctx, before, after)
-		h.announce(before, after)
+	for t := range after.Of {
+		log(ctx, t, before.Of[t].Snapshot, after.Of[t].Snapshot)
 	}
+	h.announce(before, after)
 	return again
 }
 
@@ -206,15 +235,18 @@ func (h *Breakers) own(slots int) disruption.Own {
 }
 
 // log logs the circuit breakers that were opened and closed.
-func log(ctx context.Context, before, after disruption.Snapshot) {
+func log(ctx context.Context, t disruption.Thresholds, before, after disruption.Snapshot) {
+	say := func(message string, scope disruption.Scope, n disruption.Count) {
+		klog.FromContext(ctx).Info(message, "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady, "thresholds", t.String())
+	}
 	for scope, n := range after.Open {
 		if _, was := before.Open[scope]; !was {
-			klog.FromContext(ctx).Info("Opened circuit breaker", "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
+			say("Opened circuit breaker", scope, n)
 		}
 	}
 	for scope, n := range before.Open {
 		if _, is := after.Open[scope]; !is {
-			klog.FromContext(ctx).Info("Closed circuit breaker", "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
+			say("Closed circuit breaker", scope, n)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package remediation
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
@@ -33,6 +34,8 @@ type Config struct {
 	Targets target.Resolver
 	// Servers are what this process knows of API servers.
 	Servers target.Servers
+	// Namespaces has the annotations of the control cluster's Namespaces. It has to begin to watch after New.
+	Namespaces Namespaces
 	// DeploymentEvents and SetEvents record Events of MachineDeployments and MachineSets.
 	DeploymentEvents, SetEvents events.EventRecorder
 	Limits                      disruption.Limits
@@ -53,6 +56,7 @@ type Config struct {
 type Controller struct {
 	cfg         Config
 	tree        *tree
+	thresholds  thresholds
 	breakers    *Breakers
 	deployments *roots[*v1alpha1.MachineDeployment]
 	sets        *roots[*v1alpha1.MachineSet]
@@ -61,6 +65,7 @@ type Controller struct {
 // New returns the controller and registers its handlers with the View.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg, tree: &tree{view: cfg.View, targets: cfg.Targets}}
+	c.thresholds = thresholds{flags: cfg.Limits.Thresholds, namespaces: cfg.Namespaces}
 	c.breakers = newBreakers(cfg, c.tree)
 	var err1, err2 error
 	c.deployments, err1 = deploymentRoots(c)
@@ -69,6 +74,10 @@ func New(cfg Config) (*Controller, error) {
 		c.deployments.enqueueIn(namespace)
 		c.sets.enqueueIn(namespace)
 	}
+	c.breakers.inUse = func() map[string][]disruption.Thresholds {
+		return c.thresholds.inUse(slices.Concat(c.deployments.roots(), c.sets.roots()))
+	}
+	cfg.Namespaces.OnChange(c.breakers.changed)
 	return c, errors.Join(err1, err2, c.watch())
 }
 

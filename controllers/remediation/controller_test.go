@@ -37,6 +37,7 @@ type bench struct {
 	view    *objectcache.View
 	cluster *target.Cluster
 	api     *machinefake.Clientset
+	spaces  *namespaces
 
 	mu       sync.Mutex
 	version  int
@@ -62,12 +63,12 @@ func (b *bench) events() []string {
 
 func newBench(t *testing.T, roots ...runtime.Object) *bench {
 	t.Helper()
-	b := &bench{T: t, view: objectcache.NewView(), cluster: target.New(nil), api: machinefake.NewSimpleClientset(roots...), version: 100}
+	b := &bench{T: t, view: objectcache.NewView(), cluster: target.New(nil), api: machinefake.NewSimpleClientset(roots...), version: 100, spaces: &namespaces{known: true}}
 	b.api.PrependReactor("patch", "*", b.patch)
 	thresholds := disruption.DefaultThresholds()
 	thresholds.NotReady = 5 // the machines have no Nodes, so that none counts as Ready
 	c, err := New(Config{
-		Machines: b.api.MachineV1alpha1(), View: b.view, Targets: target.Single{Cluster: b.cluster},
+		Machines: b.api.MachineV1alpha1(), View: b.view, Targets: target.Single{Cluster: b.cluster}, Namespaces: b.spaces,
 		DeploymentEvents: b, SetEvents: b, Replica: "r",
 		Limits: disruption.Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: thresholds},
 		SlotOf: func(labels map[string]string) (int, bool) { return 0, labels[v1alpha1.LabelSlot] == "0" },
@@ -282,7 +283,7 @@ func TestNewHolderKeepsTheBreakerOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := deployment()
 			if tc.condition != "" {
-				reportOnDeployment(d, time.Unix(1, 0), tc.condition, "as before")
+				reportOnDeployment(d, time.Unix(1, 0), condition{open: true, reason: tc.condition, message: "as before"})
 			}
 			s := set("s", d, 10)
 			during(t, []runtime.Object{d}, func(b *bench) {

@@ -90,7 +90,7 @@ func TestBreakersEnqueueTheirRoots(t *testing.T) {
 		b.breakers.count(t.Context())
 		looked = nil
 		m := machine(set("s", nil, 1), 0, v1alpha1.MachineRunning, time.Now())
-		b.breakers.remember(v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: "z1"}}})
+		b.breakers.remember(b.cfg.Limits.Thresholds, v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: "z1"}}})
 		if !slices.Equal(looked, []string{"n"}) {
 			t.Errorf("a forged open breaker enqueues roots of %q, want n", looked)
 		}
@@ -111,17 +111,35 @@ func TestConcerned(t *testing.T) {
 		}
 		return s
 	}
+	own := disruption.Thresholds{NotReady: 1}
+	flags := func(is disruption.Snapshot) disruption.Snapshots {
+		return disruption.Snapshots{Of: map[disruption.Thresholds]disruption.InUse{{}: {Snapshot: is}}}
+	}
+	with := func(is disruption.Snapshot, namespaces ...string) disruption.Snapshots {
+		s := flags(standing(true))
+		used := disruption.InUse{Snapshot: is, Namespaces: map[string]bool{}}
+		for _, namespace := range namespaces {
+			used.Namespaces[namespace] = true
+		}
+		s.Of[own] = used
+		return s
+	}
 	all, one, other := disruption.Scope{Zone: "z"}, disruption.Scope{Zone: "z", Namespace: "n"}, disruption.Scope{Namespace: "m"}
 	for name, tc := range map[string]struct {
-		before, after disruption.Snapshot
+		before, after disruption.Snapshots
 		want          []string
 	}{
-		"no change":                  {standing(true, one), standing(true, one), nil},
-		"all slots are counted":      {standing(false, one), standing(true, one), []string{""}},
-		"a breaker opens":            {standing(true), standing(true, all, one), []string{""}},
-		"a breaker closes":           {standing(true, all), standing(true, one), []string{""}},
-		"one opens, another closes":  {standing(true, one), standing(true, other), []string{"m", "n"}},
-		"one opens in one namespace": {standing(true, one), standing(true, one, other), []string{"m"}},
+		"no change":                        {flags(standing(true, one)), flags(standing(true, one)), nil},
+		"all slots are counted":            {flags(standing(false, one)), flags(standing(true, one)), []string{""}},
+		"a breaker opens":                  {flags(standing(true)), flags(standing(true, all, one)), []string{""}},
+		"a breaker closes":                 {flags(standing(true, all)), flags(standing(true, one)), []string{""}},
+		"one opens, another closes":        {flags(standing(true, one)), flags(standing(true, other)), []string{"m", "n"}},
+		"one opens in one namespace":       {flags(standing(true, one)), flags(standing(true, one, other)), []string{"m"}},
+		"thresholds begin to be used":      {flags(standing(true)), with(standing(true), "m", "n"), []string{"m", "n"}},
+		"thresholds are not used any more": {with(standing(true), "m"), flags(standing(true)), []string{"m"}},
+		"one opens where they are used":    {with(standing(true), "m", "n"), with(standing(true, all), "m", "n"), []string{"m", "n"}},
+		"one opens in one of these":        {with(standing(true), "m", "n"), with(standing(true, one), "m", "n"), []string{"n"}},
+		"a namespace begins to use them":   {with(standing(true, all), "m"), with(standing(true, all), "m", "n"), nil},
 	} {
 		if got := concerned(tc.before, tc.after); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

@@ -37,48 +37,74 @@ func setRoots(c *Controller) (*roots[*v1alpha1.MachineSet], error) {
 	}, c.cfg.SetGate, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return c.cfg.Machines.MachineSets(ns) })
 }
 
-func reportedByDeployment(d *v1alpha1.MachineDeployment) string {
-	c := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen)
-	if c == nil || c.Status != corev1.ConditionTrue {
-		return ""
-	}
-	return c.Reason
+// condition is the content of the condition CircuitBreakerOpen of a root. The zero value means that it has none.
+type condition struct {
+	open            bool
+	reason, message string
 }
 
-func reportOnDeployment(d *v1alpha1.MachineDeployment, now time.Time, reason, message string) {
-	if reason == "" {
+func (c condition) status() corev1.ConditionStatus {
+	if c.open {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
+// conditionOf returns the condition of a root with open circuit breakers, by its thresholds. ignored is why an annotation with others
+// is ignored; "" if none is.
+func conditionOf(open []disruption.Scope, t disruption.Thresholds, ignored string) condition {
+	switch {
+	case len(open) == 0 && ignored == "":
+		return condition{}
+	case len(open) == 0:
+		return condition{reason: v1alpha1.ReasonThresholdsIgnored, message: ignored}
+	}
+	is := condition{open: true, reason: reasonOf(open), message: message(open, t)}
+	if ignored != "" {
+		is.message += ". " + ignored
+	}
+	return is
+}
+
+func reportedByDeployment(d *v1alpha1.MachineDeployment) condition {
+	c := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen)
+	if c == nil {
+		return condition{}
+	}
+	return condition{open: c.Status == corev1.ConditionTrue, reason: c.Reason, message: c.Message}
+}
+
+func reportOnDeployment(d *v1alpha1.MachineDeployment, now time.Time, is condition) {
+	if is == (condition{}) {
 		machinefacts.DropMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen)
 		return
 	}
 	machinefacts.PutMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCondition{
-		Type: v1alpha1.MachineDeploymentCircuitBreakerOpen, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		Type: v1alpha1.MachineDeploymentCircuitBreakerOpen, Status: is.status(), Reason: is.reason, Message: is.message,
 	}, now)
 }
 
-func reportedBySet(s *v1alpha1.MachineSet) string {
+func reportedBySet(s *v1alpha1.MachineSet) condition {
 	c := machinefacts.MachineSetCondition(&s.Status, v1alpha1.MachineSetCircuitBreakerOpen)
-	if c == nil || c.Status != corev1.ConditionTrue {
-		return ""
+	if c == nil {
+		return condition{}
 	}
-	return c.Reason
+	return condition{open: c.Status == corev1.ConditionTrue, reason: c.Reason, message: c.Message}
 }
 
-func reportOnSet(s *v1alpha1.MachineSet, now time.Time, reason, message string) {
-	if reason == "" {
+func reportOnSet(s *v1alpha1.MachineSet, now time.Time, is condition) {
+	if is == (condition{}) {
 		machinefacts.DropMachineSetCondition(&s.Status, v1alpha1.MachineSetCircuitBreakerOpen)
 		return
 	}
 	machinefacts.PutMachineSetCondition(&s.Status, v1alpha1.MachineSetCondition{
-		Type: v1alpha1.MachineSetCircuitBreakerOpen, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		Type: v1alpha1.MachineSetCircuitBreakerOpen, Status: is.status(), Reason: is.reason, Message: is.message,
 	}, now)
 }
 
-// reasonOf returns the reason for the open circuit breakers of a root; "" if there are none.
+// reasonOf returns the reason for the open circuit breakers of a root.
 func reasonOf(open []disruption.Scope) string {
-	switch {
-	case len(open) == 0:
-		return ""
-	case slices.ContainsFunc(open, func(s disruption.Scope) bool { return s.Zone == "" }):
+	if slices.ContainsFunc(open, func(s disruption.Scope) bool { return s.Zone == "" }) {
 		return v1alpha1.ReasonTargetNotReady
 	}
 	return v1alpha1.ReasonZoneNotReady

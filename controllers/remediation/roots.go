@@ -2,12 +2,15 @@ package remediation
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -30,10 +33,9 @@ type kind[T ownerref.Object[T]] struct {
 	// sets returns the MachineSets of a root, and wanted its desired number of machines.
 	sets   func(T) []*v1alpha1.MachineSet
 	wanted func(T) int32
-	// reported returns the reason in the root's status for an open circuit breaker; "" if it has none. report sets it, or, with "",
-	// removes it.
-	reported func(T) string
-	report   func(root T, now time.Time, reason, message string)
+	// reported returns the condition of the root's circuit breaker; report sets it, or removes it.
+	reported func(T) condition
+	report   func(root T, now time.Time, is condition)
 	// isAway reports whether the root's status has an API server that is away; setAway has it so.
 	isAway  func(T) bool
 	setAway func(root T, now time.Time, away bool)
@@ -44,18 +46,19 @@ type kind[T ownerref.Object[T]] struct {
 type roots[T ownerref.Object[T]] struct {
 	kind[T]
 
-	cfg      Config
-	tree     *tree
-	breakers *Breakers
-	commit   *patch.Committer[T]
-	runner   *runner.Runner[types.NamespacedName]
-	seen     sync.Map // roots whose status was read, by UID
+	cfg        Config
+	tree       *tree
+	breakers   *Breakers
+	thresholds thresholds
+	commit     *patch.Committer[T]
+	runner     *runner.Runner[types.NamespacedName]
+	seen       sync.Map // the thresholds of roots whose status was read, by UID
 }
 
 func newRoots[T ownerref.Object[T]](
 	c *Controller, k kind[T], gate runner.Gate[types.NamespacedName], client func(namespace string) patch.Patcher[T],
 ) (r *roots[T], err error) {
-	r = &roots[T]{kind: k, cfg: c.cfg, tree: c.tree, breakers: c.breakers, commit: patch.New(client)}
+	r = &roots[T]{kind: k, cfg: c.cfg, tree: c.tree, breakers: c.breakers, thresholds: c.thresholds, commit: patch.New(client)}
 	r.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: k.name, Reconcile: r.reconcile, Workers: runner.TenantsAtOnce * c.cfg.Workers, Gate: gate,
 		Clock: c.cfg.Clock, Metrics: c.cfg.Metrics, Tracer: c.cfg.Tracer,
@@ -74,6 +77,16 @@ func (r *roots[T]) enqueueIn(namespace string) {
 			r.runner.Enqueue(objectcache.Key(root))
 		}
 	}
+}
+
+// roots returns all roots.
+func (r *roots[T]) roots() (roots []metav1.Object) {
+	for _, root := range r.all.All() {
+		if r.isRoot(root) {
+			roots = append(roots, root)
+		}
+	}
+	return roots
 }
 
 // watch enqueues roots that appear or change, and removes the state of those that were deleted.
@@ -101,8 +114,14 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	if root.GetDeletionTimestamp() != nil || root.GetLabels()[v1alpha1.LabelSlot] == "" {
 		return runner.Result{}, nil // its machines are deleted with it; or it is unlabeled, and has no holder
 	}
-	world, err := r.observe(root)
-	if err != nil {
+	world, ignored, err := r.observe(root)
+	switch {
+	case errors.Is(err, errNotCounted):
+		r.breakers.recount()
+		return runner.Result{RequeueAfter: spacing}, nil
+	case errors.Is(err, errNamespacesUnknown):
+		return runner.Result{}, nil // it is enqueued when they are known
+	case err != nil:
 		return runner.Result{}, err
 	}
 	verdict := disruption.Decide(world)
@@ -110,8 +129,8 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	if verdict.Changed {
 		disruption.WriteDisruptions(wanted, verdict.Disruptions)
 	}
-	reason := reasonOf(verdict.Open)
-	r.report(wanted, world.Now, reason, message(verdict.Open, r.cfg.Limits.Thresholds))
+	is := conditionOf(verdict.Open, world.Limits.Thresholds, ignored)
+	r.report(wanted, world.Now, is)
 	r.setAway(wanted, world.Now, world.Away)
 	if apiequality.Semantic.DeepEqual(root, wanted) {
 		return runner.Result{RequeueAfter: verdict.Wake}, nil
@@ -123,23 +142,25 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		return runner.Result{}, err
 	}
 	r.announceAway(root, r.isAway(root), world.Away)
-	if was := r.reported(root); was != reason {
-		r.announce(root, reason, verdict.Open, world.Breakers)
+	r.announce(root, is, verdict.Open, world.Breakers)
+	if before := r.reported(root); ignored != "" && !strings.Contains(before.message, ignored) {
+		r.emit(root, v1alpha1.ReasonThresholdsIgnored, ignored)
 	}
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
-// observe collects the input of a decision about a root. The previous holder of a root may have opened a circuit breaker for it.
-func (r *roots[T]) observe(root T) (w disruption.World, err error) {
+// observe collects the input of a decision about a root. ignored is why an annotation with thresholds is ignored; "" if none is.
+// Errors: errNotCounted, errNamespacesUnknown, an annotation with disruptions that another client has written.
+func (r *roots[T]) observe(root T) (w disruption.World, ignored string, err error) {
 	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Desired: r.wanted(root)}
 	cluster, err := r.cfg.Targets.For(root.GetNamespace())
 	if err != nil {
-		return w, fmt.Errorf("find the target cluster of namespace %s: %w", root.GetNamespace(), err)
+		return w, "", fmt.Errorf("find the target cluster of namespace %s: %w", root.GetNamespace(), err)
 	}
 	servers := r.cfg.Servers.Under(cluster)
 	w.Away, w.NotBefore = servers.Away, servers.Settled()
 	if w.Disruptions, err = disruption.ReadDisruptions(root); err != nil {
-		return w, err
+		return w, "", err
 	}
 	sets := r.sets(root)
 	for _, set := range sets {
@@ -148,21 +169,39 @@ func (r *roots[T]) observe(root T) (w disruption.World, err error) {
 		}
 	}
 	w.Machines, w.Undecodable = r.tree.members(sets)
-	if _, seen := r.seen.LoadOrStore(root.GetUID(), true); !seen {
-		r.breakers.remember(r.reported(root), w.Machines)
+	if w.Limits.Thresholds, ignored, err = r.thresholds.of(root, r.breakers.Snapshots()); err != nil {
+		return w, "", err
 	}
-	w.Breakers = r.breakers.Snapshot()
-	return w, nil
+	r.remember(root, w.Limits.Thresholds, w.Machines)
+	w.Breakers = r.breakers.Snapshots().Of[w.Limits.Thresholds].Snapshot
+	return w, ignored, nil
+}
+
+// remember keeps the circuit breakers of a root open that are open according to its status, where this process does not know them:
+// the previous holder may have opened them, or this process, with other thresholds. Only thresholds that would have opened them later
+// are reason to decide anew: they are set to have machines replaced again.
+func (r *roots[T]) remember(root T, t disruption.Thresholds, machines []disruption.Member) {
+	before, seen := r.seen.Swap(root.GetUID(), t)
+	if last, ok := before.(disruption.Thresholds); seen && ok && (last == t || t.OpensLaterThan(last)) {
+		return
+	}
+	if is := r.reported(root); is.open {
+		r.breakers.remember(t, is.reason, machines)
+	}
 }
 
 // announce emits an Event when a circuit breaker opens, opens for another reason, or closes.
-func (r *roots[T]) announce(root T, reason string, open []disruption.Scope, standing disruption.Snapshot) {
-	about, ok := any(root).(runtime.Object)
-	switch {
-	case !ok:
-	case reason == "":
-		telemetry.Emit(r.events, about, v1alpha1.EventReplacementResumed, "Unhealthy machines are replaced again")
-	default:
-		telemetry.Emit(r.events, about, v1alpha1.EventCircuitBreakerOpen, "Unhealthy machines are not replaced for now: "+numbers(open, standing))
+func (r *roots[T]) announce(root T, is condition, open []disruption.Scope, standing disruption.Snapshot) {
+	switch before := r.reported(root); {
+	case is.open && (!before.open || is.reason != before.reason):
+		r.emit(root, v1alpha1.EventCircuitBreakerOpen, "Unhealthy machines are not replaced for now: "+numbers(open, standing))
+	case before.open && !is.open:
+		r.emit(root, v1alpha1.EventReplacementResumed, "Unhealthy machines are replaced again")
+	}
+}
+
+func (r *roots[T]) emit(root T, reason, text string) {
+	if about, ok := any(root).(runtime.Object); ok {
+		telemetry.Emit(r.events, about, reason, text)
 	}
 }

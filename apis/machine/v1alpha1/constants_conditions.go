@@ -20,7 +20,8 @@ const (
 	// MachineDeploymentValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
 	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not replaced because too
-	// many machines around them are not Ready. Else it is not there. MCM does not have it.
+	// many machines around them are not Ready. It is False while an AnnotationCircuitBreaker is ignored. Else it is not there.
+	// MCM does not have it.
 	MachineDeploymentCircuitBreakerOpen MachineDeploymentConditionType = "CircuitBreakerOpen"
 	// MachineDeploymentAPIServerAway is True while the API server of the target cluster does not answer, so that no machine of the
 	// deployment is created, replaced or deleted. Else it is not there. MCM does not have it.
@@ -146,6 +147,8 @@ const (
 	ReasonZoneNotReady = "ZoneNotReady"
 	// ReasonTargetNotReady means that too many machines of the whole target cluster are not Ready.
 	ReasonTargetNotReady = "TargetNotReady"
+	// ReasonThresholdsIgnored (False) means that an AnnotationCircuitBreaker is invalid, or that too many different ones are in use.
+	ReasonThresholdsIgnored = "ThresholdsIgnored"
 )
 
 // ReasonNoAnswer is the reason of the APIServerAway conditions. MCM does not have it.

@@ -171,5 +171,10 @@ func replacementEvents() []EventReason {
 			"The API servers answer again. The health timeouts of unhealthy machines begin anew.",
 			"",
 		},
+		{
+			ReasonThresholdsIgnored, true, roots,
+			"The annotation `fleet.machine.sapcloud.io/circuit-breaker` of the object or of its Namespace is invalid, or too many different ones are in use. It is ignored; the thresholds of the Namespace or of the flags apply.",
+			"The message says what was expected; see [thresholds](operations/configure.md#thresholds-of-circuit-breakers).",
+		},
 	}
 }

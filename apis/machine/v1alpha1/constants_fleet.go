@@ -52,6 +52,11 @@ const AnnotationCountMinReady = FleetDomain + "count-min-ready-seconds"
 // get it. Without it, or with another value, the fleet's setting holds.
 const AnnotationComponentsTaint = FleetDomain + "critical-components-taint"
 
+// AnnotationCircuitBreaker on a MachineDeployment, on a MachineSet without a controller, or on a Namespace sets the thresholds of the
+// circuit breakers there: "not-ready=3,try-after=1h". Its keys are the names of the flags without "circuit-breaker-". A key that is
+// omitted is that of the Namespace, else that of the flag.
+const AnnotationCircuitBreaker = FleetDomain + "circuit-breaker"
+
 // AnnotationRolling on a MachineSet reports whether the machines of its MachineDeployment are being replaced. While it is
 // RollingTrue, the Nodes of the set's machines carry AnnotationScaleDownDisabled; when it has become RollingFalse, they do so
 // no longer for the rollout's sake. Without it they are left as they are.

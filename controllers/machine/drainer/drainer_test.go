@@ -25,6 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -55,24 +56,8 @@ func drainBench(t *testing.T, objects ...runtime.Object) (*Drain, Task, *fake.Cl
 	}, cluster
 }
 
-func requests(cluster *fake.Clientset) []string {
-	var made []string
-	for _, a := range cluster.Actions() {
-		made = append(made, strings.TrimSuffix(a.GetVerb()+" "+a.GetResource().Resource+"/"+a.GetSubresource(), "/"))
-	}
-	return made
-}
-
-func podOn(node, name, owner string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}
-	if owner != "" {
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Controller: new(true)}}
-	}
-	return pod
-}
-
 func TestANodeWithPodsIsWatched(t *testing.T) {
-	d, task, _ := drainBench(t, podOn("m", "web", ""))
+	d, task, _ := drainBench(t, targettest.PodOn("m", "web", ""))
 	v, isSame, err := d.Continue(t.Context(), task)
 	if err != nil || !isSame {
 		t.Fatalf("the same Node: %t, error %v", isSame, err)
@@ -98,7 +83,7 @@ func TestRefusedEvictionIsRetriedAfterRetryAfter(t *testing.T) {
 		return apierrors.NewTooManyRequests("not now", 30)
 	}
 	facts := drain.Facts{}
-	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: podOn("m", "web", ""), How: drain.Evict}}}
+	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: targettest.PodOn("m", "web", ""), How: drain.Evict}}}
 	if err := d.remove(t.Context(), task, &facts, verdict); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +98,7 @@ func TestOfSeveralBudgetsADisruptionIsTakenFromEach(t *testing.T) {
 		b.Status.DisruptionsAllowed = 2
 		return b
 	}
-	one, two, pod := budget("one"), budget("two"), podOn("m", "web", "")
+	one, two, pod := budget("one"), budget("two"), targettest.PodOn("m", "web", "")
 	pod.ResourceVersion = "5"
 	d, task, cluster := drainBench(t, one, two, pod)
 	facts := drain.Facts{}
@@ -122,7 +107,7 @@ func TestOfSeveralBudgetsADisruptionIsTakenFromEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"patch poddisruptionbudgets/status", "patch poddisruptionbudgets/status", "delete pods"}
-	if got := requests(cluster); !slices.Equal(got, want) {
+	if got := targettest.Requests(cluster); !slices.Equal(got, want) {
 		t.Fatalf("requests %q, want %q", got, want)
 	}
 	patch, _ := cluster.Actions()[0].(clienttesting.PatchAction)
@@ -163,7 +148,7 @@ func TestRecountsOfBudgetsAreRequested(t *testing.T) {
 			if err := d.requestRecounts(t.Context(), cluster, &facts, drain.Verdict{Budgets: []*policyv1.PodDisruptionBudget{one, two, three}}); err != nil {
 				t.Fatal(err)
 			}
-			if got := requests(cluster); len(got) != 3 || got[2] != "patch poddisruptionbudgets/status" {
+			if got := targettest.Requests(cluster); len(got) != 3 || got[2] != "patch poddisruptionbudgets/status" {
 				t.Errorf("requests %q", got)
 			}
 			patch, _ := cluster.Actions()[0].(clienttesting.PatchAction)
@@ -182,7 +167,7 @@ func TestRecountsOfBudgetsAreRequested(t *testing.T) {
 func TestRecordedDisruptionIsUsed(t *testing.T) {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a", UID: "one", ResourceVersion: "7"}}
 	b.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 0, DisruptedPods: map[string]metav1.Time{"web": metav1.NewTime(now.Add(-time.Minute))}}
-	pod := podOn("m", "web", "")
+	pod := targettest.PodOn("m", "web", "")
 	d, task, cluster := drainBench(t, b, pod)
 	facts := drain.Facts{}
 	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: pod, How: drain.Take, Budgets: []*policyv1.PodDisruptionBudget{b}}}}
@@ -194,14 +179,14 @@ func TestRecordedDisruptionIsUsed(t *testing.T) {
 	if got := string(patch.GetPatch()); got != want {
 		t.Errorf("patch %s, want %s", got, want)
 	}
-	if !slices.Contains(requests(cluster), "delete pods") {
+	if !slices.Contains(targettest.Requests(cluster), "delete pods") {
 		t.Error("the pod was not deleted")
 	}
 }
 
 // When another drain was faster, the budget has another version, and the pod stays.
 func TestBudgetThatAnotherClientHasUsedKeepsThePod(t *testing.T) {
-	one, pod := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a"}}, podOn("m", "web", "")
+	one, pod := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a"}}, targettest.PodOn("m", "web", "")
 	d, task, cluster := drainBench(t, one, pod)
 	cluster.PrependReactor("patch", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), "one", errors.New("newer"))
@@ -214,18 +199,18 @@ func TestBudgetThatAnotherClientHasUsedKeepsThePod(t *testing.T) {
 	if a := facts.Memory.Attempts["web"]; a.Accepted || a.NotBefore.After(now.Add(5*time.Second)) {
 		t.Errorf("attempt %+v, want it refused, to be tried again soon", a)
 	}
-	if slices.Contains(requests(cluster), "delete pods") {
+	if slices.Contains(targettest.Requests(cluster), "delete pods") {
 		t.Error("the pod was deleted")
 	}
 }
 
 func TestPodsAreDeletedByUID(t *testing.T) {
-	pod := podOn("m", "web", "")
+	pod := targettest.PodOn("m", "web", "")
 	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "va-uid"}}
 	d, task, cluster := drainBench(t, pod, attachment)
 	facts := drain.Facts{}
 	verdict := drain.Verdict{
-		Pods:        []drain.Removal{{Pod: pod, How: drain.Delete}, {Pod: podOn("m", "gone", ""), How: drain.Delete}},
+		Pods:        []drain.Removal{{Pod: pod, How: drain.Delete}, {Pod: targettest.PodOn("m", "gone", ""), How: drain.Delete}},
 		Attachments: []*storagev1.VolumeAttachment{attachment},
 	}
 	if err := d.remove(t.Context(), task, &facts, verdict); err != nil {
@@ -252,7 +237,7 @@ func TestPodsAreDeletedByUID(t *testing.T) {
 
 // Without room the pod waits, and no request is sent to the API server.
 func TestAPodWaitsForRoom(t *testing.T) {
-	pod := podOn("m", "db", "")
+	pod := targettest.PodOn("m", "db", "")
 	d, task, cluster := drainBench(t, pod)
 	d.of.detaches.set(task.Cluster, machineIn(task.Machine.Namespace, "other"), drain.MaxDetachesOfOne)
 	facts := drain.Facts{}
@@ -261,7 +246,7 @@ func TestAPodWaitsForRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(cluster.Actions()) > 0 || len(facts.Memory.Attempts) > 0 {
-		t.Errorf("requests %q, attempts %v", requests(cluster), facts.Memory.Attempts)
+		t.Errorf("requests %q, attempts %v", targettest.Requests(cluster), facts.Memory.Attempts)
 	}
 }
 
@@ -280,7 +265,7 @@ func (f freeingDriver) GetVolumeIDs(context.Context, driver.GetVolumeIDsRequest)
 // Another drain ends while this one observes. Nothing else happens for hours.
 func TestDrainIsWokenByAVolumeSlotFreedWhileItDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pod := podOn("m", "db", "StatefulSet")
+		pod := targettest.PodOn("m", "db", "StatefulSet")
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "db"},
 		}}}

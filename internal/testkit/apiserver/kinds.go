@@ -25,6 +25,7 @@ func kinds() map[string]kind {
 		"machineclasses":         {name: "MachineClass", counts: true},
 		"leases":                 {name: "Lease"},
 		"secrets":                {name: "Secret"},
+		"namespaces":             {name: "Namespace", hasStatus: true},
 		"nodes":                  {name: "Node", hasStatus: true},
 		"pods":                   {name: "Pod", hasStatus: true},
 		"events":                 {name: "Event"},

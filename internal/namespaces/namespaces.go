@@ -1,0 +1,154 @@
+package namespaces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+)
+
+// Namespaces has the annotations of Namespaces. New returns one. It is safe for concurrent use.
+type Namespaces struct {
+	informer cache.SharedIndexInformer
+	changes  []func(namespace string)
+	denied   atomic.Bool // the API server does not permit the list
+}
+
+// New returns Namespaces of the control cluster, which watch while Run runs. only is the one Namespace that is served; "" means all.
+func New(control metadata.Interface, only string) (*Namespaces, error) {
+	n := &Namespaces{}
+	source := objectcache.From(control.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")))
+	if only != "" {
+		source = selected(source, fields.OneTermEqualSelector(metav1.ObjectNameField, only).String())
+	}
+	n.informer = cache.NewSharedIndexInformer(&objectcache.ListerWatcher{Source: source}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
+	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { n.changed(nil, obj) },
+		UpdateFunc: n.changed,
+		DeleteFunc: func(obj any) { n.changed(obj, nil) },
+	})
+	if err := errors.Join(err, n.informer.SetTransform(essential), n.informer.SetWatchErrorHandlerWithContext(n.failed)); err != nil {
+		return nil, fmt.Errorf("watch Namespaces: %w", err)
+	}
+	return n, nil
+}
+
+// selected restricts a source by a field selector.
+func selected(source objectcache.Source, selector string) objectcache.Source {
+	return objectcache.Source{
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = selector
+			return source.List(ctx, options)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selector
+			return source.Watch(ctx, options)
+		},
+	}
+}
+
+// essential is the informer's transform: it keeps the name and the fleet's annotations.
+func essential(obj any) (any, error) {
+	whole, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	kept := &metav1.PartialObjectMetadata{TypeMeta: whole.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Name: whole.Name, UID: whole.UID, ResourceVersion: whole.ResourceVersion,
+	}}
+	for key, value := range whole.Annotations {
+		if strings.HasPrefix(key, v1alpha1.FleetDomain) {
+			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, key, value)
+		}
+	}
+	return kept, nil
+}
+
+// OnChange adds a function that is called with every Namespace whose annotations have changed, and with "" when they become known,
+// which may affect all. f must return soon. Call OnChange before Run.
+func (n *Namespaces) OnChange(f func(namespace string)) { n.changes = append(n.changes, f) }
+
+func (n *Namespaces) notify(namespace string) {
+	for _, f := range n.changes {
+		f(namespace)
+	}
+}
+
+// changed notifies of a Namespace whose annotations differ.
+func (n *Namespaces) changed(before, after any) {
+	name, was := annotationsOf(before)
+	is, now := annotationsOf(after)
+	if name == "" {
+		name = is
+	}
+	if name != "" && !maps.Equal(was, now) {
+		n.notify(name)
+	}
+}
+
+func annotationsOf(obj any) (name string, annotations map[string]string) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	if meta, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		return meta.Name, meta.Annotations
+	}
+	return "", nil
+}
+
+// failed handles an error of the list or the watch. Without the right to list, the fleet works as if there were no annotations.
+func (n *Namespaces) failed(ctx context.Context, r *cache.Reflector, err error) {
+	if !apierrors.IsForbidden(err) {
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+		return
+	}
+	if n.denied.Swap(true) {
+		return
+	}
+	klog.FromContext(ctx).Error(err, "Namespaces cannot be read; their annotations have no effect. Grant list and watch of namespaces")
+	if !n.informer.HasSynced() {
+		n.notify("")
+	}
+}
+
+// Run watches until ctx ends.
+func (n *Namespaces) Run(ctx context.Context) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if cache.WaitForCacheSync(ctx.Done(), n.informer.HasSynced) {
+			n.notify("")
+		}
+	}()
+	n.informer.RunWithContext(ctx)
+	<-ended
+}
+
+// Known reports whether the annotations are known: they were listed, or the API server does not permit to list them.
+func (n *Namespaces) Known() bool { return n.informer.HasSynced() || n.denied.Load() }
+
+// Annotation returns the value of an annotation below v1alpha1.FleetDomain of a Namespace.
+func (n *Namespaces) Annotation(namespace, key string) (value string, ok bool) {
+	obj, known, err := n.informer.GetStore().GetByKey(namespace)
+	if err != nil || !known {
+		return "", false
+	}
+	_, annotations := annotationsOf(obj)
+	value, ok = annotations[key]
+	return value, ok
+}
