@@ -25,6 +25,7 @@ var pure = []string{
 	"controllers/machinedeployment/rollout",
 	"controllers/machineset/scale",
 	"controllers/nodeowner",
+	"controllers/safety/orphans",
 	"internal/bounded",
 	"internal/objectversion",
 	"shard/slotlabel/policy",
