@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 )
 
@@ -79,6 +81,9 @@ func declareDrain(g *flags.Group, o *drain.Settings) {
 // safetyOptions are the flags of periodic checks.
 type safetyOptions struct {
 	orphanVMsPeriod            time.Duration
+	orphanVMsQuarantine        time.Duration
+	maxOrphanDeletions         int
+	dryRun                     bool
 	statusCheckTimeout         time.Duration
 	statusCheckPeriod          time.Duration
 	overshootUp, overshootDown int
@@ -86,7 +91,10 @@ type safetyOptions struct {
 }
 
 func (o *safetyOptions) declare(g *flags.Group) {
-	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two searches for VMs that belong to no machine", flags.OrZero, flags.NoEffectYet("the search is not implemented"))
+	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two sweeps of a namespace for VMs, network interfaces, disks and addresses that belong to no machine; 0 switches the sweeps off", flags.OrZero)
+	g.Duration(&o.orphanVMsQuarantine, "machine-safety-orphan-vms-quarantine", 10*time.Minute, "how long something must have belonged to no machine before a later sweep deletes it; at least the period", flags.OrZero)
+	g.Int(&o.maxOrphanDeletions, "safety-max-orphan-deletions", 10, "how many orphans of a namespace are deleted in an hour, and 10 times as many of all; where there are more, none is deleted until a user approves it; at most "+strconv.Itoa(orphans.MaxLimit), flags.OrZero)
+	g.Bool(&o.dryRun, "safety-dry-run", false, "report orphans without deleting them")
 	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server, of the control or the target cluster, may not answer before it is away: no machine that depends on it is created, fails, is replaced or deleted until it answers again", flags.OrZero)
 	g.Duration(&o.statusCheckPeriod, "machine-safety-apiserver-statuscheck-period", time.Minute, "time between two checks of each API server that answers; not less than the timeout", flags.OrZero)
 	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas, or than replicas and surge of its MachineDeployment, are too many: a MachineSet that creates yet another one is frozen; 0 means 1", flags.OrZero)
@@ -95,6 +103,9 @@ func (o *safetyOptions) declare(g *flags.Group) {
 }
 
 func (o *safetyOptions) validate() error {
+	if o.maxOrphanDeletions > orphans.MaxLimit {
+		return fmt.Errorf("--safety-max-orphan-deletions: expected at most %d, got %d; approve the deletion of more", orphans.MaxLimit, o.maxOrphanDeletions)
+	}
 	if o.statusCheckPeriod >= o.statusCheckTimeout {
 		return nil
 	}

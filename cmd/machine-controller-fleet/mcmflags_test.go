@@ -61,7 +61,7 @@ func mcmFlags() []mcmFlag {
 		{name: "machine-preserve-timeout", value: "96h"},
 		{name: "machine-safety-apiserver-statuscheck-timeout", value: "30s"},
 		{name: "machine-safety-apiserver-statuscheck-period", value: "1m"},
-		{name: "machine-safety-orphan-vms-period", value: "15m", waits: true},
+		{name: "machine-safety-orphan-vms-period", value: "15m"},
 		{name: "node-conditions", value: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"},
 		{name: "bootstrap-token-auth-extra-groups"},
 		{name: "resource-exhausted-retry", value: "10m"},

@@ -51,6 +51,8 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--machine-drain-timeout=-1s", "--machine-drain-timeout: expected 0 or more"},
 		{"--machine-max-evict-retries=-1", "--machine-max-evict-retries: expected 0 or more"},
 		{"--machine-safety-apiserver-statuscheck-period=10s", "statuscheck-period: expected at least 30s"},
+		{"--safety-max-orphan-deletions=501", "--safety-max-orphan-deletions: expected at most 500, got 501"},
+		{"--machine-safety-orphan-vms-quarantine=-1s", "--machine-safety-orphan-vms-quarantine: expected 0 or more"},
 		{"--safety-up=-1", "--safety-up: expected 0 or more"},
 		{"--resource-exhausted-retry=-1s", "--resource-exhausted-retry: expected 0 or more"},
 		{"--bootstrap-token-auth-extra-groups=system:masters", "--bootstrap-token-auth-extra-groups: expected groups that match"},

@@ -245,6 +245,13 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	acts := f.session.fence.Acts
 	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))
 	all := append([]controller{f.identity, f.namespaces, deployments, sets, machines, classes, replacements}, counts...)
+	if o.safety.orphanVMsPeriod > 0 {
+		sweep, err := newOrphans(o, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sweep)
+	}
 	if f.cluster != nil {
 		nodes, err := node.New(node.Config{
 			Metadata: f.metadata, View: f.view, Cluster: f.cluster, Namespace: o.namespace,

@@ -27,6 +27,7 @@ var pure = []string{
 	"controllers/nodeowner",
 	"controllers/safety/overshoot",
 	"controllers/safety/unmanaged",
+	"controllers/safety/orphans",
 	"internal/bounded",
 	"internal/objectversion",
 	"target/reach",

@@ -57,6 +57,21 @@ const AnnotationComponentsTaint = FleetDomain + "critical-components-taint"
 // omitted is that of the Namespace, else that of the flag.
 const AnnotationCircuitBreaker = FleetDomain + "circuit-breaker"
 
+// Annotations about orphans: VMs and other resources at a cloud that were made for a Machine and belong to none any more.
+const (
+	// AnnotationOrphans on a MachineClass has, as JSON, which resources of its cloud account are suspected to be orphans, and since when.
+	// The next leader continues from there.
+	AnnotationOrphans = FleetDomain + "orphans"
+	// AnnotationDeleteOrphans on a MachineClass approves the deletion of orphans that are held. Users write it. Its value is from the
+	// Event OrphansHeld, and approves exactly the orphans of that Event. It is removed when it was acted upon.
+	AnnotationDeleteOrphans = FleetDomain + "delete-orphans"
+	// AnnotationOrphanDeletions on the Lease <fleet>-safety has, as JSON, the deletions of orphans within the last hour.
+	AnnotationOrphanDeletions = FleetDomain + "orphan-deletions"
+)
+
+// LeaseSafety is the end of the name of the Lease with AnnotationOrphanDeletions, after the name of the fleet.
+const LeaseSafety = "-safety"
+
 // AnnotationRolling on a MachineSet reports whether the machines of its MachineDeployment are being replaced. While it is
 // RollingTrue, the Nodes of the set's machines carry AnnotationScaleDownDisabled; when it has become RollingFalse, they do so
 // no longer for the rollout's sake. Without it they are left as they are.

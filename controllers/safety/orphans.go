@@ -1,0 +1,235 @@
+package safety
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// Name of the sweep of orphans in metrics, logs and spans.
+const Name = "orphans"
+
+const (
+	// sweepsAtOnce is how many namespaces are swept at the same time. Each has the UIDs of its Machines in memory.
+	sweepsAtOnce = 4
+	// page is the size of pages of lists.
+	page = 500
+	// plansInPeriod is how often in a period it is checked whether the next sweeps are due.
+	plansInPeriod = 4
+	// shortestRetry is the shortest time after a failed sweep before the namespace is swept again. A sweep lists whole accounts.
+	shortestRetry = time.Minute
+)
+
+// plan is the key that enqueues the namespaces; it is no name of a namespace.
+const plan = ""
+
+// OrphansConfig is the configuration of Orphans. All fields but Namespace, Deleted, Metrics and Tracer are required.
+type OrphansConfig struct {
+	// Machines, Metadata, Secrets and Leases read and write in the control cluster, without a cache. Machines must return a
+	// decode.ListError for objects that cannot be decoded.
+	Machines machineclient.MachineV1alpha1Interface
+	Metadata metadata.Interface
+	Secrets  corev1client.SecretsGetter
+	Leases   coordinationclient.LeasesGetter
+	// Sweeper returns the Sweeper of a provider; ok is false when it has none.
+	Sweeper func(provider string) (sweeper driver.Sweeper, ok bool)
+	Targets target.Resolver
+	Events  events.EventRecorder
+	// Namespace is the only namespace that is served; "" means all.
+	Namespace string
+	// Ledger is the Lease with the deletions of the last hour.
+	Ledger types.NamespacedName
+	// ControlCluster returns the ID of the control cluster; "" while it is not known. Nothing is swept then.
+	ControlCluster func() string
+	// Served reports, by live reads, whether no other manager serves a namespace.
+	Served func(ctx context.Context, namespace string) (bool, error)
+	// Deleted is called for each resource whose deletion the cloud has accepted, for the log of deletions.
+	Deleted func(ctx context.Context, deletion OrphanDeletion)
+	// Gate admits the leader's work, with the leadership in the context.
+	Gate runner.Gate[string]
+	// Token returns another text each time.
+	Token func() string
+	// Period is the time between two sweeps of a namespace; Quarantine is the minimum age of a suspicion that is acted upon, together with
+	// the period.
+	Period, Quarantine time.Duration
+	// Limit is how many orphans of a namespace may be deleted in an hour without an approval.
+	Limit int
+	// DryRun has sweeps do everything but delete.
+	DryRun  bool
+	Clock   clock.WithTicker
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
+}
+
+// OrphanDeletion is one deletion and its evidence.
+type OrphanDeletion struct {
+	Class    *v1alpha1.MachineClass
+	Resource driver.Resource
+	// Why is the evidence: for how long it was suspected, and what was confirmed.
+	Why string
+	// Approved is true when a person has approved it.
+	Approved bool
+}
+
+// Orphans sweeps orphans while its session leads. NewOrphans returns one.
+type Orphans struct {
+	cfg     OrphansConfig
+	runner  *runner.Runner[string]
+	ledger  *ledger
+	metrics *orphanMetrics
+	led     atomic.Bool // the session has begun to lead, and no sweep was planned since
+
+	unknown atomic.Bool // it was logged that the ID of the control cluster is not known
+
+	mu      sync.Mutex
+	planned time.Time
+	seen    map[types.NamespacedName]sighting // MachineClasses with suspicions
+}
+
+// sighting is when this process last wrote or first read a record.
+type sighting struct {
+	write string
+	at    time.Time
+}
+
+// NewOrphans returns the sweep. Errors: an invalid configuration.
+func NewOrphans(cfg OrphansConfig) (*Orphans, error) {
+	if cfg.Period <= 0 || cfg.Limit < 0 || cfg.Limit > orphans.MaxLimit {
+		return nil, fmt.Errorf("sweep of orphans: expected a period of more than 0 and a limit of 0 to %d, got %s and %d", orphans.MaxLimit, cfg.Period, cfg.Limit)
+	}
+	if cfg.Deleted == nil {
+		cfg.Deleted = func(context.Context, OrphanDeletion) {}
+	}
+	o := &Orphans{cfg: cfg, metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}}
+	o.ledger = &ledger{leases: cfg.Leases, key: cfg.Ledger, clock: cfg.Clock, token: cfg.Token}
+	var err error
+	o.runner, err = runner.New(runner.Config[string]{
+		Name: Name, Reconcile: o.reconcile, Workers: sweepsAtOnce, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		MinBackoff: min(shortestRetry, cfg.Period), MaxBackoff: cfg.Period,
+	})
+	return o, err
+}
+
+// Collectors return the metrics.
+func (o *Orphans) Collectors() []prometheus.Collector { return o.metrics.collectors() }
+
+// Led begins to sweep. It is called when the session begins to lead, and returns at once.
+func (o *Orphans) Led() {
+	o.led.Store(true)
+	o.runner.Enqueue(plan)
+}
+
+// Run sweeps until ctx ends. The ticker plans again what the Gate has dropped while a renewal of the leadership was late.
+func (o *Orphans) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { o.runner.Run(ctx) })
+	ticker := o.cfg.Clock.NewTicker(max(o.cfg.Period/plansInPeriod, time.Nanosecond))
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ticker.C():
+			o.runner.Enqueue(plan)
+		case <-ctx.Done():
+		}
+	}
+	running.Wait()
+}
+
+// reconcile sweeps a namespace, or plans the next sweeps.
+func (o *Orphans) reconcile(ctx context.Context, namespace string) (runner.Result, error) {
+	switch id := o.cfg.ControlCluster(); {
+	case id == "":
+		o.metrics.swept(resultSkipped)
+		if !o.unknown.Swap(true) {
+			klog.FromContext(ctx).Info("The ID of the control cluster is not known; orphans are not swept before it is")
+		}
+		return runner.Result{RequeueAfter: min(shortestRetry, o.cfg.Period)}, nil
+	case namespace == plan:
+		return runner.Result{}, o.plan(ctx)
+	default:
+		return runner.Result{}, o.sweep(ctx, namespace, id)
+	}
+}
+
+// plan enqueues the namespaces with MachineClasses when a period has passed, each at its own time in the period, and sooner when the
+// session has begun to lead: leaders that change often must not prevent the sweeps.
+func (o *Orphans) plan(ctx context.Context) error {
+	window, now := o.cfg.Period, o.cfg.Clock.Now()
+	led := o.led.Swap(false)
+	if led {
+		window /= plansInPeriod
+	}
+	o.mu.Lock()
+	due := led || now.Sub(o.planned) >= o.cfg.Period
+	o.mu.Unlock()
+	if !due {
+		return nil
+	}
+	namespaces, err := o.namespaces(ctx)
+	if err != nil {
+		if led {
+			o.led.Store(true)
+		}
+		return err
+	}
+	for namespace := range namespaces {
+		o.runner.EnqueueAfter(namespace, offset(namespace, window))
+	}
+	o.metrics.keepOnly(namespaces)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.planned = now
+	for class := range o.seen {
+		if !namespaces[class.Namespace] {
+			delete(o.seen, class)
+		}
+	}
+	return nil
+}
+
+// offset returns the time of a namespace in a window.
+func offset(namespace string, window time.Duration) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(namespace)) // it never fails
+	return time.Duration(float64(window) * float64(h.Sum32()) / (1 << 32))
+}
+
+// namespaces returns those with MachineClasses, by a live list.
+func (o *Orphans) namespaces(ctx context.Context) (map[string]bool, error) {
+	found, options := map[string]bool{}, metav1.ListOptions{Limit: page}
+	classes := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(o.cfg.Namespace)
+	for {
+		list, err := classes.List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list the MachineClasses: %w", err)
+		}
+		for i := range list.Items {
+			found[list.Items[i].Namespace] = true
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			klog.FromContext(ctx).V(2).Info("Planned sweeps of orphans", "namespaces", len(found))
+			return found, nil
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package safety
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// act records the suspicions of all scopes, and deletes what is confirmed, within the limits.
+func (s *sweep) act(ctx context.Context) error {
+	reserved, err := s.reserve(ctx)
+	errs := []error{err}
+	for _, sc := range s.scopes {
+		approved := sc.isApproved() && !s.cfg.DryRun
+		if err := s.record(ctx, sc, approved); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		doomed := sc.suspectsThat(orphans.Delete)
+		if held := sc.suspectsThat(orphans.Hold); approved {
+			klog.FromContext(ctx).Info("Deleting orphans with an approval", "namespace", s.namespace, "machineClass", sc.class.Name, "orphans", len(held))
+			doomed = append(doomed, held...)
+		} else {
+			s.reportHeld(ctx, sc, held)
+		}
+		errs = append(errs, s.delete(ctx, sc, doomed, reserved, approved))
+	}
+	return errors.Join(errs...)
+}
+
+// reserve reserves the deletion of the namespace's confirmed orphans that need no approval. Where that is not possible they are held. It
+// returns those that were reserved before: their deletion has been reported.
+func (s *sweep) reserve(ctx context.Context) (before map[orphans.Key]bool, err error) {
+	var wanted []orphans.Suspect
+	for _, sc := range s.scopes {
+		for _, suspect := range sc.suspectsThat(orphans.Delete) {
+			if !sc.before.Suspects[suspect.Key()].Approved {
+				wanted = append(wanted, suspect)
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	why := "dry run (--safety-dry-run)"
+	if !s.cfg.DryRun {
+		before, why, err = s.Orphans.ledger.reserve(ctx, s.namespace, wanted, s.cfg.Limit)
+	}
+	if err != nil {
+		why = "the deletion could not be reserved"
+	}
+	if why == "" {
+		return before, nil
+	}
+	for _, suspect := range wanted {
+		if before[suspect.Key()] && err == nil {
+			continue
+		}
+		for _, sc := range s.scopes {
+			if _, has := sc.verdicts[suspect.Key()]; has {
+				sc.verdicts[suspect.Key()] = orphans.Verdict{Do: orphans.Hold, Why: why}
+			}
+		}
+	}
+	return before, err
+}
+
+// mostNamed is how many orphans an Event names.
+const mostNamed = 5
+
+// reportHeld reports the orphans of a scope that are not deleted without an approval.
+func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspect) {
+	if len(held) == 0 {
+		return
+	}
+	var named []string
+	for _, suspect := range held[:min(len(held), mostNamed)] {
+		named = append(named, fmt.Sprintf("%s %s of Machine %s (%s)", suspect.Kind, suspect.ID, suspect.Machine, sc.verdicts[suspect.Key()].Why))
+	}
+	if len(held) > mostNamed {
+		named = append(named, "and others")
+	}
+	digest := orphans.Digest(held)
+	approval := fmt.Sprintf("To delete exactly these, annotate the MachineClass with %s=%s", v1alpha1.AnnotationDeleteOrphans, digest)
+	if s.cfg.DryRun {
+		approval = "Nothing is deleted in a dry run"
+	}
+	text := fmt.Sprintf("Held %d orphans. %s: %s", len(held), approval, strings.Join(named, "; "))
+	telemetry.Emit(s.cfg.Events, sc.class, v1alpha1.EventOrphansHeld, text)
+	klog.FromContext(ctx).Info("Held orphans", "namespace", s.namespace, "machineClass", sc.class.Name, "orphans", len(held), "digest", digest, "message", text)
+}
+
+// delete deletes confirmed orphans of a scope. reserved are those whose deletion has been reported.
+func (s *sweep) delete(ctx context.Context, sc *scope, doomed []orphans.Suspect, reserved map[orphans.Key]bool, approved bool) error {
+	if len(doomed) == 0 {
+		return nil
+	}
+	if served, err := s.cfg.Served(ctx, s.namespace); err != nil || !served {
+		return err // another manager has the namespace now
+	}
+	var errs []error
+	for _, suspect := range doomed {
+		answer, err := sc.sweeper.DeleteResource(ctx, driver.DeleteResourceRequest{ScopeRequest: sc.request, Resource: suspect.Resource})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("delete %s %s: %w", suspect.Kind, suspect.ID, err))
+			continue
+		}
+		if reserved[suspect.Key()] {
+			continue // it takes longer than a sweep to end, or an earlier leader has requested it
+		}
+		deletion := OrphanDeletion{
+			Class: sc.class, Resource: suspect.Resource, Why: sc.verdicts[suspect.Key()].Why,
+			Approved: approved || sc.before.Suspects[suspect.Key()].Approved,
+		}
+		s.reportDeleted(ctx, deletion, answer.Gone)
+	}
+	return errors.Join(errs...)
+}
+
+// reportDeleted reports a deletion that the cloud has accepted.
+func (s *sweep) reportDeleted(ctx context.Context, d OrphanDeletion, gone bool) {
+	s.metrics.deleted(d.Resource.Kind)
+	text := fmt.Sprintf("Deleted %s %s of Machine %s (UID %s): %s", d.Resource.Kind, d.Resource.ID, d.Resource.Machine, d.Resource.MachineUID, d.Why)
+	if d.Approved {
+		text += "; approved"
+	}
+	telemetry.Emit(s.cfg.Events, d.Class, v1alpha1.EventOrphanDeleted, text)
+	klog.FromContext(ctx).Info("Deleted orphan", append(keysOf(d.Resource), "machineClass", d.Class.Name, "why", d.Why, "approved", d.Approved, "gone", gone)...)
+	s.cfg.Deleted(ctx, d)
+}

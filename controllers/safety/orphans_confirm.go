@@ -1,0 +1,137 @@
+package safety
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// confirm decides about the suspects that are old enough, with reads that begin after the resources were listed.
+func (s *sweep) confirm(ctx context.Context) error {
+	var due []orphans.Suspect
+	age := max(s.cfg.Quarantine, s.cfg.Period)
+	for _, sc := range s.scopes {
+		sc.verdicts = map[orphans.Key]orphans.Verdict{}
+		for _, suspect := range sc.suspects {
+			if sc.before.Suspects[suspect.Key()].Duration() >= age {
+				due = append(due, suspect)
+			}
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	machines, err := s.listMachines(ctx, due)
+	if err != nil {
+		return err
+	}
+	cluster, err := s.cfg.Targets.For(s.namespace)
+	if err != nil {
+		return fmt.Errorf("find the target cluster: %w", err)
+	}
+	for _, sc := range s.scopes {
+		for _, suspect := range sc.suspects {
+			facts := orphans.Facts{Suspect: suspect, Entry: sc.before.Suspects[suspect.Key()], Age: age, Machines: machines}
+			if facts.Entry.Duration() < age {
+				continue
+			}
+			if facts.ByName, err = s.readMachine(ctx, suspect.Machine); err != nil {
+				return err
+			}
+			if facts.Node, err = readNode(ctx, cluster, suspect.Resource); err != nil {
+				return err
+			}
+			sc.verdicts[suspect.Key()] = orphans.Confirm(facts)
+		}
+	}
+	return nil
+}
+
+// partOfMachine is the part of a Machine that is decoded of one that does not decode.
+type partOfMachine struct {
+	Spec struct {
+		Class struct {
+			Name string `json:"name"`
+		} `json:"class"`
+		ProviderID string `json:"providerID"`
+	} `json:"spec"`
+}
+
+// listMachines reads all Machines of the namespace, with their provider IDs.
+func (s *sweep) listMachines(ctx context.Context, due []orphans.Suspect) (*orphans.Machines, error) {
+	machines, options := orphans.NewMachines(due, s.classes), metav1.ListOptions{Limit: page}
+	for {
+		list, err := s.cfg.Machines.Machines(s.namespace).List(ctx, options)
+		undecodable, err := decode.Missing(err)
+		if err != nil {
+			return nil, fmt.Errorf("list the Machines: %w", err)
+		}
+		for _, f := range undecodable {
+			var part partOfMachine
+			if f.Into(&part) != nil {
+				machines.AddUndecodable(f.Name)
+				continue
+			}
+			machines.Add(f.Name, orphans.Machine{UID: f.UID, ProviderID: part.Spec.ProviderID}, part.Spec.Class.Name)
+		}
+		for i := range list.Items {
+			m := &list.Items[i]
+			machines.Add(m.Name, orphans.Machine{UID: m.UID, ProviderID: m.Spec.ProviderID}, m.Spec.Class.Name)
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return machines, nil
+		}
+	}
+}
+
+// readMachine reads a Machine live; nil if there is none.
+func (s *sweep) readMachine(ctx context.Context, name string) (*orphans.Machine, error) {
+	m, err := s.cfg.Machines.Machines(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	if f, undecodable := decode.FailureOf(err); undecodable {
+		var part partOfMachine
+		if err := f.Into(&part); err != nil {
+			return nil, fmt.Errorf("Machine %s cannot be decoded, so that its VM is not known: %w", name, err) //nolint:staticcheck // it begins with the name of a kind
+		}
+		return &orphans.Machine{UID: f.UID, ProviderID: part.Spec.ProviderID}, nil
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read Machine %s: %w", name, err)
+	}
+	return &orphans.Machine{UID: m.UID, ProviderID: m.Spec.ProviderID}, nil
+}
+
+// readNode reads the Node of a VM live.
+func readNode(ctx context.Context, cluster *target.Cluster, vm driver.Resource) (orphans.Node, error) {
+	switch {
+	case cluster == nil || vm.Kind != driver.ResourceVM:
+		return orphans.NodeAbsent, nil
+	case vm.NodeName == "":
+		return orphans.NodeUnknown, nil
+	}
+	node, err := cluster.Client.CoreV1().Nodes().Get(ctx, vm.NodeName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return orphans.NodeAbsent, nil
+	case err != nil:
+		return orphans.NodeUnknown, fmt.Errorf("read Node %s of an orphan: %w", vm.NodeName, err)
+	case node.Spec.ProviderID != "" && node.Spec.ProviderID != vm.ID:
+		return orphans.NodeAbsent, nil
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return orphans.NodeReady, nil
+		}
+	}
+	return orphans.NodeNotReady, nil
+}

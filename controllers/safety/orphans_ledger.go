@@ -1,0 +1,94 @@
+package safety
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
+)
+
+// ledger keeps the deletions of the last hour on a Lease, where the next leader finds them. What this process has reserved counts also if
+// the Lease is deleted or restored.
+type ledger struct {
+	leases coordinationclient.LeasesGetter
+	key    types.NamespacedName
+	clock  clock.PassiveClock
+	token  func() string
+
+	mu   sync.Mutex
+	last orphans.Ledger // as this process last wrote it
+	at   time.Time      // when that was
+	seen sighting       // what it last read
+}
+
+// reserve reserves the deletion of suspects, or returns why that is not possible. before are those that were reserved already. Errors: the
+// Lease could not be read or written, or was written by another process meanwhile; then nothing is reserved.
+func (l *ledger) reserve(ctx context.Context, namespace string, wanted []orphans.Suspect, limit int) (before map[orphans.Key]bool, why string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	leases := l.leases.Leases(l.key.Namespace)
+	lease, err := leases.Get(ctx, l.key.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, "", fmt.Errorf("read Lease %s: %w", l.key, err)
+	}
+	exists := err == nil
+	if !exists {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}
+	}
+	now, is, err := l.current(lease)
+	if err != nil {
+		return nil, "", err
+	}
+	before = map[orphans.Key]bool{}
+	missing := false
+	for _, suspect := range wanted {
+		has := is.Has(namespace, suspect.Key())
+		before[suspect.Key()], missing = has, missing || !has
+	}
+	if !missing {
+		return before, "", nil
+	}
+	next, why := is.Reserve(namespace, wanted, limit)
+	if why != "" {
+		return before, why, nil
+	}
+	next.Write = l.token()
+	if lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	lease.Annotations[v1alpha1.AnnotationOrphanDeletions] = next.Text()
+	if exists {
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	} else {
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reserve deletions on Lease %s: %w", l.key, err)
+	}
+	l.last, l.at, l.seen = next, now, sighting{next.Write, now}
+	return before, "", nil
+}
+
+// current returns the reservations as of now: those on the Lease, whose age grows only while this process observes the same text, and
+// those that this process has made.
+func (l *ledger) current(lease *coordinationv1.Lease) (now time.Time, is orphans.Ledger, err error) {
+	now = l.clock.Now()
+	stored, err := orphans.ParseLedger(lease.Annotations[v1alpha1.AnnotationOrphanDeletions])
+	if err != nil {
+		return now, is, fmt.Errorf("annotation %s of Lease %s: %w", v1alpha1.AnnotationOrphanDeletions, l.key, err)
+	}
+	if l.seen.write != stored.Write || l.seen.at.IsZero() {
+		l.seen = sighting{stored.Write, now}
+	}
+	return now, stored.Aged(now.Sub(l.seen.at)).With(l.last.Aged(now.Sub(l.at))), nil
+}

@@ -1,0 +1,219 @@
+package safety
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// sweep is one sweep of a namespace.
+type sweep struct {
+	*Orphans
+
+	namespace, controlCluster string
+	classes                   map[string]bool // the names of all MachineClasses
+	uids                      map[types.UID]bool
+	scopes                    []*scope // those that were listed completely
+}
+
+// sweep sweeps a namespace. Errors: all that failed; what did not depend on it was done.
+func (o *Orphans) sweep(ctx context.Context, namespace, controlCluster string) error {
+	s := &sweep{Orphans: o, namespace: namespace, controlCluster: controlCluster}
+	served, err := o.cfg.Served(ctx, namespace)
+	if err == nil && !served {
+		o.metrics.swept(resultSkipped)
+		o.metrics.show(namespace, nil)
+		klog.FromContext(ctx).V(2).Info("Skipped sweep of orphans: another manager serves the namespace", "namespace", namespace)
+		return nil
+	}
+	if err == nil {
+		err = s.run(ctx)
+	}
+	if err != nil {
+		o.metrics.swept(resultIncomplete)
+		return fmt.Errorf("sweep orphans of namespace %s: %w", namespace, err)
+	}
+	o.metrics.swept(resultComplete)
+	return nil
+}
+
+func (s *sweep) run(ctx context.Context) error {
+	scopes, err := s.findScopes(ctx)
+	if len(scopes) == 0 {
+		return err // a namespace without a driver that can list costs no list of its Machines
+	}
+	errs := []error{err}
+	if s.uids, err = s.listUIDs(ctx); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for _, sc := range scopes {
+		if err := s.list(ctx, sc); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.scopes = append(s.scopes, sc)
+	}
+	s.uids = nil // the largest part of the sweep's memory
+	if err := s.confirm(ctx); err != nil {
+		errs = append(errs, err)
+		for _, sc := range s.scopes {
+			sc.verdicts = map[orphans.Key]orphans.Verdict{} // a part of the reads confirms nothing
+		}
+	}
+	if err := s.act(ctx); err != nil {
+		errs = append(errs, err)
+	}
+	s.metrics.show(s.namespace, s.scopes)
+	return errors.Join(errs...)
+}
+
+// listUIDs returns the UIDs of all Machines of the namespace.
+func (s *sweep) listUIDs(ctx context.Context) (map[types.UID]bool, error) {
+	found, options := map[types.UID]bool{}, metav1.ListOptions{Limit: page}
+	machines := s.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(s.namespace)
+	for {
+		list, err := machines.List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list the Machines: %w", err)
+		}
+		for i := range list.Items {
+			found[list.Items[i].UID] = true
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// mostListed is how many resources one scope has at most: some for each VM.
+const mostListed = 4 * driver.MaxListed
+
+// list lists a scope, and determines its suspects and its next record.
+func (s *sweep) list(ctx context.Context, sc *scope) error {
+	sc.before = s.recorded(sc)
+	listing := orphans.NewListing(s.namespace, s.uids, sc.before)
+	request, count := driver.ListResourcesRequest{ScopeRequest: sc.request}, 0
+	for {
+		answer, err := sc.sweeper.ListResources(ctx, request)
+		if err != nil {
+			return fmt.Errorf("list the resources of MachineClass %s: %w", sc.class.Name, err)
+		}
+		listing.Add(answer.Items)
+		if count += len(answer.Items); count > mostListed {
+			return fmt.Errorf("list the resources of MachineClass %s: expected at most %d, got more; the driver repeats pages", sc.class.Name, mostListed)
+		}
+		if request.Continue = answer.Continue; request.Continue == "" {
+			break
+		}
+	}
+	for _, vm := range listing.Doubles() {
+		machine, err := s.readMachine(ctx, vm.Machine)
+		if err != nil {
+			return err
+		}
+		if machine != nil && machine.UID == vm.MachineUID {
+			listing.Double(vm.MachineUID, machine.ProviderID)
+		}
+	}
+	sc.suspects, sc.more = listing.Suspects()
+	for _, suspect := range sc.suspects {
+		if _, known := sc.before.Suspects[suspect.Key()]; !known {
+			klog.FromContext(ctx).Info("Suspected orphan", append(keysOf(suspect.Resource), "machineClass", sc.class.Name, "surplus", suspect.Surplus)...)
+		}
+	}
+	return nil
+}
+
+// recorded returns the suspicions of a scope as of now. Their age grows only while this process observes the same record: the time
+// between two leaders does not count.
+func (s *sweep) recorded(sc *scope) orphans.Record {
+	record := orphans.ParseRecord(sc.class.Annotations[v1alpha1.AnnotationOrphans], sc.key)
+	key, now := types.NamespacedName{Namespace: s.namespace, Name: sc.class.Name}, s.cfg.Clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sc.seen = s.seen[key]
+	if sc.seen.write != record.Write || sc.seen.at.IsZero() {
+		sc.seen = sighting{record.Write, now}
+		s.seen[key] = sc.seen
+	}
+	sc.stored = record
+	return record.Aged(now.Sub(sc.seen.at))
+}
+
+// record writes the next record of a scope, and removes an approval that it contains. Errors: also a class that has changed since it was
+// read; nothing is deleted then.
+func (s *sweep) record(ctx context.Context, sc *scope, approved bool) error {
+	now := s.cfg.Clock.Now()
+	next := sc.stored.Aged(now.Sub(sc.seen.at)).Next(sc.suspects, sc.more)
+	if approved {
+		next = next.Approve(sc.suspectsThat(orphans.Hold))
+	}
+	next.Write = s.cfg.Token()
+	text, is := next.Text(), sc.class.Annotations[v1alpha1.AnnotationOrphans]
+	if text == is && !approved {
+		return nil // no suspicions before and now
+	}
+	annotations := map[string]any{v1alpha1.AnnotationOrphans: text}
+	if text == "" {
+		annotations[v1alpha1.AnnotationOrphans] = nil
+	}
+	if approved {
+		annotations[v1alpha1.AnnotationDeleteOrphans] = nil
+	}
+	change, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": sc.class.UID, "resourceVersion": sc.class.ResourceVersion, "annotations": annotations,
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the suspicions on MachineClass %s: %w", sc.class.Name, err)
+	}
+	written, err := s.cfg.Machines.MachineClasses(s.namespace).Patch(ctx, sc.class.Name, types.MergePatchType, change, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("record the suspicions on MachineClass %s: %w", sc.class.Name, err)
+	}
+	sc.class = written
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[types.NamespacedName{Namespace: s.namespace, Name: sc.class.Name}] = sighting{next.Write, now}
+	return nil
+}
+
+// suspectsThat returns the suspects with a decision.
+func (sc *scope) suspectsThat(do orphans.Decision) (found []orphans.Suspect) {
+	for _, suspect := range sc.suspects {
+		if verdict, decided := sc.verdicts[suspect.Key()]; decided && verdict.Do == do {
+			found = append(found, suspect)
+		}
+	}
+	return found
+}
+
+// isApproved reports whether a person has approved the deletion of exactly the suspects that are held.
+func (sc *scope) isApproved() bool {
+	held := sc.suspectsThat(orphans.Hold)
+	return len(held) > 0 && sc.class.Annotations[v1alpha1.AnnotationDeleteOrphans] == orphans.Digest(held)
+}
+
+// keysOf returns a resource for logs.
+func keysOf(r driver.Resource) []any {
+	return []any{"kind", r.Kind, "id", r.ID, "namespace", r.Namespace, "machine", r.Machine, "machineUID", r.MachineUID}
+}
+
+// sorted returns the scopes by the names of their classes.
+func sorted(scopes map[string]*scope) []*scope {
+	all := make([]*scope, 0, len(scopes))
+	for _, sc := range scopes {
+		all = append(all, sc)
+	}
+	slices.SortFunc(all, func(a, b *scope) int { return compareClasses(a.class, b.class) })
+	return all
+}
