@@ -113,11 +113,19 @@ func TestLateCreateIsSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%s has stopped before %s", at.Session, at.What)
-	b.do(t, at.Replica, harness.Pause)
-	b.waitTakenOver(t, at.Session)
+	// It is being deleted before another replica has it, so that none creates its VM.
 	if err := api.MachineDeployments(b.namespace).DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	b.eventually(t, "the machine is being deleted", func(ctx context.Context) error {
+		machines, err := api.Machines(b.namespace).List(ctx, metav1.ListOptions{})
+		if err == nil && (len(machines.Items) != 1 || machines.Items[0].DeletionTimestamp == nil) {
+			err = fmt.Errorf("there are %d machines, and the first is not", len(machines.Items))
+		}
+		return err
+	})
+	b.do(t, at.Replica, harness.Pause)
+	b.waitTakenOver(t, at.Session)
 	b.eventually(t, "the machine is gone", func(ctx context.Context) error { return noObjects(ctx, b.lab, b.namespace) })
 	released := make(chan error, 1)
 	go func() { released <- b.lab.Release(b.ctx, at.Replica) }()
@@ -128,7 +136,7 @@ func TestLateCreateIsSwept(t *testing.T) {
 	}
 	start := time.Now()
 	b.eventually(t, "the cloud has a VM of the machine that is gone", func(ctx context.Context) error {
-		vms, err := b.lab.Cloud.History(ctx, b.namespace)
+		vms, err := b.lab.Cloud.VMs(ctx, b.namespace)
 		if err == nil && len(vms) == 0 {
 			err = errors.New("it has none")
 		}
