@@ -203,6 +203,24 @@ func TestOnlyTheLeaderCountsAndOnlyServedNamespaces(t *testing.T) {
 	}
 }
 
+// TestFailedFreezeIsTriedAgain: although no machine is created after the failure.
+func TestFailedFreezeIsTriedAgain(t *testing.T) {
+	onCounting(t, 2, func(c *counting) {
+		c.create(4)
+		c.lead()
+		c.create(1)
+		fails := true
+		c.intercept(func(r *http.Request) error {
+			if r.Method == http.MethodPatch && fails {
+				fails = false
+				return errors.New("the connection was closed")
+			}
+			return nil
+		})
+		c.expect(true, "after the failure")
+	})
+}
+
 // TestNewLeadershipHasNoCount: while another session led, the set may have been resized and resized again.
 func TestNewLeadershipHasNoCount(t *testing.T) {
 	onCounting(t, 2, func(c *counting) {
