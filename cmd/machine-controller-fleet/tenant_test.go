@@ -98,7 +98,7 @@ func (o *oracle) touched(q request, byLeader bool) {
 		return
 	}
 	name, _, _ := strings.Cut(rest, "/")
-	if strings.HasPrefix(name, "control-plane-") && !(byLeader && q.method == http.MethodPatch) {
+	if strings.HasPrefix(name, "control-plane-") && (!byLeader || q.method != http.MethodPatch) {
 		o.fail("%s does %s of Node %s, which has no machine", q.replica, q.method, name)
 	}
 	if q.method != http.MethodDelete {
