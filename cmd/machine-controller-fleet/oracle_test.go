@@ -62,7 +62,7 @@ func (t *trial) sent(q request, r *http.Request) {
 	if q.kind != writes {
 		return
 	}
-	o.touched(q)
+	o.touched(q, strings.HasSuffix(r.Header.Get("User-Agent"), "; leader)"))
 	match := owned.FindStringSubmatch(r.Header.Get("User-Agent"))
 	if match == nil {
 		return

@@ -82,6 +82,10 @@ func TestNodesWithoutMachineAreAnnotated(t *testing.T) {
 		s.join("managed", finalizer)
 		s.join("control-plane", nil)
 		s.join("left", finalizer)
+		s.join("with-finalizer-again", func(n *corev1.Node) {
+			finalizer(n)
+			n.Annotations[v1alpha1.AnnotationNotManaged] = "1"
+		})
 		s.search.Begin()
 		time.Sleep(21 * time.Minute)
 		s.join("new", nil)
@@ -89,7 +93,7 @@ func TestNodesWithoutMachineAreAnnotated(t *testing.T) {
 			s.expect(name, false)
 		}
 		time.Sleep(10 * time.Minute)
-		for name, annotated := range map[string]bool{"managed": false, "control-plane": true, "left": true, "new": false} {
+		for name, annotated := range map[string]bool{"managed": false, "control-plane": true, "left": true, "with-finalizer-again": true, "new": false} {
 			s.expect(name, annotated)
 		}
 		requests := s.target.requests.Load()
@@ -122,7 +126,7 @@ func TestNodesAreNotAnnotated(t *testing.T) {
 				s.search.Begin()
 				time.Sleep(21 * time.Minute)
 				change(s)
-				time.Sleep(10 * time.Minute)
+				time.Sleep(10*time.Minute + time.Second)
 				s.expect("n", false)
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ type counting struct {
 	*cluster
 
 	gate     leaderGate
-	served   bool
+	served   atomic.Bool
 	reported apitest.EventLog
 	counts   *Overshooting
 	ordinal  int64
@@ -36,7 +37,8 @@ type counting struct {
 func onCounting(t *testing.T, replicas int32, test func(c *counting)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &counting{T: t, cluster: newCluster(t), served: true}
+		c := &counting{T: t, cluster: newCluster(t)}
+		c.served.Store(true)
 		c.gate.leads.Store(true)
 		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, Labels: map[string]string{"team": "a"}}}
 		set.Spec.Replicas = replicas
@@ -46,7 +48,7 @@ func onCounting(t *testing.T, replicas int32, test func(c *counting)) {
 		var err error
 		c.counts, err = NewOvershooting(OvershootingConfig{
 			Machines: c.machines.MachineV1alpha1(), Metadata: c.metadata, Events: &c.reported,
-			Namespaces: func() []string { return []string{namespace, "other"} }, Serves: func(n string) bool { return c.served && n == namespace },
+			Namespaces: func() []string { return []string{namespace, "other"} }, Serves: func(n string) bool { return c.served.Load() && n == namespace },
 			Most: func(d *v1alpha1.MachineDeployment) int { return int(d.Spec.Replicas) }, Limits: overshoot.Limits{Up: 2, Down: 1},
 			Period: time.Minute, Gate: &c.gate, Clock: clock.RealClock{},
 		})
@@ -162,17 +164,16 @@ func TestPartialListDecidesNothing(t *testing.T) {
 		c.create(pageSize + 2)
 		c.lead()
 		c.create(1)
-		fails := true
+		var fails atomic.Bool
+		fails.Store(true)
 		c.intercept(func(r *http.Request) error {
-			if r.URL.Query().Get("continue") != "" && fails {
+			if r.URL.Query().Get("continue") != "" && fails.Load() {
 				return errors.New("the connection was closed")
 			}
 			return nil
 		})
 		c.expect(false, "the list is not complete")
-		c.mu.Lock()
-		fails = false
-		c.mu.Unlock()
+		fails.Store(false)
 		c.expect(true, "the list is complete")
 	})
 }
@@ -180,7 +181,7 @@ func TestPartialListDecidesNothing(t *testing.T) {
 func TestOnlyTheLeaderCountsAndOnlyServedNamespaces(t *testing.T) {
 	for name, change := range map[string]func(c *counting){
 		"does not lead":             func(c *counting) { c.gate.leads.Store(false) },
-		"another manager serves it": func(c *counting) { c.served = false },
+		"another manager serves it": func(c *counting) { c.served.Store(false) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onCounting(t, 2, func(c *counting) {
@@ -201,6 +202,24 @@ func TestOnlyTheLeaderCountsAndOnlyServedNamespaces(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFailedFreezeIsTriedAgain: although no machine is created after the failure.
+func TestFailedFreezeIsTriedAgain(t *testing.T) {
+	onCounting(t, 2, func(c *counting) {
+		c.create(4)
+		c.lead()
+		c.create(1)
+		fails := true
+		c.intercept(func(r *http.Request) error {
+			if r.Method == http.MethodPatch && fails {
+				fails = false
+				return errors.New("the connection was closed")
+			}
+			return nil
+		})
+		c.expect(true, "after the failure")
+	})
 }
 
 // TestNewLeadershipHasNoCount: while another session led, the set may have been resized and resized again.

@@ -287,9 +287,10 @@ func essence(object *unstructured.Unstructured) string {
 		delete(metadata, key)
 	}
 	isMachine := slices.Contains([]string{"Machine", "MachineSet", "MachineDeployment", "MachineClass"}, object.GetKind())
+	hasNoMachine := slices.Contains([]string{controlPlane, joinedVM}, object.GetName()) // the leader annotates such a Node
 	annotations := object.GetAnnotations()
 	maps.DeleteFunc(annotations, func(key, _ string) bool { // the fleet's notes for itself, and Kubernetes' own
-		return isMachine && strings.HasPrefix(key, v1alpha1.FleetDomain) || strings.HasPrefix(key, "node.alpha.kubernetes.io/")
+		return hasNoMachine && key == v1alpha1.AnnotationNotManaged || isMachine && strings.HasPrefix(key, v1alpha1.FleetDomain) || strings.HasPrefix(key, "node.alpha.kubernetes.io/")
 	})
 	object.SetAnnotations(annotations)
 	labels := object.GetLabels()
