@@ -275,7 +275,6 @@ func TestNewHolderKeepsTheBreakerOfAnAnnotationOpen(t *testing.T) {
 // More thresholds than are compared with the counts: those that are left out report it, and others of the namespace apply.
 func TestTooManyThresholds(t *testing.T) {
 	d := deployment()
-	d.Annotations = map[string]string{v1alpha1.AnnotationCircuitBreaker: "not-ready=4"}
 	s := set("s", d, 6)
 	during(t, []runtime.Object{d}, func(b *bench) {
 		b.Breakers().Receive(nil, []string{"r"})
@@ -288,6 +287,8 @@ func TestTooManyThresholds(t *testing.T) {
 			b.feed(obj)
 		}
 		b.show(s, 4, 6, time.Now().Add(-time.Hour))
+		b.wait(5 * time.Second)
+		b.annotate("not-ready=4")
 		b.wait(5 * time.Second)
 		if is := reportedByDeployment(b.deployment()); b.state() != "False ThresholdsIgnored, 1 disruptions" || !strings.Contains(is.message, "more than 64 different thresholds are in use") {
 			t.Errorf("%s: %s", b.state(), is.message)
