@@ -155,16 +155,21 @@ func TestThresholdsChangeWhileTheBreakerIsOpen(t *testing.T) {
 			{"not-ready=6", "", 12 * time.Minute, 4, isClosed}, {"not-ready=4", "", 5 * time.Second, 4, "True TargetNotReady, 1 disruptions"},
 		},
 		"it stays open between the limits when it would close later": {
-			{"not-ready=4", "", 12 * time.Minute, 4, isOpen}, {"not-ready=4", "", time.Minute, 3, isOpen},
-			{"not-ready=4", "close-after=1h", time.Minute, 3, isOpen}, {"not-ready=4,close-percent=20", "", time.Minute, 3, isOpen},
+			{"not-ready=4", "", 12 * time.Minute, 4, isOpen},
+			{"not-ready=4", "", time.Minute, 3, isOpen},
+			{"not-ready=4", "close-after=1h", time.Minute, 3, isOpen},
+			{"not-ready=4,close-percent=20", "", time.Minute, 3, isOpen},
 			{"not-ready=4,try-after=9h", "", time.Minute, 3, isOpen},
 		},
 		"it stays open for the new time": {
-			{"not-ready=4", "", 12 * time.Minute, 4, isOpen}, {"not-ready=4", "close-after=9m", 5 * time.Second, 1, isOpen},
-			{"not-ready=4", "close-after=9m", 8 * time.Minute, 1, isOpen}, {"not-ready=4", "close-after=9m", 2 * time.Minute, 1, isClosed},
+			{"not-ready=4", "", 12 * time.Minute, 4, isOpen},
+			{"not-ready=4", "close-after=9m", 5 * time.Second, 1, isOpen},
+			{"not-ready=4", "close-after=9m", 8 * time.Minute, 1, isOpen},
+			{"not-ready=4", "close-after=9m", 2 * time.Minute, 1, isClosed},
 		},
 		"an annotation that becomes invalid is ignored": {
-			{"not-ready=4", "", 12 * time.Minute, 4, isOpen}, {"4", "", 5 * time.Second, 4, "False ThresholdsIgnored, 1 disruptions"},
+			{"not-ready=4", "", 12 * time.Minute, 4, isOpen},
+			{"4", "", 5 * time.Second, 4, "False ThresholdsIgnored, 1 disruptions"},
 			{"not-ready=4", "", 5 * time.Second, 4, "True TargetNotReady, 1 disruptions"},
 		},
 	} {
