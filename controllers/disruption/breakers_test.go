@@ -109,6 +109,12 @@ func TestWorstNamespace(t *testing.T) {
 	if got := rankOne(Tally{Unready: map[string]int{"a": 0}}).worst(""); got != "" {
 		t.Errorf("of none that is not Ready the worst is %q", got)
 	}
+	// A Lease can name the namespace "", which no machine has.
+	forged := ParseReports(map[string]string{"r": `{"counts":{"/":{"0":[0,9]}},"unready":{"/":{"":{"0":9}}}}`}, []string{"r"})
+	total, _ := Sum(nil, forged)
+	if got := rankOne(total[Scope{}]).evidence(""); got != (Count{NotReady: 9}) {
+		t.Errorf("%+v, want all machines of no namespace", got)
+	}
 	// A Lease can name more machines than it has counted.
 	if got := rankOne(Tally{Count: Count{Ready: 1, NotReady: 2}, Unready: map[string]int{"a": 5}}).evidence(""); got != (Count{Ready: 1}) {
 		t.Errorf("%+v, want none that is not Ready", got)

@@ -209,7 +209,10 @@ func rules() []rule {
 	never := DefaultThresholds()
 	never.Percent = 100
 	return []rule{
-		{"no circuit breaker", never}, {"5, for good", of(5, 0)}, {"2, for good", of(2, 0)}, {"2, one after 2 h (default)", DefaultThresholds()},
+		{"no circuit breaker", never},
+		{"5, for good", of(5, 0)},
+		{"2, for good", of(2, 0)},
+		{"2, one after 2 h (default)", DefaultThresholds()},
 		{"1, one after 2 h", of(1, DefaultThresholds().TryAfter)},
 	}
 }

@@ -116,7 +116,7 @@ func read(text string) (own Own, ok bool) {
 func (w wire) unready(scope string, slot int) map[string]int {
 	unready := map[string]int{}
 	for namespace, slots := range w.Unready[scope] {
-		if n := bound(slots[slot]); n > 0 {
+		if n := bound(slots[slot]); n > 0 && namespace != "" {
 			unready[namespace] = n
 		}
 	}

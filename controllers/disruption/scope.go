@@ -108,7 +108,7 @@ func rank(total map[Scope]Tally) map[Scope]rankedTally {
 		}
 		for namespace, n := range tally.Unready {
 			switch {
-			case n == 0, namespace == "":
+			case n == 0:
 			case r.first == "" || worse(namespace, r.first):
 				r.first, r.second = namespace, r.first
 			case r.second == "" || worse(namespace, r.second):
@@ -122,7 +122,7 @@ func rank(total map[Scope]Tally) map[Scope]rankedTally {
 
 // worst returns the namespace with the most machines that are not Ready, excluding one namespace; "" if there is none.
 func (r rankedTally) worst(except string) string {
-	if except != "" && r.first == except {
+	if r.first == except {
 		return r.second
 	}
 	return r.first

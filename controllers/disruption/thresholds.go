@@ -26,7 +26,7 @@ func ParseThresholds(text string, otherwise Thresholds) (Thresholds, error) {
 			return otherwise, fmt.Errorf("expected each key once, got %q twice in %q", key, text)
 		}
 		given[key] = true
-		if err := t.set(key, value); err != nil {
+		if err := setThreshold(&t, key, value); err != nil {
 			return otherwise, fmt.Errorf("expected keys and values like not-ready=3,try-after=1h, got %q: %w", text, err)
 		}
 	}
@@ -36,8 +36,8 @@ func ParseThresholds(text string, otherwise Thresholds) (Thresholds, error) {
 	return t, nil
 }
 
-// set sets the threshold of a key.
-func (t *Thresholds) set(key, value string) (err error) {
+// setThreshold sets the threshold of a key.
+func setThreshold(t *Thresholds, key, value string) (err error) {
 	switch key {
 	case "not-ready":
 		t.NotReady, err = strconv.Atoi(value)

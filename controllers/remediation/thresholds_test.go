@@ -155,16 +155,21 @@ func TestThresholdsChangeWhileTheBreakerIsOpen(t *testing.T) {
 			{"not-ready=6", "", 12 * time.Minute, 4, isClosed}, {"not-ready=4", "", 5 * time.Second, 4, "True TargetNotReady, 1 disruptions"},
 		},
 		"it stays open between the limits when it would close later": {
-			{"not-ready=4", "", 12 * time.Minute, 4, isOpen}, {"not-ready=4", "", time.Minute, 3, isOpen},
-			{"not-ready=4", "close-after=1h", time.Minute, 3, isOpen}, {"not-ready=4,close-percent=20", "", time.Minute, 3, isOpen},
+			{"not-ready=4", "", 12 * time.Minute, 4, isOpen},
+			{"not-ready=4", "", time.Minute, 3, isOpen},
+			{"not-ready=4", "close-after=1h", time.Minute, 3, isOpen},
+			{"not-ready=4,close-percent=20", "", time.Minute, 3, isOpen},
 			{"not-ready=4,try-after=9h", "", time.Minute, 3, isOpen},
 		},
 		"it stays open for the new time": {
-			{"not-ready=4", "", 12 * time.Minute, 4, isOpen}, {"not-ready=4", "close-after=9m", 5 * time.Second, 1, isOpen},
-			{"not-ready=4", "close-after=9m", 8 * time.Minute, 1, isOpen}, {"not-ready=4", "close-after=9m", 2 * time.Minute, 1, isClosed},
+			{"not-ready=4", "", 12 * time.Minute, 4, isOpen},
+			{"not-ready=4", "close-after=9m", 5 * time.Second, 1, isOpen},
+			{"not-ready=4", "close-after=9m", 8 * time.Minute, 1, isOpen},
+			{"not-ready=4", "close-after=9m", 2 * time.Minute, 1, isClosed},
 		},
 		"an annotation that becomes invalid is ignored": {
-			{"not-ready=4", "", 12 * time.Minute, 4, isOpen}, {"4", "", 5 * time.Second, 4, "False ThresholdsIgnored, 1 disruptions"},
+			{"not-ready=4", "", 12 * time.Minute, 4, isOpen},
+			{"4", "", 5 * time.Second, 4, "False ThresholdsIgnored, 1 disruptions"},
 			{"not-ready=4", "", 5 * time.Second, 4, "True TargetNotReady, 1 disruptions"},
 		},
 	} {
@@ -275,7 +280,6 @@ func TestNewHolderKeepsTheBreakerOfAnAnnotationOpen(t *testing.T) {
 // More thresholds than are compared with the counts: those that are left out report it, and others of the namespace apply.
 func TestTooManyThresholds(t *testing.T) {
 	d := deployment()
-	d.Annotations = map[string]string{v1alpha1.AnnotationCircuitBreaker: "not-ready=4"}
 	s := set("s", d, 6)
 	during(t, []runtime.Object{d}, func(b *bench) {
 		b.Breakers().Receive(nil, []string{"r"})
@@ -288,6 +292,8 @@ func TestTooManyThresholds(t *testing.T) {
 			b.feed(obj)
 		}
 		b.show(s, 4, 6, time.Now().Add(-time.Hour))
+		b.wait(5 * time.Second)
+		b.annotate("not-ready=4")
 		b.wait(5 * time.Second)
 		if is := reportedByDeployment(b.deployment()); b.state() != "False ThresholdsIgnored, 1 disruptions" || !strings.Contains(is.message, "more than 64 different thresholds are in use") {
 			t.Errorf("%s: %s", b.state(), is.message)
