@@ -52,8 +52,9 @@ func (vm VM) wrong() string {
 			Clean(vm.ProviderID), len(vm.ProviderID), MaxProviderID)
 	}
 	if vm.NodeName != "" {
-		if wrong := wrongNodeName(vm.NodeName); wrong != "" {
-			return wrong
+		// The name becomes the value of a label, too.
+		if errs := slices.Concat(validation.IsDNS1123Subdomain(vm.NodeName), validation.IsValidLabelValue(vm.NodeName)); len(errs) > 0 {
+			return fmt.Sprintf("the node name %q: %s", Clean(vm.NodeName), strings.Join(errs, "; "))
 		}
 	}
 	if len(vm.Addresses) > MaxAddresses {
@@ -64,14 +65,6 @@ func (vm VM) wrong() string {
 			return fmt.Sprintf("the address %q of type %q and %d bytes; expected at most %d printable characters without spaces",
 				Clean(a.Address), Clean(string(a.Type)), len(a.Address), MaxAddress)
 		}
-	}
-	return ""
-}
-
-// wrongNodeName describes what is invalid about the name of a Node, which becomes the value of a label, too; "" when nothing is.
-func wrongNodeName(name string) string {
-	if errs := slices.Concat(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)); len(errs) > 0 {
-		return fmt.Sprintf("the node name %q: %s", Clean(name), strings.Join(errs, "; "))
 	}
 	return ""
 }

@@ -78,8 +78,9 @@ func (r Resource) wrong() string {
 		if r.NodeName == "" {
 			break
 		}
-		if wrong := wrongNodeName(r.NodeName); wrong != "" {
-			return wrong
+		// It need not be the value of a label: a Machine with a longer name, whose VM no machine can use, must not stop the sweep of others.
+		if errs := validation.IsDNS1123Subdomain(r.NodeName); len(errs) > 0 {
+			return fmt.Sprintf("the node name %q: %s", Clean(r.NodeName), strings.Join(errs, "; "))
 		}
 	case ResourceNetworkInterface, ResourceDisk, ResourceAddress:
 		if r.NodeName != "" {

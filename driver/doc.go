@@ -23,6 +23,18 @@
 //     no provider spec can set. Provider ID and name are written by any client that may write the Machine, and prove nothing: a VM
 //     that they name and that has not the UID does not exist for that Machine. The one exception is Target.Adopt.
 //
+// A driver whose cloud can list by tags implements Sweeper, too. Its author has to
+//
+//   - set four tags with each create, on the VM and on all that a failed create can leave: the Machine's namespace, name and UID, and
+//     Target.ControlCluster if it is known. A provider spec must not be able to set them;
+//
+//   - list by them, in pages. The driver returns an error for a page that it could not read as a whole, and never a part;
+//
+//   - delete under the UID and the control cluster in one request, where the cloud can check tags in the request that deletes. Where it
+//     cannot, the driver reads the tags immediately before;
+//
+//   - forward Sweeper, and implement Unwrap() Driver, in every wrapper of a driver, see SweeperOf.
+//
 // A driver should be able to look for VMs. GetMachineStatus may return Unimplemented, and then nothing proves that a Node which
 // joins is the Machine's, except to the process that made the VM: a machine whose process ends before its Node has joined is
 // replaced, unless the user data has the kubelet register the Node with the label

@@ -64,8 +64,9 @@ type Target struct {
 	// Machine Controller Manager has made it. The fleet sets it only when no other Machine has an older claim to that VM.
 	Adopt bool
 	// ControlCluster identifies the control cluster: the UID of its Namespace kube-system. CreateMachine tags what it makes with
-	// it, so that the sweeps of two fleets in one account do not confuse their VMs. It is "" when it is not known; what is made then is
-	// never swept.
+	// it, in the request that makes it, and no provider spec can set that tag: so the sweeps of two fleets in one account do not confuse
+	// their VMs. It is "" when it is not known; what is made then is never swept. It may become known between two creates for one
+	// Machine; the second one finds the VM of the first.
 	ControlCluster string
 }
 

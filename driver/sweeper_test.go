@@ -124,10 +124,12 @@ func TestPagesOfResourcesAreChecked(t *testing.T) {
 		"no UID":                         {one(func(r *Resource) { r.MachineUID = "" }), true},
 		"a UID with a line":              {one(func(r *Resource) { r.MachineUID = "a\nb" }), true},
 		"a node name that is none":       {one(func(r *Resource) { r.NodeName = "a/b" }), true},
-		"a node name of 64 characters":   {one(func(r *Resource) { r.NodeName = strings.Repeat("x", 64) }), true},
+		"a node name without end":        {one(func(r *Resource) { r.NodeName = strings.Repeat("x", 254) }), true},
+		"names of 253 characters":        {one(func(r *Resource) { r.Machine, r.NodeName = strings.Repeat("x", 253), strings.Repeat("x", 253) }), false},
 		"a disk with the name of a Node": {one(func(r *Resource) { r.Kind = ResourceDisk }), true},
 	} {
-		resp, err := Checked(sweeping{page: c.page}).(Sweeper).ListResources(t.Context(), req)
+		d, _ := SweeperOf(Checked(sweeping{page: c.page}))
+		resp, err := d.ListResources(t.Context(), req)
 		if !c.wrong {
 			if err != nil || cmp.Diff(c.page, resp) != "" {
 				t.Errorf("%s: %v\n%s", name, err, cmp.Diff(c.page, resp))
@@ -145,7 +147,8 @@ func TestScopesAreChecked(t *testing.T) {
 		"https://cloud/#0a1b": OK, strings.Repeat("x", MaxProviderID): OK, "": Internal, "a b": Internal, "a\nb": Internal,
 		strings.Repeat("x", MaxProviderID+1): Internal,
 	} {
-		got, err := Checked(sweeping{scope: scope}).(Sweeper).Scope(ScopeRequest{})
+		d, _ := SweeperOf(Checked(sweeping{scope: scope}))
+		got, err := d.Scope(ScopeRequest{})
 		if CodeOf(err) != want || (got == scope) != (want == OK || scope == "") {
 			t.Errorf("scope %q: %q, %v; want code %v", scope, got, err, want)
 		}

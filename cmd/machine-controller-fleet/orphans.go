@@ -23,7 +23,7 @@ func newOrphans(o options, f *fleet) (*safety.Orphans, error) {
 		Machines: f.machines.MachineV1alpha1(), Metadata: f.metadata, Secrets: f.control.CoreV1(), Leases: f.control.CoordinationV1(),
 		Sweeper: f.drivers.Sweeper, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceSafety), Namespace: o.namespace,
 		Ledger:         types.NamespacedName{Namespace: o.fleet.namespace, Name: o.fleet.name + v1alpha1.LeaseSafety},
-		ControlCluster: f.controlCluster,
+		ControlCluster: f.identity.ID,
 		Served: func(ctx context.Context, namespace string) (bool, error) {
 			return isServed(ctx, f.control, identity, namespace)
 		},
@@ -56,6 +56,3 @@ func isServed(ctx context.Context, client kubernetes.Interface, fleet, namespace
 	}
 	return true, nil
 }
-
-// controlCluster returns the ID of the control cluster; "" while it is not known.
-func (*fleet) controlCluster() string { return "" }

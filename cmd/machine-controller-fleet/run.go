@@ -121,6 +121,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 		f.targets = target.Single{Cluster: f.cluster}
 	}
 	f.view = objectcache.NewView()
+	f.identity = &controlCluster{namespaces: f.control.CoreV1().Namespaces(), clock: clock.RealClock{}}
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
 	running, err := f.controllers(o)
 	if err != nil {
@@ -169,6 +170,7 @@ type fleet struct {
 	session     *session
 	slots       *slots
 	breakers    *remediation.Breakers
+	identity    *controlCluster
 	view        *objectcache.View
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
@@ -213,7 +215,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
-		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
+		Drivers: f.drivers, ControlCluster: f.identity.ID, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
 		NoComponentsTaint: !o.machine.componentsTaint,
 		Gate:              f.slots.gate(policy.Machine),
@@ -231,7 +233,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
 	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))
-	all := []controller{deployments, sets, machines, classes, replacements}
+	all := []controller{f.identity, deployments, sets, machines, classes, replacements}
 	if o.safety.orphanVMsPeriod > 0 {
 		sweep, err := newOrphans(o, f)
 		if err != nil {

@@ -123,6 +123,7 @@ type wires struct {
 	secrets, target kubernetes.Interface
 	evict           func(context.Context, *policyv1.Eviction) error
 	cloud           driver.Driver
+	controlCluster  func() string // nil when its ID is never known
 }
 
 // metadataOf is the metadata of a control cluster, of which the Secrets are elsewhere than all else.
@@ -146,8 +147,8 @@ func (b *bench) start() {
 	cluster.Evict = w.evict
 	c, err := New(Config{
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: metadataOf{b.about, b.server.Metadata()}, View: view, Targets: target.Single{Cluster: cluster},
-		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}),
-		Events:  b.reported, Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
+		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}), ControlCluster: w.controlCluster,
+		Events: b.reported, Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
 	})
 	b.must(err)
 	b.mu.Lock()

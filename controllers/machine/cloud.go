@@ -24,6 +24,9 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	call, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials, Adopt: lifecycle.MayAdopt(p.world)}
+	if c.cfg.ControlCluster != nil {
+		target.ControlCluster = c.cfg.ControlCluster()
+	}
 	var op driver.Op
 	var err error
 	switch action { //nolint:exhaustive // act passes only actions of the driver

@@ -56,8 +56,10 @@ type Config struct {
 	View    *objectcache.View
 	Targets target.Resolver
 	Drivers *driver.Registry
-	Events  events.EventRecorder
-	Limits  lifecycle.Limits
+	// ControlCluster returns the ID of the control cluster, or "" while it is not known; see driver.Target. nil means that it never is.
+	ControlCluster func() string
+	Events         events.EventRecorder
+	Limits         lifecycle.Limits
 	// IsUnlabeled reports whether the target cluster has a Node of that name without a valid slot label, which Targets does not show;
 	// nil means that it never has. The component that detects such a Node calls NodeAppeared.
 	IsUnlabeled func(node string) bool

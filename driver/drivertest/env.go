@@ -37,6 +37,13 @@ type Env struct {
 	// Leftovers returns, of each network interface, disk and the like that belongs to no VM, the UID of the Machine for which the
 	// driver made it.
 	Leftovers func(t *testing.T) []types.UID
+	// MakeWithout makes a VM that looks as if the driver had made it for the machine in that control cluster, and that lacks one of the
+	// tags. It returns its provider ID.
+	MakeWithout func(t *testing.T, m *v1alpha1.Machine, controlCluster string, without Tag) (providerID string)
+	// OtherScopes are Secrets of other accounts and endpoints than Secret, by their difference. They need not work.
+	OtherScopes map[string]map[string][]byte
+	// Confidential are the keys of Secrets whose values must not be shown.
+	Confidential []string
 	// WithoutTags is true when the cloud has no place for the UID of a Machine. Then nothing proves that a driver does not
 	// change the VMs of others; its documentation has to state what that requires of its users.
 	WithoutTags bool
@@ -56,6 +63,17 @@ type VM struct {
 	// MachineUID is that of the Machine for which the driver made it.
 	MachineUID types.UID
 }
+
+// Tag is what a VM shows of the machine for which it was made. A cloud without tags may show it otherwise.
+type Tag string
+
+// The tags by which a sweep lists VMs.
+const (
+	NamespaceTag      Tag = "namespace"
+	MachineTag        Tag = "name of the Machine"
+	MachineUIDTag     Tag = "UID of the Machine"
+	ControlClusterTag Tag = "control cluster"
+)
 
 // Failure is a way in which a cloud fails.
 type Failure string
@@ -111,7 +129,12 @@ type suite struct {
 	t        *testing.T
 	machines int
 	adopt    bool // in all targets
+
+	controlCluster string // in all targets and sweeps
 }
+
+// controlCluster is the control cluster of the suite.
+const controlCluster = "uid-of-kube-system"
 
 // machine returns a new Machine, which has a UID and no provider ID.
 func (s *suite) machine() *v1alpha1.Machine {
@@ -124,14 +147,14 @@ func (s *suite) machine() *v1alpha1.Machine {
 }
 
 func (s *suite) target(m *v1alpha1.Machine) driver.Target {
-	return driver.Target{Machine: m, Class: s.Class, Secret: s.Secret, Adopt: s.adopt}
+	return driver.Target{Machine: m, Class: s.Class, Secret: s.Secret, Adopt: s.adopt, ControlCluster: s.controlCluster}
 }
 
 // withSpec returns the target with another provider spec.
 func (s *suite) withSpec(m *v1alpha1.Machine, spec string) driver.Target {
 	class := s.Class.DeepCopy()
 	class.ProviderSpec = runtime.RawExtension{Raw: []byte(spec)}
-	return driver.Target{Machine: m, Class: class, Secret: s.Secret}
+	return driver.Target{Machine: m, Class: class, Secret: s.Secret, ControlCluster: s.controlCluster}
 }
 
 // fail makes the cloud fail, or skips the test. The cloud is healed when the test ends, or before by heal.

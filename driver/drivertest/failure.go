@@ -152,22 +152,28 @@ func testContexts(s *suite) {
 		driver.OpDelete: func(ctx context.Context) driver.Code { _, code := s.remove(ctx, there); return code },
 		driver.OpList:   func(ctx context.Context) driver.Code { _, code := s.list(ctx); return code },
 	} {
-		before, cancel := context.WithCancel(s.t.Context())
-		cancel()
-		s.returns(string(name)+" with a context that has ended", driver.Canceled, before, call)
-
-		deadline, cancelDeadline := context.WithTimeout(s.t.Context(), lostAfter)
-		s.returns(string(name)+" with a deadline", driver.DeadlineExceeded, deadline, call)
-		cancelDeadline()
-
-		during, cancel := context.WithCancel(s.t.Context())
-		later, cancelLater := context.WithTimeout(s.t.Context(), lostAfter)
-		stop := context.AfterFunc(later, cancel)
-		s.returns(string(name)+" with a context that is cancelled", driver.Canceled, during, call)
-		stop()
-		cancelLater()
-		cancel()
+		s.endsWithContext(name, call)
 	}
+}
+
+// endsWithContext fails the test unless a call to a cloud that does not answer ends with its context.
+func (s *suite) endsWithContext(name driver.Op, call func(ctx context.Context) driver.Code) {
+	s.t.Helper()
+	before, cancel := context.WithCancel(s.t.Context())
+	cancel()
+	s.returns(string(name)+" with a context that has ended", driver.Canceled, before, call)
+
+	deadline, cancelDeadline := context.WithTimeout(s.t.Context(), lostAfter)
+	s.returns(string(name)+" with a deadline", driver.DeadlineExceeded, deadline, call)
+	cancelDeadline()
+
+	during, cancel := context.WithCancel(s.t.Context())
+	later, cancelLater := context.WithTimeout(s.t.Context(), lostAfter)
+	stop := context.AfterFunc(later, cancel)
+	s.returns(string(name)+" with a context that is cancelled", driver.Canceled, during, call)
+	stop()
+	cancelLater()
+	cancel()
 }
 
 // returns fails the test unless the call returns soon after its context has ended, with that code.

@@ -37,13 +37,27 @@ func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 		{"failures are mapped to codes", testCodes},
 		{"a call ends with its context", testContexts},
 		{"unknown volumes are skipped", testVolumes},
+		{"create finds the VM that was made before the control cluster was known", testCreateBeforeControlCluster},
+		{"scopes distinguish accounts, and nothing else", testScope},
+		{"sweep lists the VMs of its namespace and control cluster only", testSweepList},
+		{"sweep does not list a VM that lacks a tag", testSweepWithoutTags},
+		{"sweep reads all pages of VMs", testSweepPages},
+		{"sweep fails when a page of VMs fails", testSweepHalf},
+		{"sweep lists left-overs, also those on further pages", testSweepLeftovers},
+		{"sweep requires the control cluster and the UID", testSweepArguments},
+		{"sweep deletes that VM only", testSweepVM},
+		{"sweep deletes a VM with the tags of its request only", testSweepOtherTags},
+		{"sweep deletes that left-over only", testSweepLeftover},
+		{"a resource is not gone when the cloud does not answer", testSweepUnknown},
+		{"sweep rejects invalid answers", testSweepLies},
+		{"a sweep ends with its context", testSweepContexts},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			env := newEnv(t)
 			if env.Driver == nil || env.Class == nil || env.VMs == nil {
 				t.Fatal("drivertest.Env: Driver, Class and VMs are required")
 			}
-			test.run(&suite{Env: env, t: t})
+			test.run(&suite{Env: env, t: t, controlCluster: controlCluster})
 		})
 	}
 }

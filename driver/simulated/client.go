@@ -81,11 +81,20 @@ func whereInvalid(err error) string {
 	return "a value is not in the form that is expected"
 }
 
+// endpointOf returns the endpoint that a Secret names.
+func (d *Driver) endpointOf(op driver.Op, secret map[string][]byte) (*url.URL, error) {
+	endpoint, err := d.endpoints.Choose(string(bytes.TrimSpace(secret[SecretEndpoint])))
+	if err != nil {
+		return nil, driver.Errorf(op, driver.InvalidArgument, "secret key %q: %w", SecretEndpoint, err)
+	}
+	return endpoint, nil
+}
+
 // request makes the HTTP request of a call.
 func (d *Driver) request(ctx context.Context, c call) (*http.Request, error) {
-	endpoint, err := d.endpoints.Choose(string(bytes.TrimSpace(c.secret[SecretEndpoint])))
+	endpoint, err := d.endpointOf(c.op, c.secret)
 	if err != nil {
-		return nil, driver.Errorf(c.op, driver.InvalidArgument, "secret key %q: %w", SecretEndpoint, err)
+		return nil, err
 	}
 	var body io.Reader
 	if c.body != nil {

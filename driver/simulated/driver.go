@@ -33,7 +33,10 @@ type Driver struct {
 	userAgent string
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Sweeper = (*Driver)(nil)
+)
 
 // New returns a Driver. It makes no request. Errors: invalid endpoints.
 func New(cfg Config) (*Driver, error) {
@@ -70,6 +73,9 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 		tags = map[string]string{}
 	}
 	tags[TagCluster], tags[TagMachine], tags[TagMachineUID] = req.Class.Namespace, m.Name, string(m.UID)
+	if req.ControlCluster != "" {
+		tags[TagControlCluster] = req.ControlCluster
+	}
 	var made cloudapi.Instance
 	err = d.do(ctx, call{
 		op: driver.OpCreate, secret: req.Secret, method: http.MethodPost, path: cloudapi.PathInstances,
@@ -120,7 +126,7 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 	var vm cloudapi.Instance
 	for _, condition := range conditions {
 		if err = d.do(ctx, call{
-			op: driver.OpInitialize, secret: req.Secret, method: http.MethodPatch, path: instancePath(cloudapi.PathInstanceAttributes, id),
+			op: driver.OpInitialize, secret: req.Secret, method: http.MethodPatch, path: pathOf(cloudapi.PathInstanceAttributes, id),
 			query: condition, body: cloudapi.InstanceAttributes{SourceDestCheck: spec.SourceDestCheck},
 		}, &vm); driver.CodeOf(err) != driver.FailedPrecondition {
 			break
@@ -150,7 +156,7 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 	var resp driver.DeleteMachineResponse
 	if id, ok := parseProviderID(req.Machine.Spec.ProviderID); ok {
 		for _, condition := range owned(req.Target) {
-			vm, err := d.remove(ctx, req.Target, id, condition)
+			vm, err := d.remove(ctx, driver.OpDelete, req.Secret, id, condition)
 			switch driver.CodeOf(err) { //nolint:exhaustive // all others are failures
 			case driver.OK:
 				if meets(vm, condition) { // else it had ended, and the condition was not checked
@@ -175,12 +181,10 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 }
 
 // remove begins to terminate a VM that meets a condition. Errors: FailedPrecondition when it exists and does not meet it.
-func (d *Driver) remove(ctx context.Context, target driver.Target, id string, condition url.Values) (vm cloudapi.Instance, err error) {
-	err = d.do(ctx, call{
-		op: driver.OpDelete, secret: target.Secret, method: http.MethodDelete, path: instancePath(cloudapi.PathInstance, id), query: condition,
-	}, &vm)
+func (d *Driver) remove(ctx context.Context, op driver.Op, secret map[string][]byte, id string, condition url.Values) (vm cloudapi.Instance, err error) {
+	err = d.do(ctx, call{op: op, secret: secret, method: http.MethodDelete, path: pathOf(cloudapi.PathInstance, id), query: condition}, &vm)
 	if err == nil {
-		err = believe(driver.OpDelete, vm, id, vm.Name)
+		err = believe(op, vm, id, vm.Name)
 	}
 	return vm, err
 }
@@ -205,7 +209,7 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
 	machines := map[string]string{}
 	err := d.eachPage(ctx, list{
-		op: driver.OpList, secret: req.Secret, tag: TagCluster + "=" + req.Class.Namespace,
+		op: driver.OpList, secret: req.Secret, tags: []string{TagCluster + "=" + req.Class.Namespace},
 		states: []cloudapi.InstanceState{cloudapi.StatePending, cloudapi.StateRunning},
 		limits: httpclient.Page(), size: cloudapi.MaxPageSize, pages: maxPages,
 	}, func(page cloudapi.InstanceList) (more bool, err error) {

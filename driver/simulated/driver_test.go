@@ -366,7 +366,7 @@ func FuzzProviderID(f *testing.F) {
 		if !ok {
 			return
 		}
-		path := instancePath(cloudapi.PathInstance, id)
+		path := pathOf(cloudapi.PathInstance, id)
 		if strings.Count(path, "/") != 3 || !strings.HasPrefix(path, "/v1/instances/") || path == "/v1/instances/" {
 			t.Errorf("%q becomes path %s", providerID, path)
 		}

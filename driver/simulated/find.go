@@ -19,7 +19,7 @@ import (
 func (d *Driver) find(ctx context.Context, op driver.Op, target driver.Target) (vm cloudapi.Instance, left bool, err error) {
 	if id, ok := parseProviderID(target.Machine.Spec.ProviderID); ok {
 		err := d.do(ctx, call{
-			op: op, secret: target.Secret, method: http.MethodGet, path: instancePath(cloudapi.PathInstance, id),
+			op: op, secret: target.Secret, method: http.MethodGet, path: pathOf(cloudapi.PathInstance, id),
 		}, &vm)
 		if err == nil {
 			err = believe(op, vm, id, vm.Name)
@@ -94,7 +94,7 @@ func (d *Driver) removeByUID(ctx context.Context, target driver.Target) (gone bo
 	gone = true
 	err = d.eachByUID(ctx, driver.OpDelete, target, func(page cloudapi.InstanceList) (more bool, err error) {
 		for _, found := range page.Items {
-			switch vm, err := d.remove(ctx, target, found.ID, hasUID(target)); {
+			switch vm, err := d.remove(ctx, driver.OpDelete, target.Secret, found.ID, hasUID(target)); {
 			case driver.CodeOf(err) == driver.NotFound:
 			case err != nil:
 				return false, err
@@ -128,7 +128,7 @@ func (d *Driver) eachByUID(
 		return withoutUID(op, target)
 	}
 	return d.eachPage(ctx, list{
-		op: op, secret: target.Secret, tag: TagMachineUID + "=" + string(target.Machine.UID), states: states,
+		op: op, secret: target.Secret, tags: []string{TagMachineUID + "=" + string(target.Machine.UID)}, states: states,
 		limits: httpclient.One(), size: driver.MaxOwned, pages: driver.MaxOwned,
 	}, use)
 }
@@ -136,11 +136,11 @@ func (d *Driver) eachByUID(
 // maxPages is how many pages one list has at most: enough for driver.MaxListed VMs in pages of a tenth of the requested size.
 const maxPages = 10 * driver.MaxListed / cloudapi.MaxPageSize
 
-// list is a list of the VMs with a tag and one of some states.
+// list is a list of the VMs with all of some tags and one of some states.
 type list struct {
 	op     driver.Op
 	secret map[string][]byte
-	tag    string
+	tags   []string // "key=value"
 	states []cloudapi.InstanceState
 	limits httpclient.Limits // of a page
 	size   int               // of a page, in VMs
@@ -150,38 +150,73 @@ type list struct {
 // eachPage calls use with the pages of a list, one after the other, until it returns false. Except for what use keeps, one
 // page is in memory.
 func (d *Driver) eachPage(ctx context.Context, l list, use func(cloudapi.InstanceList) (more bool, err error)) error {
-	query := url.Values{cloudapi.QueryTag: {l.tag}, cloudapi.QueryPageSize: {strconv.Itoa(l.size)}}
-	for _, state := range l.states {
-		query.Add(cloudapi.QueryState, string(state))
-	}
-	key, value, _ := strings.Cut(l.tag, "=")
+	token := ""
 	for range l.pages {
-		var page cloudapi.InstanceList
-		err := d.do(ctx, call{op: l.op, secret: l.secret, method: http.MethodGet, path: cloudapi.PathInstances, query: query, limits: l.limits}, &page)
+		page, err := d.page(ctx, l, token)
 		if err != nil {
 			return err
-		}
-		if len(page.Items) > l.size {
-			return driver.Errorf(l.op, driver.Internal, "the cloud listed %d VMs on one page; expected at most %d", len(page.Items), l.size)
-		}
-		for _, vm := range page.Items {
-			if err := believe(l.op, vm, vm.ID, vm.Name); err != nil {
-				return err
-			}
-			if vm.Tags[key] != value {
-				return driver.Errorf(l.op, driver.Internal, "the cloud listed VM %s, which lacks the tag %s", vm.ProviderID, l.tag)
-			}
 		}
 		more, err := use(page)
 		if err != nil || !more || page.NextPageToken == "" {
 			return err
 		}
-		if page.NextPageToken == query.Get(cloudapi.QueryPageToken) {
-			return driver.Errorf(l.op, driver.Internal, "the cloud's list does not end: page %q follows itself", page.NextPageToken)
-		}
-		query.Set(cloudapi.QueryPageToken, page.NextPageToken)
+		token = page.NextPageToken
 	}
 	return driver.Errorf(l.op, driver.Internal, "the cloud's list does not end: it has more than %d pages", l.pages)
+}
+
+// page reads the page of a list that has a token.
+func (d *Driver) page(ctx context.Context, l list, token string) (page cloudapi.InstanceList, err error) {
+	query := pageQuery(l.tags, l.size, token)
+	for _, state := range l.states {
+		query.Add(cloudapi.QueryState, string(state))
+	}
+	err = d.do(ctx, call{op: l.op, secret: l.secret, method: http.MethodGet, path: cloudapi.PathInstances, query: query, limits: l.limits}, &page)
+	if err == nil {
+		err = believePage(l.op, len(page.Items), l.size, token, page.NextPageToken)
+	}
+	if err != nil {
+		return cloudapi.InstanceList{}, err
+	}
+	for _, vm := range page.Items {
+		if err := believe(l.op, vm, vm.ID, vm.Name); err != nil {
+			return cloudapi.InstanceList{}, err
+		}
+		if err := believeTags(l.op, vm.ProviderID, vm.Tags, l.tags); err != nil {
+			return cloudapi.InstanceList{}, err
+		}
+	}
+	return page, nil
+}
+
+// pageQuery requests a page of what has all tags.
+func pageQuery(tags []string, size int, token string) url.Values {
+	query := url.Values{cloudapi.QueryTag: tags, cloudapi.QueryPageSize: {strconv.Itoa(size)}}
+	if token != "" {
+		query.Set(cloudapi.QueryPageToken, token)
+	}
+	return query
+}
+
+// believePage returns an error for a page of more than was requested, and for one that follows itself.
+func believePage(op driver.Op, items, size int, token, next string) error {
+	switch {
+	case items > size:
+		return driver.Errorf(op, driver.Internal, "the cloud listed %d resources on one page; expected at most %d", items, size)
+	case next != "" && next == token:
+		return driver.Errorf(op, driver.Internal, "the cloud's list does not end: page %q follows itself", next)
+	}
+	return nil
+}
+
+// believeTags returns an error unless a resource on a page has the tags that were requested.
+func believeTags(op driver.Op, id string, tags map[string]string, requested []string) error {
+	for _, tag := range requested {
+		if key, value, _ := strings.Cut(tag, "="); tags[key] != value {
+			return driver.Errorf(op, driver.Internal, "the cloud listed %s, which lacks the tag %s", id, tag)
+		}
+	}
+	return nil
 }
 
 // believe returns an error unless a VM of an answer can be the requested one. Its ID becomes part of paths of further
@@ -216,8 +251,8 @@ func isID(text string) bool {
 	})
 }
 
-// instancePath puts an ID into one of cloudapi's paths.
-func instancePath(pattern, id string) string {
+// pathOf puts an ID into one of cloudapi's paths.
+func pathOf(pattern, id string) string {
 	return strings.Replace(pattern, "{id}", url.PathEscape(id), 1)
 }
 

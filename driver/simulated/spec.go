@@ -19,6 +19,8 @@ const (
 	TagMachine = "machine"
 	// TagMachineUID is the UID of the VM's Machine.
 	TagMachineUID = "machine-uid"
+	// TagControlCluster is the ID of the control cluster. A VM that was made while the ID was not known does not have it.
+	TagControlCluster = "control-cluster"
 )
 
 // ProviderSpec is MachineClass.providerSpec for the simulated cloud. All fields are optional; the cloud has a default for
@@ -67,7 +69,7 @@ func (s ProviderSpec) validate() error {
 	default:
 		return fmt.Errorf("providerSpec.boot is %q; expected %q or %q", s.Boot, cloudapi.BootSimulated, cloudapi.BootKubelet)
 	}
-	for _, reserved := range []string{TagCluster, TagMachine, TagMachineUID} {
+	for _, reserved := range []string{TagCluster, TagMachine, TagMachineUID, TagControlCluster} {
 		if _, set := s.Tags[reserved]; set {
 			return fmt.Errorf("providerSpec.tags: %q is set by the driver; choose another name", reserved)
 		}

@@ -42,7 +42,7 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 	site := serve(t, cloudapi.Settings{StopTime: cloudapi.Latency{Mean: stop}})
 	way := &brokenWay{}
 	cloud, err := simulated.New(simulated.Config{
-		Endpoints: []string{site.url}, UserAgent: "conformance", Transport: way,
+		Endpoints: []string{site.url, "http://" + elsewhere}, UserAgent: "conformance", Transport: way,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +63,19 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tags}, &made)
 			return made.ProviderID
 		},
+		MakeWithout: func(t *testing.T, m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) string {
+			t.Helper()
+			var made cloudapi.Instance
+			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tagsWithout(m, controlCluster, without)}, &made)
+			return made.ProviderID
+		},
+		OtherScopes: map[string]map[string][]byte{
+			"a token":                    {simulated.SecretToken: []byte("t0ken-of-a\n")},
+			"another token":              {simulated.SecretToken: []byte("t0ken-of-b")},
+			"another endpoint":           {simulated.SecretEndpoint: []byte("http://" + elsewhere)},
+			"another endpoint and token": {simulated.SecretEndpoint: []byte("http://" + elsewhere), simulated.SecretToken: []byte("t0ken-of-a")},
+		},
+		Confidential:  []string{simulated.SecretToken},
 		Leftovers:     site.leftovers,
 		MoreThanAPage: 2*pageSize + 1,
 		BadSpecs: map[string]string{
@@ -70,6 +83,7 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 			"no object":      `"standard-4"`,
 			"no such zone":   `{"zone": "moon-1"}`,
 			"reserved tag":   `{"tags": {"machine-uid": "x"}}`,
+			"tag of a sweep": `{"tags": {"control-cluster": "x"}}`,
 			"volume of 0":    `{"dataVolumes": [{"name": "data"}]}`,
 			"unknown boot":   `{"boot": "magic"}`,
 			"boot not there": `{"boot": "kubelet"}`,
@@ -78,6 +92,18 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 			CSI: &corev1.CSIPersistentVolumeSource{Driver: cloudapi.CSIDriver, VolumeHandle: "vol-1"},
 		}}},
 	}
+}
+
+// tagsWithout are the tags of a machine's VM, without one of them.
+func tagsWithout(m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) map[string]string {
+	tags := map[string]string{
+		simulated.TagCluster: m.Namespace, simulated.TagMachine: m.Name, simulated.TagMachineUID: string(m.UID), simulated.TagControlCluster: controlCluster,
+	}
+	delete(tags, map[drivertest.Tag]string{
+		drivertest.NamespaceTag: simulated.TagCluster, drivertest.MachineTag: simulated.TagMachine,
+		drivertest.MachineUIDTag: simulated.TagMachineUID, drivertest.ControlClusterTag: simulated.TagControlCluster,
+	}[without])
+	return tags
 }
 
 // site is a cloud that serves.
@@ -265,8 +291,11 @@ const elsewhere = "elsewhere.example"
 // lie returns a false answer to a call; "" for none.
 func lie(how drivertest.Failure, r *http.Request) string {
 	vm := cloudapi.Instance{ID: "i-1", ProviderID: cloudapi.ProviderIDPrefix + "sim-1/sim-1a/i-1", Name: "other", State: cloudapi.StateRunning}
-	if tag, value, found := strings.Cut(r.URL.Query().Get(cloudapi.QueryTag), "="); found {
-		vm.Tags = map[string]string{tag: value}
+	vm.Tags = map[string]string{}
+	for _, requested := range r.URL.Query()[cloudapi.QueryTag] {
+		if tag, value, found := strings.Cut(requested, "="); found {
+			vm.Tags[tag] = value
+		}
 	}
 	switch how { //nolint:exhaustive // all others are no false answers
 	case drivertest.Endless:
@@ -282,8 +311,12 @@ func lie(how drivertest.Failure, r *http.Request) string {
 		return ""
 	}
 	var answer any = vm
-	if r.URL.Path == cloudapi.PathInstances && r.Method == http.MethodGet {
+	switch {
+	case r.Method != http.MethodGet:
+	case r.URL.Path == cloudapi.PathInstances:
 		answer = cloudapi.InstanceList{Items: []cloudapi.Instance{vm}}
+	case r.URL.Path == cloudapi.PathLeftovers:
+		answer = cloudapi.LeftoverList{Items: []cloudapi.Leftover{{ID: vm.ID, Kind: cloudapi.LeftoverDisk, Tags: vm.Tags}}}
 	}
 	raw, _ := json.Marshal(answer) // all of it can be encoded
 	return string(raw)

@@ -56,21 +56,24 @@ func TestSweepsAreFenced(t *testing.T) {
 		name    string
 		prepare func()
 		do      func(context.Context) error
-		under   context.Context
+		leads   bool
 		want    Refusal
 	}{
-		{"list", func() {}, list, leading, ""},
-		{"list without an ownership", func() {}, list, t.Context(), ""},
-		{"delete", func() {}, remove, leading, ""},
-		{"delete without an ownership", func() {}, remove, t.Context(), Unowned},
-		{"delete at the fence of the leadership", func() { s.clock.Step(time.Second) }, remove, leading, Fenced},
-		{"list at the fence of the leadership", func() {}, list, leading, Fenced},
-		{"delete after a renewal", func() { s.MoveLeaderFence(s.time.Moment().Add(time.Second)) }, remove, leading, ""},
-		{"delete without the leadership", func() { s.leadership.set(0, false) }, remove, leading, Lost},
+		{"list", func() {}, list, true, ""},
+		{"list without an ownership", func() {}, list, false, ""},
+		{"delete", func() {}, remove, true, ""},
+		{"delete without an ownership", func() {}, remove, false, Unowned},
+		{"delete at the fence of the leadership", func() { s.clock.Step(time.Second) }, remove, true, Fenced},
+		{"list at the fence of the leadership", func() {}, list, true, Fenced},
+		{"delete after a renewal", func() { s.MoveLeaderFence(s.time.Moment().Add(time.Second)) }, remove, true, ""},
+		{"delete without the leadership", func() { s.leadership.set(0, false) }, remove, true, Lost},
 	} {
 		step.prepare()
-		before := inner.calls
-		err := step.do(step.under)
+		before, under := inner.calls, t.Context()
+		if step.leads {
+			under = leading
+		}
+		err := step.do(under)
 		if step.want != "" {
 			wantRefused(t, step.name, err, step.want)
 		}

@@ -58,6 +58,9 @@ func TestNothingChangesAnythingWithoutOwnership(t *testing.T) {
 	wantRefused(t, "InitializeMachine", err, Unowned)
 	_, err = fenced.DeleteMachine(t.Context(), driver.DeleteMachineRequest{})
 	wantRefused(t, "DeleteMachine", err, Unowned)
+	sweeper, _ := driver.SweeperOf(fenced)
+	_, err = sweeper.DeleteResource(t.Context(), driver.DeleteResourceRequest{})
+	wantRefused(t, "DeleteResource", err, Unowned)
 
 	if w.refused < 1000 || exempted.Load() == 0 {
 		t.Errorf("%d calls were refused and %d exempt: the walk does not find the methods any more", w.refused, exempted.Load())
