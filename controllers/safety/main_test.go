@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -17,8 +16,6 @@ import (
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster is an API server in memory with clients.
 type cluster struct {

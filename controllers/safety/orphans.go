@@ -33,8 +33,6 @@ const Name = "orphans"
 const (
 	// sweepsAtOnce is how many namespaces are swept at the same time. Each has the UIDs of its Machines in memory.
 	sweepsAtOnce = 4
-	// page is the size of pages of lists.
-	page = 500
 	// plansInPeriod is how often in a period it is checked whether the next sweeps are due.
 	plansInPeriod = 4
 	// shortestRetry is the shortest time after a failed sweep before the namespace is swept again. A sweep lists whole accounts.
@@ -70,8 +68,8 @@ type OrphansConfig struct {
 	Gate runner.Gate[string]
 	// Token returns another text each time.
 	Token func() string
-	// Period is the time between two sweeps of a namespace; Quarantine is the minimum age of a suspicion that is acted upon, together with
-	// the period.
+	// Period is the time between two sweeps of a namespace. Quarantine is the minimum age of a suspicion that is acted upon; it is about a
+	// period if that is longer.
 	Period, Quarantine time.Duration
 	// Limit is how many orphans of a namespace may be deleted in an hour without an approval.
 	Limit int
@@ -98,6 +96,7 @@ type Orphans struct {
 	runner  *runner.Runner[string]
 	ledger  *ledger
 	metrics *orphanMetrics
+	rules   rules
 	led     atomic.Bool // the session has begun to lead, and no sweep was planned since
 
 	unknown atomic.Bool // it was logged that the ID of the control cluster is not known
@@ -105,6 +104,20 @@ type Orphans struct {
 	mu      sync.Mutex
 	planned time.Time
 	seen    map[types.NamespacedName]sighting // MachineClasses with suspicions
+}
+
+// rules are the decisions of package orphans. Tests replace one to show that its absence is found.
+type rules struct {
+	page    int64         // size of pages of lists
+	age     time.Duration // the minimum age of a suspicion that is acted upon
+	next    func(record orphans.Record, suspects []orphans.Suspect, more int) orphans.Record
+	confirm func(facts orphans.Facts) orphans.Verdict
+}
+
+// newRules returns the rules of a configuration. A suspicion that was recorded at the end of one sweep is acted upon in the next one: that
+// begins a little less than a period later.
+func newRules(cfg OrphansConfig) rules {
+	return rules{page: pageSize, age: max(cfg.Quarantine, cfg.Period-cfg.Period/10), next: orphans.Record.Next, confirm: orphans.Confirm}
 }
 
 // sighting is when this process last wrote or first read a record.
@@ -121,7 +134,7 @@ func NewOrphans(cfg OrphansConfig) (*Orphans, error) {
 	if cfg.Deleted == nil {
 		cfg.Deleted = func(context.Context, OrphanDeletion) {}
 	}
-	o := &Orphans{cfg: cfg, metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}}
+	o := &Orphans{cfg: cfg, rules: newRules(cfg), metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}}
 	o.ledger = &ledger{leases: cfg.Leases, key: cfg.Ledger, clock: cfg.Clock, token: cfg.Token}
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
@@ -217,7 +230,7 @@ func offset(namespace string, window time.Duration) time.Duration {
 
 // namespaces returns those with MachineClasses, by a live list.
 func (o *Orphans) namespaces(ctx context.Context) (map[string]bool, error) {
-	found, options := map[string]bool{}, metav1.ListOptions{Limit: page}
+	found, options := map[string]bool{}, metav1.ListOptions{Limit: o.rules.page}
 	classes := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(o.cfg.Namespace)
 	for {
 		list, err := classes.List(ctx, options)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/klog/v2"
@@ -81,9 +82,14 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspec
 	if len(held) == 0 {
 		return
 	}
-	var named []string
-	for _, suspect := range held[:min(len(held), mostNamed)] {
-		named = append(named, fmt.Sprintf("%s %s of Machine %s (%s)", suspect.Kind, suspect.ID, suspect.Machine, sc.verdicts[suspect.Key()].Why))
+	var named, reasons []string
+	for i, suspect := range held {
+		if i < mostNamed {
+			named = append(named, fmt.Sprintf("%s %s of Machine %s", suspect.Kind, suspect.ID, suspect.Machine))
+		}
+		if why := sc.verdicts[suspect.Key()].Why; !slices.Contains(reasons, why) {
+			reasons = append(reasons, why)
+		}
 	}
 	if len(held) > mostNamed {
 		named = append(named, "and others")
@@ -93,7 +99,7 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspec
 	if s.cfg.DryRun {
 		approval = "Nothing is deleted in a dry run"
 	}
-	text := fmt.Sprintf("Held %d orphans. %s: %s", len(held), approval, strings.Join(named, "; "))
+	text := fmt.Sprintf("Held %d orphans: %s. %s. They are %s", len(held), strings.Join(reasons, "; "), approval, strings.Join(named, ", "))
 	telemetry.Emit(s.cfg.Events, sc.class, v1alpha1.EventOrphansHeld, text)
 	klog.FromContext(ctx).Info("Held orphans", "namespace", s.namespace, "machineClass", sc.class.Name, "orphans", len(held), "digest", digest, "message", text)
 }

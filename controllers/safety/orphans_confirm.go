@@ -17,7 +17,7 @@ import (
 // confirm decides about the suspects that are old enough, with reads that begin after the resources were listed.
 func (s *sweep) confirm(ctx context.Context) error {
 	var due []orphans.Suspect
-	age := max(s.cfg.Quarantine, s.cfg.Period)
+	age := s.rules.age
 	for _, sc := range s.scopes {
 		sc.verdicts = map[orphans.Key]orphans.Verdict{}
 		for _, suspect := range sc.suspects {
@@ -49,7 +49,7 @@ func (s *sweep) confirm(ctx context.Context) error {
 			if facts.Node, err = readNode(ctx, cluster, suspect.Resource); err != nil {
 				return err
 			}
-			sc.verdicts[suspect.Key()] = orphans.Confirm(facts)
+			sc.verdicts[suspect.Key()] = s.rules.confirm(facts)
 		}
 	}
 	return nil
@@ -67,7 +67,7 @@ type partOfMachine struct {
 
 // listMachines reads all Machines of the namespace, with their provider IDs.
 func (s *sweep) listMachines(ctx context.Context, due []orphans.Suspect) (*orphans.Machines, error) {
-	machines, options := orphans.NewMachines(due, s.classes), metav1.ListOptions{Limit: page}
+	machines, options := orphans.NewMachines(due, s.classes), metav1.ListOptions{Limit: s.rules.page}
 	for {
 		list, err := s.cfg.Machines.Machines(s.namespace).List(ctx, options)
 		undecodable, err := decode.Missing(err)

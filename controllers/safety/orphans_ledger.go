@@ -31,7 +31,8 @@ type ledger struct {
 	seen sighting       // what it last read
 }
 
-// reserve reserves the deletion of suspects, or returns why that is not possible. before are those that were reserved already. Errors: the
+// reserve reserves the deletion of suspects, or returns why that is not possible. before are those that were reserved already, and are
+// reserved again in either case: their deletion was decided, and did not take place or has not ended. Errors: the
 // Lease could not be read or written, or was written by another process meanwhile; then nothing is reserved.
 func (l *ledger) reserve(ctx context.Context, namespace string, wanted []orphans.Suspect, limit int) (before map[orphans.Key]bool, why string, err error) {
 	l.mu.Lock()
@@ -50,17 +51,19 @@ func (l *ledger) reserve(ctx context.Context, namespace string, wanted []orphans
 		return nil, "", err
 	}
 	before = map[orphans.Key]bool{}
-	missing := false
+	var again []orphans.Suspect
 	for _, suspect := range wanted {
-		has := is.Has(namespace, suspect.Key())
-		before[suspect.Key()], missing = has, missing || !has
-	}
-	if !missing {
-		return before, "", nil
+		if is.Has(namespace, suspect.Key()) {
+			before[suspect.Key()] = true
+			again = append(again, suspect)
+		}
 	}
 	next, why := is.Reserve(namespace, wanted, limit)
 	if why != "" {
-		return before, why, nil
+		if len(again) == 0 {
+			return before, why, nil
+		}
+		next, _ = is.Reserve(namespace, again, limit) // they are deleted now, and count from now on
 	}
 	next.Write = l.token()
 	if lease.Annotations == nil {
@@ -76,7 +79,7 @@ func (l *ledger) reserve(ctx context.Context, namespace string, wanted []orphans
 		return nil, "", fmt.Errorf("reserve deletions on Lease %s: %w", l.key, err)
 	}
 	l.last, l.at, l.seen = next, now, sighting{next.Write, now}
-	return before, "", nil
+	return before, why, nil
 }
 
 // current returns the reservations as of now: those on the Lease, whose age grows only while this process observes the same text, and

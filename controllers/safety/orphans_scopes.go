@@ -80,7 +80,7 @@ func compareClasses(a, b *v1alpha1.MachineClass) int {
 // listClasses returns the classes of the namespace that can be decoded, and records the names of all.
 func (s *sweep) listClasses(ctx context.Context) (classes []*v1alpha1.MachineClass, err error) {
 	s.classes = map[string]bool{}
-	options := metav1.ListOptions{Limit: page}
+	options := metav1.ListOptions{Limit: s.rules.page}
 	for {
 		list, err := s.cfg.Machines.MachineClasses(s.namespace).List(ctx, options)
 		undecodable, err := decode.Missing(err)

@@ -79,7 +79,7 @@ func (s *sweep) run(ctx context.Context) error {
 
 // listUIDs returns the UIDs of all Machines of the namespace.
 func (s *sweep) listUIDs(ctx context.Context) (map[types.UID]bool, error) {
-	found, options := map[types.UID]bool{}, metav1.ListOptions{Limit: page}
+	found, options := map[types.UID]bool{}, metav1.ListOptions{Limit: s.rules.page}
 	machines := s.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(s.namespace)
 	for {
 		list, err := machines.List(ctx, options)
@@ -154,7 +154,7 @@ func (s *sweep) recorded(sc *scope) orphans.Record {
 // read; nothing is deleted then.
 func (s *sweep) record(ctx context.Context, sc *scope, approved bool) error {
 	now := s.cfg.Clock.Now()
-	next := sc.stored.Aged(now.Sub(sc.seen.at)).Next(sc.suspects, sc.more)
+	next := s.rules.next(sc.stored.Aged(now.Sub(sc.seen.at)), sc.suspects, sc.more)
 	if approved {
 		next = next.Approve(sc.suspectsThat(orphans.Hold))
 	}

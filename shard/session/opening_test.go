@@ -149,6 +149,21 @@ func TestResignedLeaderDoesNotLead(t *testing.T) {
 	})
 }
 
+func TestLed_IsCalledWhenWorkUnderTheLeadershipMayBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		p := begin(t, server, "fleet-0")
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if p.led.Load() == 0 {
+			t.Error("Led was not called by the only replica")
+		}
+		if p.ledTooEarly.Load() {
+			t.Error("Led was called while no work under the leadership could begin")
+		}
+	})
+}
+
 func TestAServerThatIsAwayAtTheStartIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()

@@ -41,6 +41,9 @@ type process struct {
 	unfit    chan []protocol.SessionFacts
 	server   *leasetest.Server                // if begin was given one
 	heard    atomic.Pointer[protocol.Reports] // what was heard last
+
+	led         atomic.Int32 // how often Led was called
+	ledTooEarly atomic.Bool
 }
 
 // hearUnfit is given unfit replicas, and fails the first time.
@@ -125,6 +128,14 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 		},
 		Count: func() (string, bool) { return "counted by " + name, len(p.open()) > 0 },
 		Heard: func(reported protocol.Reports) { p.heard.Store(&reported) },
+		Led: func() {
+			p.led.Add(1)
+			_, done, ok := p.fence.Lead(context.Background())
+			if ok {
+				done()
+			}
+			p.ledTooEarly.Store(p.ledTooEarly.Load() || !ok)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -82,14 +82,13 @@ func (l Ledger) Has(namespace string, key Key) bool {
 	return has
 }
 
-// Reserve returns the Ledger with reservations for the deletion of suspects that are not reserved yet. If they are more than the limit
-// allows in an Hour, for the namespace or, FleetFactor times, for the fleet, none of them is reserved, and why states the limit.
+// Reserve returns the Ledger with reservations for the deletion of suspects. Those that are reserved already count once, from now on. If the
+// others are more than the limit allows in an Hour, for the namespace or, FleetFactor times, for the fleet, none is reserved, and why
+// states the limit.
 func (l Ledger) Reserve(namespace string, suspects []Suspect, limit int) (next Ledger, why string) {
 	next = l.Aged(0)
 	for _, s := range suspects {
-		if !next.Has(namespace, s.Key()) {
-			next.reserve(namespace, s.Key(), 0)
-		}
+		next.reserve(namespace, s.Key(), 0)
 	}
 	all := 0
 	for reserved := range maps.Values(next.Reserved) {
@@ -99,9 +98,9 @@ func (l Ledger) Reserve(namespace string, suspects []Suspect, limit int) (next L
 	switch added := len(next.Reserved[namespace]) - before; {
 	case added == 0:
 	case before+added > limit:
-		return l, fmt.Sprintf("%d more would be %d deletions in this namespace within an hour; the limit is %d", added, before+added, limit)
+		return l, fmt.Sprintf("with these %d there would be %d deletions in this namespace within an hour; the limit is %d", added, before+added, limit)
 	case all > FleetFactor*limit:
-		return l, fmt.Sprintf("%d more would be %d deletions in the fleet within an hour; the limit is %d", added, all, FleetFactor*limit)
+		return l, fmt.Sprintf("with these %d there would be %d deletions in the fleet within an hour; the limit is %d", added, all, FleetFactor*limit)
 	}
 	return next, ""
 }

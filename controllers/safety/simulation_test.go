@@ -1,0 +1,210 @@
+package safety
+
+import (
+	"flag"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
+)
+
+// Flags of the simulation: go test ./controllers/safety -run TestSweeps -seed=17 -v repeats a seed, -seeds=20000 runs more.
+var (
+	oneSeed = flag.Int64("seed", -1, "run this seed of TestSweeps alone, and print its story with -v")
+	howMany = flag.Int("seeds", 60, "how many seeds of TestSweeps to run")
+	first   = flag.Uint64("first", 0, "the first seed")
+)
+
+// livesFor is for how long faults and users are at work in each world.
+const livesFor = 10 * time.Hour
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	bubbles.Main(m)
+}
+
+// promises are what a world may break, to show that it is found.
+type promises struct {
+	singlePhase, cachedReads, nameAlone, partialLists, noLimit, survives bool
+}
+
+// breakRules replaces rules of a process, and has its lists come in several pages.
+func (b promises) breakRules(o *Orphans) {
+	o.rules.page = fewAPage
+	if b.singlePhase {
+		o.rules.age = 0
+	}
+	if b.noLimit {
+		o.cfg.Limit = orphans.MaxLimit
+	}
+	if b.nameAlone {
+		o.rules.confirm = func(f orphans.Facts) orphans.Verdict {
+			if f.ByName != nil {
+				return orphans.Verdict{Do: orphans.Wait, Why: "a Machine has its name"}
+			}
+			return orphans.Confirm(f)
+		}
+	}
+	if b.survives {
+		o.rules.next = func(record orphans.Record, suspects []orphans.Suspect, more int) orphans.Record {
+			next := record.Next(suspects, more)
+			for key, entry := range record.Suspects {
+				next.Suspects[key] = entry
+			}
+			return next
+		}
+	}
+}
+
+// runWorld runs a seed, and returns the first violation.
+func runWorld(t *testing.T, seed uint64, broken promises, story *lockedBuffer) (wrong string, deleted int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(seed, broken, story)
+		w.processes = []*process{w.newProcess(t), w.newProcess(t)}
+		w.changeLeader(t)
+		for begun := time.Now(); time.Since(begun) < livesFor && w.fine(); {
+			w.step(t, false)
+		}
+		w.calmDown(t)
+		for _, p := range w.processes {
+			p.kill()
+			<-p.done
+		}
+		wrong = w.wrong
+		for _, i := range w.items {
+			if i.gone {
+				deleted++
+			}
+		}
+	})
+	return wrong, deleted
+}
+
+func (w *world) fine() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wrong == ""
+}
+
+// calmDown ends all faults, and checks that every orphan goes: within two sweeps, or when it is approved and the limit allows it.
+func (w *world) calmDown(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	w.faults = 0
+	clear(w.off)
+	w.mu.Unlock()
+	for _, namespace := range namespacesOfWorld() {
+		for _, class := range []string{"class-1a", "class-1b", "class-2"} {
+			if w.control.Get("machineclasses", namespace, class) == nil {
+				w.putClass(namespace, class)
+			}
+		}
+	}
+	w.changeLeader(t)
+	w.deliverLate(true)
+	w.tell("quiet")
+	w.mu.Lock()
+	clear(w.lists)
+	w.mu.Unlock()
+	sweeps := 2 + int(w.quarantine/w.period) // one that suspects, those of the quarantine, one that confirms
+	for end := time.Now().Add(8*w.period + 2*w.quarantine); time.Now().Before(end) && w.fine(); {
+		w.step(t, true)
+		for _, i := range w.orphans() {
+			w.mu.Lock()
+			if w.lists[i.Namespace+"/"+i.account] > sweeps && !w.wasHeld(i) {
+				w.fail("%s %s of %s, which has no machine, is left after %d sweeps", i.Kind, i.ID, i.MachineUID, sweeps)
+			}
+			w.mu.Unlock()
+		}
+	}
+	for end := time.Now().Add(6 * time.Hour); time.Now().Before(end) && w.fine() && len(w.orphans()) > 0; {
+		w.step(t, true)
+	}
+	for _, i := range w.orphans() {
+		w.mu.Lock()
+		w.fail("%s %s of %s, which has no machine, is left in the end", i.Kind, i.ID, i.MachineUID)
+		w.mu.Unlock()
+	}
+}
+
+// wasHeld reports whether an orphan may be left after two sweeps: a limit or a Node that is Ready holds it, or did, until it was approved.
+// w.mu is held.
+func (w *world) wasHeld(i *item) bool {
+	left := 0
+	for _, o := range w.items {
+		if o.Namespace == i.Namespace && o.fleet == "ours" && (o.ends.IsZero() || time.Since(o.ends) < 2*time.Hour) {
+			left++
+		}
+	}
+	return w.approved[i.ID] || w.isNodeReady(i.NodeName) || left > w.limit
+}
+
+// orphans returns what belongs to no machine and is still there.
+func (w *world) orphans() (left []*item) {
+	exist, named := map[types.UID]bool{}, map[string]bool{}
+	for _, m := range w.machines() {
+		exist[m.uid], named[m.providerID] = true, true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, i := range w.items {
+		if i.fleet == "ours" && i.ends.IsZero() && !exist[i.MachineUID] && !named[i.ID] {
+			left = append(left, i)
+		}
+	}
+	return left
+}
+
+// TestSweeps runs worlds with the rules as they are.
+func TestSweeps(t *testing.T) {
+	if *oneSeed >= 0 {
+		story := &lockedBuffer{}
+		wrong, _ := runWorld(t, uint64(*oneSeed), promises{}, story)
+		t.Log(story.b.String())
+		if wrong != "" {
+			t.Error(wrong)
+		}
+		return
+	}
+	all := 0
+	for seed := *first; seed < *first+uint64(worlds.Some(*howMany)); seed++ {
+		wrong, deleted := runWorld(t, seed, promises{}, nil)
+		all += deleted
+		if wrong != "" {
+			t.Errorf("seed %d: %s; run it again with -run TestSweeps -seed=%d -v", seed, wrong, seed)
+		}
+	}
+	if all == 0 {
+		t.Error("nothing was deleted in any world")
+	}
+	t.Logf("%d orphans were deleted", all)
+}
+
+// TestBrokenRules checks that worlds find the absence of each rule.
+func TestBrokenRules(t *testing.T) {
+	for name, broken := range map[string]promises{
+		"a single phase": {singlePhase: true}, "reads from a cache": {cachedReads: true}, "a match by name alone": {nameAlone: true},
+		"a part of a list taken as the whole": {partialLists: true}, "no limit": {noLimit: true}, "a suspicion that survives the machine's return": {survives: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(300) {
+				if wrong, _ := runWorld(t, seed, broken, nil); wrong != "" {
+					t.Logf("seed %d: %s", seed, wrong)
+					return
+				}
+			}
+			t.Error("no world found it")
+		})
+	}
+}
+
+var _ driver.Sweeper = (*cloud)(nil)
