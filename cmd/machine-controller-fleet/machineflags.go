@@ -83,6 +83,7 @@ type safetyOptions struct {
 	statusCheckPeriod          time.Duration
 	overshootUp, overshootDown int
 	overshootPeriod            time.Duration
+	deletionLog                string
 }
 
 func (o *safetyOptions) declare(g *flags.Group) {
@@ -92,6 +93,7 @@ func (o *safetyOptions) declare(g *flags.Group) {
 	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas and surge freeze a MachineSet", flags.OrZero, flags.NoEffectYet("the count is not implemented"))
 	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that thaw it again", flags.OrZero, flags.NoEffectYet("the count is not implemented"))
 	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of machines", flags.OrZero, flags.NoEffectYet("the count is not implemented"))
+	g.String(&o.deletionLog, "deletion-log", "", "file to which a line of JSON is appended for each Machine, VM and Node whose deletion this replica starts, - means standard output; empty means none")
 }
 
 func (o *safetyOptions) validate() error {

@@ -29,6 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -122,6 +123,11 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	}
 	f.view = objectcache.NewView()
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
+	deletionLog, err := deletionlog.Open(o.safety.deletionLog)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.deletions = deletionlog.New(clock.RealClock{}, deletionLog, registry)
 	running, err := f.controllers(o)
 	if err != nil {
 		return nil, nil, err
@@ -177,6 +183,7 @@ type fleet struct {
 	cluster     *target.Cluster // nil when there is none
 	targets     target.Resolver
 	broadcaster events.EventBroadcaster
+	deletions   *deletionlog.Recorder
 }
 
 func (f *fleet) recorder(source string) events.EventRecorder {

@@ -27,6 +27,7 @@ var pure = []string{
 	"controllers/nodeowner",
 	"internal/bounded",
 	"internal/objectversion",
+	"internal/receipt",
 	"shard/slotlabel/policy",
 	"shard/namespacelease/policy",
 	"membership",
