@@ -205,7 +205,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	replacements, err5 := newRemediation(o, f)
 	written := patch.NewLatest[*v1alpha1.MachineSet]()
 	sets, err2 := machineset.New(machineset.Config{
-		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet),
+		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet), Deletions: f.deletions,
 		Gate:  f.slots.gate(policy.Set),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
 		Written: written,

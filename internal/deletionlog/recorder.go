@@ -3,7 +3,9 @@ package deletionlog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -27,7 +29,42 @@ type Deletion struct {
 	receipt.Reason
 	// About are the objects that get the Event Deleting: the Machine, and its root unless that gets one Event for several machines.
 	About []runtime.Object
+	// Recorded is the outcome on the last receipt of the same deletion; "" without one. There is no second receipt of an outcome, and none after
+	// the deletion was accepted.
+	Recorded receipt.Outcome
 }
+
+// OfMachine returns the deletion of a Machine, with an Event about it.
+func OfMachine(m *v1alpha1.Machine, why receipt.Reason) Deletion {
+	return Deletion{
+		Object: receipt.Object{
+			Kind: receipt.Machine, Namespace: m.Namespace, Name: m.Name, UID: m.UID, ProviderID: m.Spec.ProviderID, Node: m.Labels[v1alpha1.LabelNode],
+		},
+		Reason: why, About: []runtime.Object{m},
+	}
+}
+
+// mostNamed is how many of several deleted machines the Event of their root names.
+const mostNamed = 5
+
+// TextOfAll returns the message of an Event for several deletions of Machines under one ownership.
+func TextOfAll(ctx context.Context, all []Deletion) string {
+	named := make([]string, 0, mostNamed+1)
+	for _, d := range all[:min(len(all), mostNamed)] {
+		name := d.Name
+		if d.Node != "" {
+			name += " (Node " + d.Node + ")"
+		}
+		named = append(named, name+": "+d.Reason.Text())
+	}
+	if more := len(all) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("Deleted %d machines, by %s: %s", len(all), byOf(ctx).Text(), strings.Join(named, "; "))
+}
+
+// ErrNothing is returned by a request that was answered and that had nothing to delete. It has no receipt.
+var ErrNothing = errors.New("nothing was deleted")
 
 // Recorder sends requests that delete and records their receipts. It is safe for concurrent use.
 type Recorder struct {
@@ -55,20 +92,24 @@ func New(c clock.PassiveClock, file *File, registry prometheus.Registerer) *Reco
 }
 
 // Delete calls request, which sends the request that deletes, and records the receipt unless the request certainly had no effect. Events are
-// emitted with the recorder of the controller that deletes. It returns the error of request.
-func (r *Recorder) Delete(ctx context.Context, emitted events.EventRecorder, d Deletion, request func(context.Context) error) error {
+// emitted with the recorder of the controller that deletes. It returns the outcome on the last receipt of the deletion, and the error of request.
+func (r *Recorder) Delete(ctx context.Context, emitted events.EventRecorder, d Deletion, request func(context.Context) error) (receipt.Outcome, error) {
 	err := request(ctx)
+	outcome := receipt.Accepted
 	switch {
-	case err == nil:
-		r.Record(ctx, emitted, d, receipt.Accepted)
-	case mayHaveTakenEffect(err):
-		r.Record(ctx, emitted, d, receipt.Unknown)
+	case err != nil && !mayHaveTakenEffect(err), d.Recorded == receipt.Accepted:
+		return d.Recorded, err
+	case err != nil:
+		outcome = receipt.Unknown
 	}
-	return err
+	if outcome != d.Recorded {
+		r.record(ctx, emitted, d, outcome)
+	}
+	return outcome, err
 }
 
-// Record records a receipt. It is for a request that was sent with others; Delete calls it.
-func (r *Recorder) Record(ctx context.Context, emitted events.EventRecorder, d Deletion, outcome receipt.Outcome) {
+// record records a receipt.
+func (r *Recorder) record(ctx context.Context, emitted events.EventRecorder, d Deletion, outcome receipt.Outcome) {
 	rc := receipt.Receipt{Time: r.clock.Now().UTC(), Object: d.Object, Reason: d.Reason, Outcome: outcome, By: byOf(ctx)}
 	r.receipts.WithLabelValues(string(d.Kind), string(d.Rule)).Inc()
 	klog.FromContext(ctx).Info("Started deletion", keysAndValues(rc)...)
@@ -127,8 +168,8 @@ func keysAndValues(rc receipt.Receipt) []any {
 // mayHaveTakenEffect reports whether a request that has failed may still have deleted something: there was no answer, or one of a server that
 // does not know it itself.
 func mayHaveTakenEffect(err error) bool {
-	if runner.NotOurs(err) {
-		return false // the fence did not let it out
+	if errors.Is(err, ErrNothing) || runner.NotOurs(err) {
+		return false // of the latter, the fence has not let it out
 	}
 	if failure, ok := errors.AsType[*driver.Error](err); ok {
 		switch failure.Code { //nolint:exhaustive // all other codes are rejections

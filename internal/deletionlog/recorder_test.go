@@ -56,7 +56,7 @@ func TestDelete_Accepted_LeavesReceiptEverywhere(t *testing.T) {
 	var file bytes.Buffer
 	registry, emitted := prometheus.NewRegistry(), events.NewFakeRecorder(10)
 	r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), registry)
-	if err := r.Delete(ctx, emitted, deletion(), func(context.Context) error { return nil }); err != nil {
+	if _, err := r.Delete(ctx, emitted, deletion(), func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	slot, epoch := 7, int64(12)
@@ -96,7 +96,7 @@ func TestDelete_ByLeader_NamesNoSlot(t *testing.T) {
 	var file bytes.Buffer
 	r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
 	ctx := telemetry.WithOwner(t.Context(), telemetry.Owner{Replica: "r-0", Session: "s", Leader: true})
-	if err := r.Delete(ctx, &events.FakeRecorder{}, deletion(), func(context.Context) error { return nil }); err != nil {
+	if _, err := r.Delete(ctx, &events.FakeRecorder{}, deletion(), func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(file.String(), `"leader":true`) || strings.Contains(file.String(), "slot") || strings.Contains(file.String(), "epoch") {
@@ -132,7 +132,7 @@ func TestDelete_Failed_LeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var file bytes.Buffer
 			r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
-			err := r.Delete(t.Context(), &events.FakeRecorder{}, deletion(), func(context.Context) error { return c.err })
+			_, err := r.Delete(t.Context(), &events.FakeRecorder{}, deletion(), func(context.Context) error { return c.err })
 			if !errors.Is(err, c.err) {
 				t.Errorf("error %v, want %v", err, c.err)
 			}
@@ -157,7 +157,7 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 func TestDelete_DeletionLogFails_IsLoggedAndCounted(t *testing.T) {
 	ctx, log := owned(t)
 	r := New(testclock.NewFakePassiveClock(noon), NewFile(full{}), nil)
-	if err := r.Delete(ctx, &events.FakeRecorder{}, deletion(), func(context.Context) error { return nil }); err != nil {
+	if _, err := r.Delete(ctx, &events.FakeRecorder{}, deletion(), func(context.Context) error { return nil }); err != nil {
 		t.Errorf("the deletion has failed with its log: %v", err)
 	}
 	if n := testutil.ToFloat64(r.unlogged); n != 1 {

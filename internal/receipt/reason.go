@@ -1,6 +1,10 @@
 package receipt
 
-import "github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+import (
+	"slices"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+)
 
 // Rule is the rule by which something is deleted. The set of rules is closed.
 type Rule string
@@ -50,6 +54,9 @@ const mostEvidence = 256
 func Because(rule Rule, evidence string) Reason {
 	return Reason{Rule: rule, Evidence: bounded.Text(evidence, mostEvidence)}
 }
+
+// IsValid reports whether the rule is one of Rules. One that was read from an object may have been written by any client.
+func (r Reason) IsValid() bool { return slices.Contains(Rules(), r.Rule) }
 
 // Text returns the reason for people.
 func (r Reason) Text() string {

@@ -87,11 +87,11 @@ func (r Receipt) Text() string {
 	if r.Node != "" && r.Kind != Node {
 		text += fmt.Sprintf(" (Node %s)", r.Node)
 	}
-	return fmt.Sprintf("%s: %s; by %s", text, r.Reason.Text(), r.By.text())
+	return fmt.Sprintf("%s: %s; by %s", text, r.Reason.Text(), r.By.Text())
 }
 
-// text returns the ownership for people.
-func (b By) text() string {
+// Text returns the ownership for people.
+func (b By) Text() string {
 	text := "replica " + b.Replica
 	switch {
 	case b.Leader:

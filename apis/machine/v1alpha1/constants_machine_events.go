@@ -78,7 +78,7 @@ func machineEvents() []EventReason {
 		},
 		{
 			EventDeleting, false, []string{"Machine", "MachineSet", "MachineDeployment"},
-			"The fleet has started to delete the Machine, its VM or its Node. The message says which of them, by which rule and on which evidence, and which replica did it under which slot and epoch. The root gets one Event for the Machines that a MachineSet deletes together, which names up to five of them.",
+			"The fleet has started to delete the Machine, its VM or its Node. The message says which of them, by which rule and on which evidence, and which replica did it under which slot and epoch. The root has it only for what was not deleted by a MachineSet; see `SuccessfulDelete`.",
 			"",
 		},
 		{
