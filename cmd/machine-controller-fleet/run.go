@@ -220,7 +220,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
-		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
+		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Deletions: f.deletions, Sets: written, Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
 		NoComponentsTaint: !o.machine.componentsTaint,
 		Gate:              f.slots.gate(policy.Machine),

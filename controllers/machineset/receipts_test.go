@@ -1,8 +1,6 @@
 package machineset
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,15 +23,10 @@ import (
 
 // receipts are the deletion log and the Events about deletions of a test.
 type receipts struct {
-	mu     sync.Mutex
-	file   bytes.Buffer
-	events []string
-}
+	apitest.Receipts
 
-func (r *receipts) Write(line []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.file.Write(line)
+	mu     sync.Mutex
+	events []string
 }
 
 // Eventf is events.EventRecorder's.
@@ -47,20 +40,15 @@ func (r *receipts) Eventf(about, _ runtime.Object, _, reason, _, note string, ar
 }
 
 func (r *receipts) use(cfg *Config) {
-	cfg.Events, cfg.Deletions = r, deletionlog.New(clock.RealClock{}, deletionlog.NewFile(r), nil)
+	cfg.Events, cfg.Deletions = r, deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&r.Receipts), nil)
 }
 
 // lines returns the receipts in the deletion log.
-func (r *receipts) lines(t *testing.T) (all []receipt.Receipt) {
+func (r *receipts) lines(t *testing.T) []receipt.Receipt {
 	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for decoder := json.NewDecoder(bytes.NewReader(r.file.Bytes())); decoder.More(); {
-		var one receipt.Receipt
-		if err := decoder.Decode(&one); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, one)
+	all, err := r.List()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }
@@ -90,7 +78,9 @@ func TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot(t *testing.T)
 			b.Errorf("%d receipts, want one for each of 7 machines", len(lines))
 		}
 		slices.Sort(r.events)
-		r.events = slices.DeleteFunc(r.events, func(event string) bool { return strings.HasPrefix(event, "*v1alpha1.Machine Deleting: Started to delete Machine ") })
+		r.events = slices.DeleteFunc(r.events, func(event string) bool {
+			return strings.HasPrefix(event, "*v1alpha1.Machine Deleting: Started to delete Machine ")
+		})
 		if len(r.events) != 2 {
 			b.Fatalf("Events beside those on machines: %q, want one on the set and one on the deployment", r.events)
 		}

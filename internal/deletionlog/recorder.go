@@ -27,7 +27,7 @@ import (
 type Deletion struct {
 	receipt.Object
 	receipt.Reason
-	// About are the objects that get the Event Deleting: the Machine, and its root unless that gets one Event for several machines.
+	// About are the objects that get the Event Deleting when the deletion is accepted: the Machine, and its root unless that gets one Event for several machines.
 	About []runtime.Object
 	// Recorded is the outcome on the last receipt of the same deletion; "" without one. There is no second receipt of an outcome, and none after
 	// the deletion was accepted.
@@ -113,8 +113,10 @@ func (r *Recorder) record(ctx context.Context, emitted events.EventRecorder, d D
 	rc := receipt.Receipt{Time: r.clock.Now().UTC(), Object: d.Object, Reason: d.Reason, Outcome: outcome, By: byOf(ctx)}
 	r.receipts.WithLabelValues(string(d.Kind), string(d.Rule)).Inc()
 	klog.FromContext(ctx).Info("Started deletion", keysAndValues(rc)...)
-	for _, about := range d.About {
-		telemetry.Emit(emitted, about, v1alpha1.EventDeleting, rc.Text())
+	if outcome == receipt.Accepted { // each process that sends the request again may have another receipt without an answer
+		for _, about := range d.About {
+			telemetry.Emit(emitted, about, v1alpha1.EventDeleting, rc.Text())
+		}
 	}
 	if r.file == nil {
 		return

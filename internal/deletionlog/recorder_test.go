@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -116,6 +117,7 @@ func TestDelete_Failed_LeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
 		err  error
 		want receipt.Outcome
 	}{
+		{"had nothing to delete", ErrNothing, ""},
 		{"gone already", apierrors.NewNotFound(machines, "m"), ""},
 		{"has changed", apierrors.NewConflict(machines, "m", errors.New("changed")), ""},
 		{"forbidden", apierrors.NewForbidden(machines, "m", errors.New("no")), ""},
@@ -132,7 +134,8 @@ func TestDelete_Failed_LeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var file bytes.Buffer
 			r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
-			_, err := r.Delete(t.Context(), &events.FakeRecorder{}, deletion(), func(context.Context) error { return c.err })
+			emitted := events.NewFakeRecorder(10)
+			_, err := r.Delete(t.Context(), emitted, deletion(), func(context.Context) error { return c.err })
 			if !errors.Is(err, c.err) {
 				t.Errorf("error %v, want %v", err, c.err)
 			}
@@ -141,6 +144,9 @@ func TestDelete_Failed_LeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
 				if err := json.Unmarshal(file.Bytes(), &got); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if len(emitted.Events) > 0 {
+				t.Errorf("Event %q of a deletion that was not accepted", <-emitted.Events)
 			}
 			if got.Outcome != c.want {
 				t.Errorf("outcome %q, want %q", got.Outcome, c.want)
@@ -212,5 +218,36 @@ func TestOpen_WithoutPath_IsNoLog(t *testing.T) {
 	}
 	if _, err := Open(filepath.Join(t.TempDir(), "no folder", "x")); err == nil || !strings.Contains(err.Error(), "--deletion-log") {
 		t.Errorf("got %v, want an error that names the flag", err)
+	}
+}
+
+// TestDelete_Repeated_HasOneReceiptOfEachOutcome: a cloud that does not answer is asked again and again, and so is one that takes its time.
+func TestDelete_Repeated_HasOneReceiptOfEachOutcome(t *testing.T) {
+	var file bytes.Buffer
+	r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
+	d := deletion()
+	for i, c := range []struct {
+		err  error
+		want receipt.Outcome
+		has  int
+	}{
+		{ErrNothing, "", 0}, {context.DeadlineExceeded, receipt.Unknown, 1}, {context.DeadlineExceeded, receipt.Unknown, 1}, {ErrNothing, receipt.Unknown, 1},
+		{nil, receipt.Accepted, 2}, {nil, receipt.Accepted, 2}, {context.DeadlineExceeded, receipt.Accepted, 2},
+	} {
+		d.Recorded, _ = r.Delete(t.Context(), &events.FakeRecorder{}, d, func(context.Context) error { return c.err })
+		if n := strings.Count(file.String(), "\n"); d.Recorded != c.want || n != c.has {
+			t.Errorf("request %d: outcome %q and %d receipts, want %q and %d", i, d.Recorded, n, c.want, c.has)
+		}
+	}
+}
+
+func TestTextOfAll_NamesSome(t *testing.T) {
+	ctx, _ := owned(t)
+	d := deletion()
+	if got, want := TextOfAll(ctx, []Deletion{d}), "Deleted 1 machines, by replica r-0, slot 7, epoch 12, trace 01000000000000000000000000000000: m (Node node-m): ScaledDown: replicas 5 → 4"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := TextOfAll(ctx, slices.Repeat([]Deletion{d}, 100)); strings.Count(got, "m (Node node-m)") != mostNamed || !strings.HasSuffix(got, "; 95 more") {
+		t.Errorf("got %q", got)
 	}
 }

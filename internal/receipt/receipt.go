@@ -74,13 +74,9 @@ func (r Receipt) Line() ([]byte, error) {
 	return append(line, '\n'), err
 }
 
-// Text returns the receipt as the message of an Event.
+// Text returns the receipt of a deletion that was accepted as the message of an Event.
 func (r Receipt) Text() string {
-	verb := "Started to delete"
-	if r.Outcome == Unknown {
-		verb = "Requested, without an answer, the deletion of"
-	}
-	text := fmt.Sprintf("%s %s %s", verb, r.Kind, cmp.Or(r.ProviderID, r.Name, "without a known provider ID"))
+	text := fmt.Sprintf("Started to delete %s %s", r.Kind, cmp.Or(r.ProviderID, r.Name, "without a known provider ID"))
 	if r.Machine != "" && r.Kind != Machine {
 		text += " of machine " + r.Machine
 	}

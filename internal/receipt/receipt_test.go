@@ -43,8 +43,8 @@ func TestLine_FieldNames_AreStable(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	unanswered := vm()
-	unanswered.Outcome, unanswered.ProviderID, unanswered.By = Unknown, "", By{Replica: "r-0", Leader: true}
+	hidden := vm()
+	hidden.ProviderID, hidden.By = "", By{Replica: "r-0", Leader: true}
 	machine := vm()
 	machine.Object = Object{Kind: Machine, Namespace: "shoot--a", Name: "m", UID: "u", Node: "node-m"}
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestText(t *testing.T) {
 	}{
 		{vm(), "Started to delete VM sim:///vm-1 of machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, slot 7, epoch 12, trace 4bf9"},
 		{machine, "Started to delete Machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, slot 7, epoch 12, trace 4bf9"},
-		{unanswered, "Requested, without an answer, the deletion of VM without a known provider ID of machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, leader"},
+		{hidden, "Started to delete VM without a known provider ID of machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, leader"},
 	} {
 		if got := c.receipt.Text(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
