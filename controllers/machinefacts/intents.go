@@ -107,9 +107,11 @@ func (in Intents) Reason(uid types.UID) (why receipt.Reason, known bool) {
 	if i < 0 {
 		return receipt.Reason{}, false
 	}
-	if d := all[i]; d.Why.IsValid() {
+	d := all[i]
+	switch {
+	case d.Why.IsValid():
 		return receipt.Because(d.Why.Rule, d.Why.Evidence), true
-	} else if d.Failed {
+	case d.Failed:
 		return receipt.Because(receipt.Unhealthy, "recorded without a reason"), true
 	}
 	return receipt.Because(receipt.ScaledDown, "recorded without a reason"), true
