@@ -88,6 +88,7 @@ type safetyOptions struct {
 	statusCheckPeriod          time.Duration
 	overshootUp, overshootDown int
 	overshootPeriod            time.Duration
+	deletionLog                string
 }
 
 func (o *safetyOptions) declare(g *flags.Group) {
@@ -100,6 +101,7 @@ func (o *safetyOptions) declare(g *flags.Group) {
 	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas, or than replicas and surge of its MachineDeployment, are too many: a MachineSet that creates yet another one is frozen; 0 means 1", flags.OrZero)
 	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that end the freeze; the ordered number always does", flags.OrZero)
 	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of the machines of a namespace; 0 never counts them, and no MachineSet is frozen", flags.OrZero)
+	g.String(&o.deletionLog, "deletion-log", "", "file to which a line of JSON is appended for each Machine, VM and Node whose deletion this replica starts, - means standard output; empty means none")
 }
 
 func (o *safetyOptions) validate() error {

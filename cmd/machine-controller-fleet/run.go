@@ -29,6 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/namespaces"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -128,6 +129,11 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	f.view = objectcache.NewView()
 	f.identity = &controlCluster{namespaces: f.control.CoreV1().Namespaces(), clock: clock.RealClock{}}
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
+	deletionLog, err := deletionlog.Open(o.safety.deletionLog)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.deletions = deletionlog.New(clock.RealClock{}, deletionLog, registry)
 	running, err := f.controllers(o)
 	if err != nil {
 		return nil, nil, err
@@ -187,6 +193,7 @@ type fleet struct {
 	cluster     *target.Cluster // nil when there is none
 	targets     target.Resolver
 	broadcaster events.EventBroadcaster
+	deletions   *deletionlog.Recorder
 }
 
 func (f *fleet) recorder(source string) events.EventRecorder {
@@ -208,7 +215,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	replacements, err5 := newRemediation(o, f)
 	written := patch.NewLatest[*v1alpha1.MachineSet]()
 	sets, err2 := machineset.New(machineset.Config{
-		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet),
+		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet), Deletions: f.deletions,
 		Gate:  f.slots.gate(policy.Set),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
 		Written: written,
@@ -224,7 +231,8 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
 		Servers: target.Servers{Control: f.controlServer.Fact}, DrainConfirm: o.checks().drainConfirm(),
-		Drivers: f.drivers, ControlCluster: f.identity.ID, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
+		Drivers: f.drivers, ControlCluster: f.identity.ID, Events: f.recorder(v1alpha1.EventSourceMachine),
+		Deletions: f.deletions, Sets: written, Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
 		NoComponentsTaint: !o.machine.componentsTaint,
 		Gate:              f.slots.gate(policy.Machine),

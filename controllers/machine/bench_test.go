@@ -31,6 +31,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
@@ -59,6 +60,7 @@ type bench struct {
 	tracker  *testCluster // the same as target
 	cloud    *testCloud
 	reported *apitest.EventLog
+	receipts apitest.Receipts
 	limits   lifecycle.Limits
 	rewire   func(*wires)      // changes how processes that start from now on reach the world; nil leaves it
 	ends     func(*corev1.Pod) // called for every deleted pod; nil without a callback
@@ -148,7 +150,7 @@ func (b *bench) start() {
 	c, err := New(Config{
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: metadataOf{b.about, b.server.Metadata()}, View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}), ControlCluster: w.controlCluster,
-		Events: b.reported, Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
+		Events: b.reported, Deletions: deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
 	})
 	b.must(err)
 	b.mu.Lock()

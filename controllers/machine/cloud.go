@@ -10,12 +10,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
 // callDriver makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
 // Failure. Errors, which end the pass: errCrowded, the end of ctx or of the ownership.
-func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.Action) error {
+func (c *Controller) callDriver(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
+	action := verdict.Do
 	used := credentialsOf(p.world.Class.Class)
 	if !c.calls.begin(used) {
 		return errCrowded
@@ -37,7 +40,7 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	case lifecycle.InitializeVM:
 		op, err = driver.OpInitialize, initializeVM(call, p, target)
 	case lifecycle.DeleteVM:
-		op, err = driver.OpDelete, c.deleteVM(call, p, target)
+		op, err = driver.OpDelete, c.deleteVM(call, p, target, verdict.Why)
 	}
 	if p.world.VM.State == lifecycle.VMAbsent && p.world.Node.State == lifecycle.NodeAbsent {
 		p.world.Node = lifecycle.NodeFact{} // unknown again: the VM may have joined before it was deleted
@@ -95,9 +98,18 @@ func initializeVM(ctx context.Context, p *pass, target driver.Target) error {
 	return nil
 }
 
-func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target) error {
-	resp, err := p.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: target})
+func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target, why receipt.Reason) error {
 	machine := p.world.Machine.UID
+	var resp driver.DeleteMachineResponse
+	var err error
+	outcome, _ := c.cfg.Deletions.Delete(ctx, c.cfg.Events, c.deletionOfVM(p, why), func(ctx context.Context) error {
+		resp, err = p.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: target})
+		if p.world.VM.State == lifecycle.VMAbsent || err == nil && resp.Left {
+			return deletionlog.ErrNothing // of a VM: what a failed create has left may be deleted
+		}
+		return err
+	})
+	c.memory.change(machine, func(is *remembered) { is.deletion = outcome })
 	switch {
 	case err != nil && driver.CodeOf(err) != driver.NotFound:
 		c.memory.change(machine, func(is *remembered) { is.ending = ending{} })

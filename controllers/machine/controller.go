@@ -24,6 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
@@ -63,7 +64,11 @@ type Config struct {
 	// ControlCluster returns the ID of the control cluster, or "" while it is not known; see driver.Target. nil means that it never is.
 	ControlCluster func() string
 	Events         events.EventRecorder
-	Limits         lifecycle.Limits
+	// Deletions records why VMs, Nodes and Machines are deleted.
+	Deletions *deletionlog.Recorder
+	// Sets has the versions of MachineSets that this process has written. With nil, only the cached ones are used.
+	Sets   *patch.Latest[*v1alpha1.MachineSet]
+	Limits lifecycle.Limits
 	// IsUnlabeled reports whether the target cluster has a Node of that name without a valid slot label, which Targets does not show;
 	// nil means that it never has. The component that detects such a Node calls NodeAppeared.
 	IsUnlabeled func(node string) bool
@@ -278,7 +283,7 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.AddFinalizers:
 		return c.addFinalizers(ctx, p)
 	case lifecycle.FindVM, lifecycle.CreateVM, lifecycle.InitializeVM, lifecycle.DeleteVM:
-		return c.callDriver(ctx, p, verdict.Do)
+		return c.callDriver(ctx, p, verdict)
 	case lifecycle.MakeToken:
 		return c.makeToken(ctx, p)
 	case lifecycle.ProlongToken:
@@ -304,9 +309,9 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.DrainForUpdate:
 		return c.drainForUpdate(ctx, p)
 	case lifecycle.DeleteNode:
-		return c.deleteNode(ctx, p)
+		return c.deleteNode(ctx, p, verdict.Why)
 	case lifecycle.DeleteMachine:
-		return c.deleteMachine(ctx, p, verdict.Events)
+		return c.deleteMachine(ctx, p, verdict)
 	}
 	return errors.New("lifecycle.Decide named an action that the controller does not know: " + string(verdict.Do))
 }

@@ -21,8 +21,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
@@ -36,7 +38,7 @@ func targetBench(t *testing.T, cluster *fake.Clientset, uid types.UID) (*Control
 	c := &Controller{
 		tokens: credentials.NewTokens(credentials.TokensConfig{Clock: wall}), nodes: patch.NewLatest[*corev1.Node](),
 		nodeWriteLimit: newNodeWriteLimit(), memory: newMemory[types.UID, remembered](), claims: newMemory[string, claim](),
-		cfg: Config{Clock: wall, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute}},
+		cfg: Config{Clock: wall, Deletions: deletionlog.New(wall, nil, nil), Events: &apitest.EventLog{}, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute}},
 	}
 	c.drains = newDrainer(c)
 	p := &pass{cluster: &target.Cluster{Client: cluster}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
 
@@ -43,7 +44,7 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 		{c.setTerminating, []string{"patch nodes"}},
 		{c.setTerminating, []string{"list pods", "patch nodes/status"}},
 		{c.drainNode, nil},
-		{c.deleteNode, []string{"delete nodes"}},
+		{func(ctx context.Context, p *pass) error { return c.deleteNode(ctx, p, receipt.Reason{}) }, []string{"delete nodes"}},
 	} {
 		cluster.ClearActions()
 		if err := step.do(t.Context(), p); err != nil {
@@ -121,7 +122,7 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 			}
 			tc.before(c, p, cluster)
 			cluster.ClearActions()
-			if err := c.deleteNode(t.Context(), p); err != nil {
+			if err := c.deleteNode(t.Context(), p, receipt.Reason{}); err != nil {
 				t.Fatal(err)
 			}
 			if got := targettest.Requests(cluster); !slices.Equal(got, tc.want) {

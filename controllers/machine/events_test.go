@@ -40,6 +40,12 @@ var plays = map[string]func(b *bench){
 			b.Errorf("the machine is %v", b.get())
 		}
 	},
+	v1alpha1.EventDeleting: func(b *bench) { // of the VM: the machine has no Node yet
+		b.create()
+		b.becomes(v1alpha1.MachinePending, time.Minute)
+		b.delete()
+		b.pass(time.Hour)
+	},
 	v1alpha1.EventCreateFailed: func(b *bench) {
 		b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
 		b.create(patient)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // remembered is what this process remembers of one machine. Each field may be lost at any time, which costs a request; its zero value
@@ -21,7 +22,8 @@ type remembered struct {
 	// released is the UID of the Node from which this process has removed our finalizer when it set the condition NodeTerminating. No replica adds it
 	// again: only Nodes of machines that are not being deleted get it.
 	released types.UID
-	refused  refusal // the API server's rejection of a patch of its Node
+	deletion receipt.Outcome // on the last receipt of the deletion of its VM
+	refused  refusal         // the API server's rejection of a patch of its Node
 }
 
 // memory has an entry of typed fields for each of many keys. An entry whose fields are all zero is not stored. Create it with

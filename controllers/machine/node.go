@@ -11,6 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // findNode reads the Node past the cache: by its name, or by its machine if no name is known.
@@ -36,7 +38,7 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 // deleteNode removes our finalizer from the Node and deletes the Node. It removes the finalizer whether or not the cache shows it,
 // unless that was done when the Node got its condition: a cache that does not show it yet does not prove its absence, and a Node that is
 // deleted with it would remain for ever.
-func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
+func (c *Controller) deleteNode(ctx context.Context, p *pass, why receipt.Reason) error {
 	node := p.world.Node.Node
 	if node.UID == "" || c.memory.of(p.world.Machine.UID).released != node.UID {
 		patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: map[string]any{"metadata": withoutFinalizer()}})
@@ -44,7 +46,9 @@ func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	err := p.cluster.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+	_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, deletionOfNode(p, node, why), func(ctx context.Context) error {
+		return p.cluster.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+	})
 	if apierrors.IsConflict(err) { // another Node has the name now
 		return c.findNode(ctx, p)
 	}
@@ -62,16 +66,20 @@ func withoutFinalizer() map[string]any {
 
 // deleteMachine deletes the Machine object, and emits why. Its finalizer keeps the object, which is read with its deletion timestamp,
 // so that this pass continues with the deletion of VM and Node.
-func (c *Controller) deleteMachine(ctx context.Context, p *pass, why []lifecycle.Event) error {
+func (c *Controller) deleteMachine(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	m := p.world.Machine
-	err := c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
+	deletion := deletionlog.OfMachine(m, verdict.Why)
+	deletion.About = c.withRoot(m)
+	_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, deletion, func(ctx context.Context) error {
+		return c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
+		})
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete machine %s/%s: %w", m.Namespace, m.Name, err)
 	}
 	if err == nil {
-		c.report(ctx, m, why...)
+		c.report(ctx, m, verdict.Events...)
 	}
 	fresh, err := c.cfg.Machines.Machines(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // A cache that is late shows the Node without our finalizer. Deleting it then would leave it for ever.
@@ -26,7 +27,7 @@ func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	stale := node.DeepCopy()
 	stale.Finalizers = nil
 	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: stale}
-	if err := c.deleteNode(t.Context(), p); err != nil {
+	if err := c.deleteNode(t.Context(), p, receipt.Reason{}); err != nil {
 		t.Fatal(err)
 	}
 	var verbs []string

@@ -56,6 +56,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
 	p.world.Disruption, p.world.Rollout, p.world.NoComponentsTaint = c.disruption(m), c.rollout(m), c.omitsComponentsTaint(m)
+	p.world.Decided = c.decided(m)
 	p.world.Drain.State = c.drains.State(m.UID)
 	p.world.TokenExpiry = c.tokens.Expiry(m.UID)
 	return p, nil

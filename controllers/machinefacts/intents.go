@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // MostIntents is the maximum number of machines that a set has recorded for creation, and of those for deletion, that are not
@@ -30,6 +32,8 @@ type Intents struct {
 	Create []int64 `json:"create,omitempty"`
 	// Delete holds the machines that must be deleted.
 	Delete []Doomed `json:"delete,omitempty"`
+	// Leaving holds machines that are being deleted, and that do not have the reason recorded on them yet.
+	Leaving []Doomed `json:"leaving,omitempty"`
 }
 
 // Doomed identifies a machine that is recorded for deletion.
@@ -39,6 +43,8 @@ type Doomed struct {
 	// Failed reports whether it is deleted because it has failed. If it recovers before, it is not deleted: then it has no
 	// disruption any more, and another machine may have one.
 	Failed bool `json:"failed,omitempty"`
+	// Why the machine is deleted. Reason returns it.
+	Why receipt.Reason `json:"why,omitzero"`
 }
 
 // ReadIntents returns the intents of a set; the zero value for a set without any, or with those of another set.
@@ -60,8 +66,8 @@ func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 		return Intents{}, fmt.Errorf("annotation %s: ordinals must not be negative, got %q; remove the annotation to have it written anew",
 			v1alpha1.AnnotationIntents, bounded.Text(text, shown))
 	}
-	if n := max(len(in.Create), len(in.Delete)); n > MostIntents {
-		return Intents{}, fmt.Errorf("annotation %s: expected at most %d machines to create and to delete, got %d; remove the annotation to have it written anew",
+	if n := max(len(in.Create), len(in.Delete), len(in.Leaving)); n > MostIntents {
+		return Intents{}, fmt.Errorf("annotation %s: expected at most %d machines to create, to delete and leaving, got %d; remove the annotation to have it written anew",
 			v1alpha1.AnnotationIntents, MostIntents, n)
 	}
 	if in.Set != "" && in.Set != set.UID {
@@ -85,12 +91,35 @@ func (in Intents) Write(set *v1alpha1.MachineSet) {
 
 // Clone returns a copy that shares nothing with the original.
 func (in Intents) Clone() Intents {
-	return Intents{Set: in.Set, Next: in.Next, Create: slices.Clone(in.Create), Delete: slices.Clone(in.Delete)}
+	return Intents{Set: in.Set, Next: in.Next, Create: slices.Clone(in.Create), Delete: slices.Clone(in.Delete), Leaving: slices.Clone(in.Leaving)}
 }
 
 // Dooms reports whether a machine is recorded for deletion.
 func (in Intents) Dooms(uid types.UID) bool {
 	return slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == uid })
+}
+
+// Reason returns why a machine is deleted, or was; known is false for a machine that is not recorded. Clients may have written the annotation:
+// a rule that the fleet does not have is replaced.
+func (in Intents) Reason(uid types.UID) (why receipt.Reason, known bool) {
+	all := slices.Concat(in.Delete, in.Leaving)
+	i := slices.IndexFunc(all, func(d Doomed) bool { return d.UID == uid })
+	if i < 0 {
+		return receipt.Reason{}, false
+	}
+	d := all[i]
+	switch {
+	case d.Why.IsValid():
+		return receipt.Because(d.Why.Rule, d.Why.Evidence), true
+	case d.Failed:
+		return receipt.Because(receipt.Unhealthy, "recorded without a reason"), true
+	}
+	return receipt.Because(receipt.ScaledDown, "recorded without a reason"), true
+}
+
+// ParentDeleted returns the reason of the deletion of a machine whose set is being deleted.
+func ParentDeleted(set *v1alpha1.MachineSet) receipt.Reason {
+	return receipt.Because(receipt.ParentDeleted, fmt.Sprintf("MachineSet %s was deleted at %s", set.Name, set.DeletionTimestamp.UTC().Format(time.RFC3339)))
 }
 
 // Awaited returns the ordinals of the machines that are recorded for creation and are not among those that are seen. They are

@@ -6,8 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 func TestReadIntents(t *testing.T) {
@@ -19,7 +21,7 @@ func TestReadIntents(t *testing.T) {
 		refused string // part of the error
 	}{
 		"none":                          {intents: `{}`},
-		"some":                          {intents: `{"set":"s","next":5,"create":[3],"delete":[{"name":"a","uid":"1","failed":true}]}`, want: Intents{Set: "s", Next: 5, Create: []int64{3}, Delete: []Doomed{{"a", "1", true}}}},
+		"some":                          {intents: `{"set":"s","next":5,"create":[3],"delete":[{"name":"a","uid":"1","failed":true}]}`, want: Intents{Set: "s", Next: 5, Create: []int64{3}, Delete: []Doomed{{Name: "a", UID: "1", Failed: true}}}},
 		"without a set":                 {intents: `{"next":5,"create":[4]}`, want: Intents{Next: 5, Create: []int64{4}}},
 		"of another set":                {intents: `{"set":"other","next":5,"create":[4],"delete":[` + doomed + `]}`},
 		"empty":                         {intents: ``, refused: "expected JSON"},
@@ -92,4 +94,25 @@ func FuzzReadIntents(f *testing.F) {
 			t.Errorf("what was read from %q cannot be read again after it was written: %v", text, err)
 		}
 	})
+}
+
+// TestIntentsReason_OfForeignText_IsBounded: any client may have written the annotation, and the rule is a label of a metric.
+func TestIntentsReason_OfForeignText_IsBounded(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	in := Intents{
+		Delete: []Doomed{
+			{UID: "known", Why: receipt.Reason{Rule: receipt.RolledOut, Evidence: "e"}}, {UID: "forged", Why: receipt.Reason{Rule: "Forged"}},
+			{UID: "failed", Failed: true}, {UID: "long", Why: receipt.Reason{Rule: receipt.Unhealthy, Evidence: long}},
+		},
+		Leaving: []Doomed{{UID: "leaving", Why: receipt.Reason{Rule: receipt.Unhealthy}}},
+	}
+	for uid, want := range map[types.UID]receipt.Reason{
+		"known": {Rule: receipt.RolledOut, Evidence: "e"}, "forged": {Rule: receipt.ScaledDown, Evidence: "recorded without a reason"},
+		"failed": {Rule: receipt.Unhealthy, Evidence: "recorded without a reason"}, "leaving": {Rule: receipt.Unhealthy}, "none": {},
+		"long": receipt.Because(receipt.Unhealthy, long),
+	} {
+		if got, known := in.Reason(uid); got != want || known != (want.Rule != "") {
+			t.Errorf("%s: got %v, %t; want %v", uid, got, known, want)
+		}
+	}
 }

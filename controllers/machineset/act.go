@@ -6,17 +6,21 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -186,13 +190,16 @@ func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v
 	return m
 }
 
-// delete deletes machines. A machine that has changed since it was observed is left to the next pass.
-func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
+// delete deletes machines for the reasons, by their UIDs. A machine that has changed since it was observed is left to the next pass.
+func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine, reasons map[types.UID]receipt.Reason) error {
 	var mu sync.Mutex
-	deleted := 0
+	var deleted []deletionlog.Deletion
 	err := each(machines, func(m *v1alpha1.Machine) error {
-		err := c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
+		deletion := deletionlog.OfMachine(m, reasons[m.UID])
+		_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, deletion, func(ctx context.Context) error {
+			return c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
+				Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
+			})
 		})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete machine %s: %w", m.Name, err)
@@ -204,14 +211,21 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 			return nil
 		}
 		w.Done.Deleted[m.UID] = true
-		deleted++
+		deleted = append(deleted, deletion)
 		if err == nil && isStale(m) {
 			c.stale.Inc()
 		}
 		return nil
 	})
-	if deleted > 0 {
-		telemetry.Emit(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulDelete, fmt.Sprintf("Deleted %d machines", deleted))
+	if len(deleted) > 0 {
+		slices.SortFunc(deleted, func(a, b deletionlog.Deletion) int { return strings.Compare(a.Name, b.Name) })
+		text := deletionlog.TextOfAll(ctx, deleted)
+		telemetry.Emit(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulDelete, text)
+		if root, ok := ownerref.RootOfSet(c.cfg.View, w.Set); ok && root.GetUID() != w.Set.UID {
+			if about, ok := root.(runtime.Object); ok {
+				telemetry.Emit(c.cfg.Events, about, v1alpha1.EventSuccessfulDelete, text)
+			}
+		}
 	}
 	if err != nil {
 		w.Done.DeleteError = err.Error()

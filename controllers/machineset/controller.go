@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption/recorded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -52,8 +54,10 @@ type Config struct {
 	// View shows the objects of the control cluster that this replica may reconcile.
 	View   *objectcache.View
 	Events events.EventRecorder
-	Clock  clock.WithTicker
-	Gate   runner.Gate[types.NamespacedName]
+	// Deletions records why machines are deleted.
+	Deletions *deletionlog.Recorder
+	Clock     clock.WithTicker
+	Gate      runner.Gate[types.NamespacedName]
 	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces, runner.TenantsAtOnce times
 	// as many.
 	Workers int
@@ -205,7 +209,7 @@ func isRolling(set *v1alpha1.MachineSet) bool {
 
 // observe returns the world of a set, from the caches and from what this process has done.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
-	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Disruptions: recorded.Below(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
+	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, NewSet: c.newSet(set), Disruptions: recorded.Below(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
 		Occupied: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	var undecodable []*v1alpha1.Machine
@@ -228,6 +232,30 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	}
 	w.MustLook = known.looked != selector
 	return w
+}
+
+// newSet returns the name of the set of the newest revision of the set's MachineDeployment; "" if that is the set, or there is none.
+func (c *Controller) newSet(set *v1alpha1.MachineSet) (name string) {
+	root, ok := ownerref.RootOfSet(c.cfg.View, set)
+	if !ok {
+		return ""
+	}
+	newest := revision(set)
+	for _, other := range c.cfg.View.Sets.Under(root) {
+		if revision(other) > newest {
+			name, newest = other.Name, revision(other)
+		}
+	}
+	return name
+}
+
+// revision returns the number of a set's revision; 0 if it has none.
+func revision(set *v1alpha1.MachineSet) int64 {
+	n, err := strconv.ParseInt(set.Annotations[v1alpha1.AnnotationRevision], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // looked records that the set's machines were listed, and with them orphans of any slot that match its selector.
@@ -288,7 +316,7 @@ func (c *Controller) act(ctx context.Context, w *scale.World, verdict scale.Verd
 	case scale.Create:
 		return c.create(ctx, w, verdict.Ordinals)
 	case scale.Delete:
-		return c.delete(ctx, w, verdict.Machines)
+		return c.delete(ctx, w, verdict.Machines, verdict.Reasons)
 	case scale.Update:
 		return c.update(ctx, w, verdict.Machines)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
@@ -38,7 +39,7 @@ func onBench(t *testing.T, test func(b *bench), settings ...func(*Config)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apitest.New(time.Now), reported: &apitest.EventLog{}}
 		view := objectcache.NewView()
-		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Clock: clock.RealClock{}}
+		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}}
 		for _, set := range settings {
 			set(&cfg)
 		}
@@ -181,6 +182,7 @@ var plays = map[string]func(b *bench){
 
 // reportedByOthers are Events of MachineSets that other packages emit.
 var reportedByOthers = []string{
+	v1alpha1.EventDeleting,
 	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable, v1alpha1.EventCircuitBreakerOpen, v1alpha1.EventReplacementResumed,
 	v1alpha1.EventFrozeMachineSet, v1alpha1.EventUnfrozeMachineSet,
 	v1alpha1.EventAPIServerAway, v1alpha1.EventAPIServerBack,

@@ -19,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
@@ -85,7 +86,7 @@ func newLateWorld(t *testing.T, seed uint64) *lateWorld {
 // start begins with a controller whose caches begin with what there is.
 func (w *lateWorld) start() {
 	view := objectcache.NewView()
-	c, err := New(Config{Machines: w.server.Client(), Metadata: w.server.Metadata(), View: view, Events: w.reported, Clock: clock.RealClock{}})
+	c, err := New(Config{Machines: w.server.Client(), Metadata: w.server.Metadata(), View: view, Events: w.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
@@ -56,7 +57,7 @@ func TestPendingMachinesAreListedOnce(t *testing.T) {
 		all := b.machines()
 		b.end()
 		view, source := objectcache.NewView(), &counting{Interface: b.server.Metadata()}
-		c, err := New(Config{Machines: b.server.Client(), Metadata: source, View: view, Events: b.reported, Clock: clock.RealClock{}})
+		c, err := New(Config{Machines: b.server.Client(), Metadata: source, View: view, Events: b.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
 		if err != nil {
 			b.Fatal(err)
 		}

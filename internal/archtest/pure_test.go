@@ -31,6 +31,7 @@ var pure = []string{
 	"internal/bounded",
 	"internal/objectversion",
 	"target/reach",
+	"internal/receipt",
 	"shard/slotlabel/policy",
 	"shard/namespacelease/policy",
 	"membership",

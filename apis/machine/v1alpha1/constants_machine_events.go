@@ -12,6 +12,7 @@ const (
 	EventNodeHealthy       = "NodeHealthy"
 	EventHealthTimedOut    = "HealthTimedOut"
 	EventNodeDeleted       = "NodeDeleted"
+	EventDeleting          = "Deleting"
 	EventDeleted           = "Deleted"
 	EventDeleteFailed      = "DeleteFailed"
 	EventDrainBlocked      = "DrainBlocked"
@@ -74,6 +75,11 @@ func machineEvents() []EventReason {
 			EventNodeDeleted, false, machine,
 			"Another client deleted the Node, and so the machine is deleted, too.",
 			"To take a machine out of service, delete the Machine instead.",
+		},
+		{
+			EventDeleting, false, []string{"Machine", "MachineSet", "MachineDeployment"},
+			"The fleet has started to delete the Machine, its VM or its Node. The message says which of them, by which rule and on which evidence, and which replica did it under which slot and epoch. The root has it only for what was not deleted by a MachineSet; see `SuccessfulDelete`.",
+			"",
 		},
 		{
 			EventDeleted, false, machine,

@@ -25,6 +25,10 @@ const (
 	NodePreserved corev1.NodeConditionType = "Preserved"
 )
 
+// MachineDeleting is the type of a condition of a Machine that is being deleted. Its reason is the rule by which it is deleted and its
+// message the evidence, as in the deletion log. The conditions of a Machine are otherwise those of its Node.
+const MachineDeleting corev1.NodeConditionType = "Deleting"
+
 // Reasons of NodeTerminating.
 const (
 	// NodeReasonUnhealthy means that the machine is deleted because it failed.

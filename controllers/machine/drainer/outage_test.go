@@ -9,6 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
@@ -48,7 +49,7 @@ func TestExpiredDrainIsGivenUpOnlyWhenThereIsNoOutage(t *testing.T) {
 
 // After an outage a drain does not count since when it was blocked before.
 func TestDrainForgetsAfterAnOutage(t *testing.T) {
-	d, task, _ := drainBench(t, podOn("m", "web", ""))
+	d, task, _ := drainBench(t, targettest.PodOn("m", "web", ""))
 	blocked := map[types.UID]time.Time{"web": now.Add(-time.Hour)}
 	for _, step := range []struct {
 		back time.Time

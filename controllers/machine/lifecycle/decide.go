@@ -27,11 +27,11 @@ func decide(w World) Verdict {
 	case w.PassError != nil:
 		return reportPassError(w)
 	case w.Machine.DeletionTimestamp != nil:
-		return decideDelete(w)
+		return explained(w, decideDelete(w))
 	case !hasFinalizer(w.Machine):
 		return begin(w)
 	case isToBeDeleted(w):
-		return Verdict{Do: DeleteMachine, Events: deletionAskedFor()}
+		return Verdict{Do: DeleteMachine, Why: whyTriggered(w), Events: deletionAskedFor()}
 	case isBeingMade(w):
 		return preserved(w, decideCreate(w))
 	case w.NoTarget:

@@ -44,6 +44,7 @@ func beginDelete(w World) Verdict {
 	noteToken(w, m)
 	setPhase(w, m, v1alpha1.MachineTerminating, false)
 	m.Status.CurrentStatus.PreserveExpiryTime = nil
+	recordReason(w, m)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing,
 		Description: "Deleting machine from cloud provider" + notOwned(w),
@@ -165,8 +166,13 @@ func removeNode(w World) Verdict {
 	return Verdict{Do: Rest, Machine: m}.with(v1alpha1.EventDeleted, deleted(w))
 }
 
-// deleted describes what the machine had that does not exist any more, and what is left alone.
+// deleted describes what the machine had that does not exist any more, what is left alone, and why.
 func deleted(w World) string {
+	return whatIsGone(w) + "; reason: " + whyDeleted(w).Text()
+}
+
+// whatIsGone describes what the machine had that does not exist any more, and what is left alone.
+func whatIsGone(w World) string {
 	switch id := w.Machine.Spec.ProviderID; {
 	case w.VM.Left:
 		return "The machine is deleted" + notOwned(w)

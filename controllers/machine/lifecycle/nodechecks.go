@@ -86,7 +86,7 @@ func checkDeleted(w World) (v Verdict, decided bool) {
 	if w.Node.Node.DeletionTimestamp == nil {
 		return Verdict{}, false
 	}
-	return do(DeleteMachine).with(v1alpha1.EventNodeDeleted, fmt.Sprintf("Node %q is being deleted; deleting its machine, too", w.Node.Node.Name)), true
+	return Verdict{Do: DeleteMachine, Why: whyNodeDeleted(w.Node.Node)}.with(v1alpha1.EventNodeDeleted, fmt.Sprintf("Node %q is being deleted; deleting its machine, too", w.Node.Node.Name)), true
 }
 
 // checkClaimed decides while the Node is not claimed. It comes before all checks of the Node's health, since without the slot

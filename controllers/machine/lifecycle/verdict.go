@@ -6,6 +6,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // Action is one thing to do.
@@ -70,6 +71,8 @@ type Verdict struct {
 	Wake time.Duration
 	// Events report what has changed, the most important first.
 	Events []Event
+	// Why the machine is deleted, with DeleteMachine, DeleteVM and DeleteNode.
+	Why receipt.Reason
 	// Patch of the Node, with ClaimNode and PatchNode.
 	Patch *nodesync.Patch
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
@@ -48,6 +49,8 @@ type World struct {
 	UpdateDrain drain.Report
 	// Disruption is whether the machine may fail for its health.
 	Disruption DisruptionFact
+	// Decided is why the machine's set has deleted the machine, as the set has recorded it; the zero value when it has not.
+	Decided receipt.Reason
 	// Token with which the VM joins.
 	Token TokenFact
 	// TokenExpiry is when the token expires, as this process has written it; zero when it has not.

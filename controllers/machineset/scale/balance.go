@@ -50,14 +50,14 @@ func balance(w World, in machinefacts.Intents) Verdict {
 	case excess > 0 && burst-len(next.Delete) >= min(excess, burst/2): // otherwise pending changes are observed first
 		switch ranked := rank(w, own); {
 		case w.Fades && coming == 0:
-			discard(&next, ranked, excess)
+			discard(w, &next, ranked, excess)
 		case w.Live == nil:
 			return Verdict{Do: ListLive} // the order of deletion may have changed a moment ago
 		case sees(w):
 			named := min(firstNamed(w, ranked), excess)
 			withdrawnNow := withdraw(&next, excess-named, isUnmade(w)) // pending creations are withdrawn before existing machines that are not named are deleted
 			withdrawn += withdrawnNow
-			discard(&next, ranked, excess-withdrawnNow)
+			discard(w, &next, ranked, excess-withdrawnNow)
 		}
 	}
 	untidy := settled(next) && !settled(in)
@@ -110,7 +110,11 @@ func doom(w World, in *machinefacts.Intents, standing, changing []*v1alpha1.Mach
 		if !chosen && !failed || len(in.Delete) >= burst {
 			return false
 		}
-		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Failed: !chosen})
+		why := whyNamed(w, m)
+		if !chosen {
+			why = whyFailed(w, m)
+		}
+		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Failed: !chosen, Why: why})
 		return true
 	})
 }
@@ -165,9 +169,14 @@ func order(w World, in *machinefacts.Intents, count int) {
 }
 
 // discard records the first of the machines for deletion: count, or fewer if they do not fit into a batch.
-func discard(in *machinefacts.Intents, ranked []*v1alpha1.Machine, count int) {
+func discard(w World, in *machinefacts.Intents, ranked []*v1alpha1.Machine, count int) {
+	var spared *v1alpha1.Machine
+	if count < len(ranked) {
+		spared = ranked[count]
+	}
+	before := int(w.Set.Spec.Replicas) + count
 	for _, m := range ranked[:min(count, burst-len(in.Delete), len(ranked))] {
-		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID})
+		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Why: whySurplus(w, m, spared, before)})
 	}
 }
 

@@ -76,7 +76,7 @@ func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.Dooms(m.UID) || spares(in, w.Set, m)
 	})
 	if open := untried(w, doomed); len(open) > 0 && w.Done.DeleteError == "" {
-		return Verdict{Do: Delete, Machines: open}, true
+		return Verdict{Do: Delete, Machines: open, Reasons: reasons(in, open)}, true
 	}
 	if len(doomed) > 0 || w.Done.CreateError != "" || spared(w, in) > 0 || machinefacts.MakesNone(w.Set) {
 		return Verdict{}, false
@@ -107,9 +107,10 @@ func decideDelete(w World) Verdict {
 	remaining := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID]
 	})
+	open := untried(w, remaining)
 	switch {
-	case len(untried(w, remaining)) > 0 && w.Done.DeleteError == "":
-		return Verdict{Do: Delete, Machines: untried(w, remaining)}
+	case len(open) > 0 && w.Done.DeleteError == "":
+		return Verdict{Do: Delete, Machines: open, Reasons: whyParent(w, open)}
 	case len(w.Owned) > 0:
 		return rest(w)
 	case w.Live == nil:

@@ -18,6 +18,7 @@ func settle(w World, in machinefacts.Intents) machinefacts.Intents {
 			return m.UID == d.UID && m.DeletionTimestamp == nil && !sparesDoomed(d, w.Set, m)
 		})
 	})
+	out.Leaving = leaving(w, in)
 	return out
 }
 
@@ -75,8 +76,10 @@ func isStale(w World, in machinefacts.Intents) bool {
 	})
 }
 
-// settled reports whether no intent is left to be observed.
-func settled(in machinefacts.Intents) bool { return len(in.Create) == 0 && len(in.Delete) == 0 }
+// settled reports whether no intent is left to be observed, and no reason to be recorded on its machine.
+func settled(in machinefacts.Intents) bool {
+	return len(in.Create) == 0 && len(in.Delete) == 0 && len(in.Leaving) == 0
+}
 
 func highestOrdinal(machines []*v1alpha1.Machine) int64 {
 	highest := int64(-1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // World is the input of a decision about one set. All of it is read only.
@@ -34,6 +35,8 @@ type World struct {
 	// Fades reports whether a rollout is replacing all machines of the set: the order of their deletion makes no difference, so
 	// that the API server is not read for it.
 	Fades bool
+	// NewSet is the name of the set to which a rollout moves the machines of this set; "" when there is none.
+	NewSet string
 	// Live is the answer of the API server; nil if it was not read in this pass.
 	Live *Live
 	// Done is what this pass has done.
@@ -97,6 +100,8 @@ type Verdict struct {
 	Set *v1alpha1.MachineSet
 	// Machines of the action.
 	Machines []*v1alpha1.Machine
+	// Reasons are why Machines are deleted, with Delete, by their UIDs.
+	Reasons map[types.UID]receipt.Reason
 	// Ordinals of the machines to create.
 	Ordinals []int64
 	// Wake is the time until the next verdict without an event, with Rest; 0 means never.

@@ -1,0 +1,151 @@
+package machineset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+)
+
+// receipts are the deletion log and the Events about deletions of a test.
+type receipts struct {
+	apitest.Receipts
+
+	mu     sync.Mutex
+	events []string
+}
+
+// Eventf is events.EventRecorder's.
+func (r *receipts) Eventf(about, _ runtime.Object, _, reason, _, note string, args ...any) {
+	if reason != v1alpha1.EventDeleting && reason != v1alpha1.EventSuccessfulDelete {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, fmt.Sprintf("%T %s: %s", about, reason, fmt.Sprintf(note, args...)))
+}
+
+func (r *receipts) use(cfg *Config) {
+	cfg.Events, cfg.Deletions = r, deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&r.Receipts), nil)
+}
+
+// lines returns the receipts in the deletion log.
+func (r *receipts) lines(t *testing.T) []receipt.Receipt {
+	t.Helper()
+	all, err := r.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot deletes several machines of a MachineDeployment's set at once.
+func TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot(t *testing.T) {
+	var r receipts
+	onBench(t, func(b *bench) {
+		d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}
+		d, err := b.server.Client().MachineDeployments("n").Create(b.Context(), d, metav1.CreateOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.create(8, func(set *v1alpha1.MachineSet) {
+			set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))}
+		})
+		b.patch(`{"spec":{"replicas":1}}`)
+		b.pass(time.Minute)
+		lines := r.lines(b.T)
+		for _, line := range lines {
+			want := receipt.Reason{Rule: receipt.ScaledDown, Evidence: "replicas 8 → 1, selected by rule 7 name"}
+			if line.Kind != receipt.Machine || line.Namespace != "n" || line.UID == "" || line.Outcome != receipt.Accepted || line.Reason != want {
+				b.Errorf("receipt %+v", line)
+			}
+		}
+		if len(lines) != 7 {
+			b.Errorf("%d receipts, want one for each of 7 machines", len(lines))
+		}
+		slices.Sort(r.events)
+		r.events = slices.DeleteFunc(r.events, func(event string) bool {
+			return strings.HasPrefix(event, "*v1alpha1.Machine Deleting: Started to delete Machine ")
+		})
+		if len(r.events) != 2 {
+			b.Fatalf("Events beside those on machines: %q, want one on the set and one on the deployment", r.events)
+		}
+		for i, about := range []string{"*v1alpha1.MachineDeployment", "*v1alpha1.MachineSet"} {
+			if !strings.HasPrefix(r.events[i], about+" SuccessfulDelete: Deleted 7 machines, by ") || !strings.Contains(r.events[i], "ScaledDown: replicas 8 → 1") ||
+				!strings.HasSuffix(r.events[i], "; 2 more") {
+				b.Errorf("Event %q", r.events[i])
+			}
+		}
+	}, r.use)
+}
+
+func TestReceipts_SetIsDeleted_NameTheSet(t *testing.T) {
+	var r receipts
+	onBench(t, func(b *bench) {
+		b.create(1)
+		if err := b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		b.pass(time.Minute)
+		if lines := r.lines(b.T); len(lines) != 1 || lines[0].Rule != receipt.ParentDeleted {
+			b.Errorf("receipts %+v", lines)
+		}
+	}, r.use)
+}
+
+func TestReceipts_OldSetOfARollout_NameTheNewSet(t *testing.T) {
+	var r receipts
+	onBench(t, func(b *bench) {
+		d, err := b.server.Client().MachineDeployments("n").Create(b.Context(), &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}, metav1.CreateOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		owned := func(name, revision string) func(set *v1alpha1.MachineSet) {
+			return func(set *v1alpha1.MachineSet) {
+				set.Name, set.Annotations = name, map[string]string{v1alpha1.AnnotationRevision: revision}
+				set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))}
+			}
+		}
+		b.create(1, owned("set", "9"))
+		b.create(0, owned("new", "10"))
+		b.create(0, owned("oldest", "2"))
+		b.patch(`{"spec":{"replicas":0}}`)
+		b.pass(time.Minute)
+		want := receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, replicas 1 → 0"}
+		if lines := r.lines(b.T); len(lines) != 1 || lines[0].Reason != want {
+			b.Errorf("receipts %+v, want %v", lines, want)
+		}
+	}, r.use)
+}
+
+func TestReceipts_RejectedDeletion_LeavesNone(t *testing.T) {
+	var r receipts
+	onBench(t, func(b *bench) {
+		b.create(2)
+		b.server.Refuse(func(request apitest.Request) error {
+			if request.Verb == "delete" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, request.Name, errors.New("a policy"))
+			}
+			return nil
+		})
+		b.patch(`{"spec":{"replicas":1}}`)
+		b.pass(time.Hour)
+		if lines := r.lines(b.T); len(lines) > 0 {
+			b.Errorf("receipts %+v of deletions that were rejected", lines)
+		}
+	}, r.use)
+}

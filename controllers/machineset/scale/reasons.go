@@ -1,0 +1,94 @@
+package scale
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+)
+
+// whyNamed returns the reason for a machine that the cluster-autoscaler has named, whatever the number of machines.
+func whyNamed(w World, m *v1alpha1.Machine) receipt.Reason {
+	return receipt.Because(receipt.NamedByAutoscaler, fmt.Sprintf("priority 1 set by a client, marked for deletion at %s; replicas %d",
+		w.newest(m).Annotations[v1alpha1.AnnotationMarkedForDeletionTime], w.Set.Spec.Replicas))
+}
+
+// whyFailed returns the reason for a machine that has failed and is replaced.
+func whyFailed(w World, m *v1alpha1.Machine) receipt.Reason {
+	since := m.Status.CurrentStatus.LastUpdateTime
+	for _, d := range w.Disruptions {
+		if d.UID == m.UID {
+			since = d.Since
+		}
+	}
+	last := m.Status.LastOperation
+	evidence := fmt.Sprintf("since %s, disruption granted: %s", since.UTC().Format(time.RFC3339), last.Description)
+	if last.Type == v1alpha1.MachineOperationHealthCheck {
+		return receipt.Because(receipt.Unhealthy, evidence)
+	}
+	return receipt.Because(receipt.CreationFailed, evidence)
+}
+
+// whySurplus returns the reason for a machine that is surplus: of the machines in the order of deletion, as many are deleted as replicas lets
+// be deleted, and spared is the first one that is not; nil when all are deleted.
+func whySurplus(w World, m, spared *v1alpha1.Machine, before int) receipt.Reason {
+	evidence := fmt.Sprintf("replicas %d → %d", before, w.Set.Spec.Replicas)
+	if w.NewSet != "" {
+		return receipt.Because(receipt.RolledOut, fmt.Sprintf("rollout to MachineSet %s, %s", w.NewSet, evidence))
+	}
+	if w.newest(m).Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered {
+		return receipt.Because(receipt.NamedByAutoscaler, "priority 1 set by a client, "+evidence)
+	}
+	if spared != nil {
+		evidence += selectedBy(w, m, spared)
+	}
+	return receipt.Because(receipt.ScaledDown, evidence)
+}
+
+// selectedBy names the rule of the order of deletion by which a machine is deleted before another one.
+func selectedBy(w World, m, spared *v1alpha1.Machine) string {
+	first, second := keyOf(w, m), keyOf(w, spared)
+	for _, r := range rules() {
+		if r.compare(first, second) != 0 {
+			return ", selected by rule " + r.name
+		}
+	}
+	return ""
+}
+
+// reasons returns why the machines are deleted, as it is recorded with the intents.
+func reasons(in machinefacts.Intents, machines []*v1alpha1.Machine) map[types.UID]receipt.Reason {
+	all := make(map[types.UID]receipt.Reason, len(machines))
+	for _, m := range machines {
+		if why, known := in.Reason(m.UID); known {
+			all[m.UID] = why
+		}
+	}
+	return all
+}
+
+// whyParent returns why the machines of a set that is being deleted are deleted.
+func whyParent(w World, machines []*v1alpha1.Machine) map[types.UID]receipt.Reason {
+	all := make(map[types.UID]receipt.Reason, len(machines))
+	for _, m := range machines {
+		all[m.UID] = machinefacts.ParentDeleted(w.Set)
+	}
+	return all
+}
+
+// leaving returns the machines whose intents are observed, because they are being deleted, and whose reason is not recorded on them yet. The
+// machine controller reads the reason from the set, records it on the machine with the phase Terminating, and may do both after the set's
+// next intents are written.
+func leaving(w World, in machinefacts.Intents) []machinefacts.Doomed {
+	all := slices.DeleteFunc(slices.Concat(in.Leaving, in.Delete), func(d machinefacts.Doomed) bool {
+		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
+			return m.UID == d.UID && m.DeletionTimestamp != nil && m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating && !w.Undecodable[m.UID]
+		})
+	})
+	return all[max(len(all)-burst, 0):]
+}

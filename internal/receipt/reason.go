@@ -1,0 +1,67 @@
+package receipt
+
+import (
+	"slices"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+)
+
+// Rule is the rule by which something is deleted. The set of rules is closed.
+type Rule string
+
+// The rules.
+const (
+	// ScaledDown means that a MachineSet has more machines than replicas.
+	ScaledDown Rule = "ScaledDown"
+	// NamedByAutoscaler means that a client, mostly the cluster-autoscaler, has selected the machine and lowered the replicas for it.
+	NamedByAutoscaler Rule = "NamedByAutoscaler"
+	// RolledOut means that the machine is of an earlier template of its MachineDeployment.
+	RolledOut Rule = "RolledOut"
+	// Unhealthy means that the machine has failed for its Node's health, and that its root has recorded a disruption for it.
+	Unhealthy Rule = "Unhealthy"
+	// CreationFailed means that the machine has not become a healthy Node in time, or has failed in another way.
+	CreationFailed Rule = "CreationFailed"
+	// ParentDeleted means that the machine's MachineSet is being deleted.
+	ParentDeleted Rule = "ParentDeleted"
+	// NodeDeleted means that another client has deleted the machine's Node.
+	NodeDeleted Rule = "NodeDeleted"
+	// DeletionTriggered means that an annotation on the Machine or on its Node requests the deletion.
+	DeletionTriggered Rule = "DeletionTriggered"
+	// MachineDeleted means that a client of the API server other than the fleet has deleted the Machine.
+	MachineDeleted Rule = "MachineDeleted"
+	// Orphaned means that a resource at a cloud belongs to no machine.
+	Orphaned Rule = "Orphaned"
+)
+
+// Rules returns all rules.
+func Rules() []Rule {
+	return []Rule{
+		ScaledDown, NamedByAutoscaler, RolledOut, Unhealthy, CreationFailed, ParentDeleted, NodeDeleted, DeletionTriggered, MachineDeleted, Orphaned,
+	}
+}
+
+// Reason is why something is deleted.
+type Reason struct {
+	Rule Rule `json:"rule"`
+	// Evidence is what the rule was applied to, as text for people: numbers, times, names.
+	Evidence string `json:"evidence,omitempty"`
+}
+
+// mostEvidence is the number of bytes of evidence. A MachineSet records the reasons of up to a hundred deletions in an annotation.
+const mostEvidence = 256
+
+// Because returns a reason. The evidence may contain text of users and clouds, and is truncated.
+func Because(rule Rule, evidence string) Reason {
+	return Reason{Rule: rule, Evidence: bounded.Text(evidence, mostEvidence)}
+}
+
+// IsValid reports whether the rule is one of Rules. One that was read from an object may have been written by any client.
+func (r Reason) IsValid() bool { return slices.Contains(Rules(), r.Rule) }
+
+// Text returns the reason for people.
+func (r Reason) Text() string {
+	if r.Evidence == "" {
+		return string(r.Rule)
+	}
+	return string(r.Rule) + ": " + r.Evidence
+}

@@ -1,0 +1,68 @@
+package receipt
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func vm() Receipt {
+	slot, epoch := 7, int64(12)
+	return Receipt{
+		Time:   time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Object: Object{Kind: VM, Namespace: "shoot--a", ProviderID: "sim:///vm-1", Machine: "m", MachineUID: "u", Node: "node-m"},
+		Reason: Because(ScaledDown, "replicas 5 → 4"), Outcome: Accepted,
+		By: By{Replica: "r-0", Session: "r-0_abcde", Slot: &slot, Epoch: &epoch, TraceID: "4bf9"},
+	}
+}
+
+// TestLine_FieldNames_AreStable compares the line of a receipt with the form that docs/operations/configure.md documents.
+func TestLine_FieldNames_AreStable(t *testing.T) {
+	leader := Receipt{
+		Time: vm().Time, Object: Object{Kind: Node, Name: "node-m", UID: "v"}, Reason: Because(Orphaned, ""), Outcome: Unknown,
+		By: By{Replica: "r-0", Session: "r-0_abcde", Leader: true},
+	}
+	for _, c := range []struct {
+		receipt Receipt
+		want    string
+	}{
+		{vm(), `{"time":"2026-01-02T03:04:05Z","kind":"VM","namespace":"shoot--a","providerID":"sim:///vm-1","machine":"m","machineUID":"u","node":"node-m",` +
+			`"rule":"ScaledDown","evidence":"replicas 5 → 4","outcome":"Accepted","replica":"r-0","session":"r-0_abcde","slot":7,"epoch":12,"traceID":"4bf9"}` + "\n"},
+		{leader, `{"time":"2026-01-02T03:04:05Z","kind":"Node","name":"node-m","uid":"v","rule":"Orphaned","outcome":"Unknown","replica":"r-0","session":"r-0_abcde","leader":true}` + "\n"},
+	} {
+		got, err := c.receipt.Line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, string(got)); diff != "" {
+			t.Errorf("line (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	hidden := vm()
+	hidden.ProviderID, hidden.By = "", By{Replica: "r-0", Leader: true}
+	machine := vm()
+	machine.Object = Object{Kind: Machine, Namespace: "shoot--a", Name: "m", UID: "u", Node: "node-m"}
+	for _, c := range []struct {
+		receipt Receipt
+		want    string
+	}{
+		{vm(), "Started to delete VM sim:///vm-1 of machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, slot 7, epoch 12, trace 4bf9"},
+		{machine, "Started to delete Machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, slot 7, epoch 12, trace 4bf9"},
+		{hidden, "Started to delete VM without a known provider ID of machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, leader"},
+	} {
+		if got := c.receipt.Text(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestBecause_BoundsEvidence(t *testing.T) {
+	if got := len(Because(Unhealthy, strings.Repeat("x", 10_000)).Evidence); got != mostEvidence {
+		t.Errorf("evidence of a long message has %d bytes, want %d", got, mostEvidence)
+	}
+}
