@@ -29,6 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/holds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/namespaces"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -124,6 +125,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	if f.namespaces, err = namespaces.New(f.metadata, o.namespace); err != nil {
 		return nil, nil, err
 	}
+	f.holds = holds.New(f.namespaces)
 	f.view = objectcache.NewView()
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
 	running, err := f.controllers(o)
@@ -136,7 +138,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	reporter := &shardsession.Reporter{
 		Settings: f.session.settings, Metadata: f.metadata, Namespace: o.namespace, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 	}
-	if err := f.session.protocol(f.clients, f.slots, f.breakers, reporter, f.tracer); err != nil {
+	if err := f.session.protocol(f, reporter); err != nil {
 		return nil, nil, err
 	}
 	return f, running, nil
@@ -175,6 +177,7 @@ type fleet struct {
 	breakers    *remediation.Breakers
 	view        *objectcache.View
 	namespaces  *namespaces.Namespaces
+	holds       *holds.Holds
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
 	collectors  []prometheus.Collector // of the objects in this replica's slots
@@ -206,7 +209,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet),
 		Gate:  f.slots.gate(policy.Set),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
-		Written: written,
+		Written: written, Held: f.holds.Held,
 	})
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
@@ -233,6 +236,8 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		return nil, err
 	}
 	f.slots.showClasses(o, f, classes)
+	f.holds.OnChange(sets.HoldChanged)
+	f.holds.OnChange(replacements.HoldChanged)
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
 	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))

@@ -21,7 +21,7 @@ func deploymentRoots(c *Controller) (*roots[*v1alpha1.MachineDeployment], error)
 		isRoot:   func(*v1alpha1.MachineDeployment) bool { return true },
 		sets:     func(d *v1alpha1.MachineDeployment) []*v1alpha1.MachineSet { return c.cfg.View.Sets.Under(d) },
 		wanted:   func(d *v1alpha1.MachineDeployment) int32 { return d.Spec.Replicas },
-		reported: reportedByDeployment, report: reportOnDeployment,
+		reported: reportedByDeployment, report: reportOnDeployment, held: heldByDeployment, reportHeld: reportHeldOnDeployment,
 	}, c.cfg.DeploymentGate, func(ns string) patch.Patcher[*v1alpha1.MachineDeployment] {
 		return c.cfg.Machines.MachineDeployments(ns)
 	})
@@ -33,7 +33,7 @@ func setRoots(c *Controller) (*roots[*v1alpha1.MachineSet], error) {
 		isRoot:   func(s *v1alpha1.MachineSet) bool { return metav1.GetControllerOfNoCopy(s) == nil },
 		sets:     func(s *v1alpha1.MachineSet) []*v1alpha1.MachineSet { return []*v1alpha1.MachineSet{s} },
 		wanted:   func(s *v1alpha1.MachineSet) int32 { return s.Spec.Replicas },
-		reported: reportedBySet, report: reportOnSet,
+		reported: reportedBySet, report: reportOnSet, held: heldBySet, reportHeld: reportHeldOnSet,
 	}, c.cfg.SetGate, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return c.cfg.Machines.MachineSets(ns) })
 }
 

@@ -33,7 +33,10 @@ type kind[T ownerref.Object[T]] struct {
 	// removes it.
 	reported func(T) string
 	report   func(root T, now time.Time, reason, message string)
-	events   events.EventRecorder
+	// held returns the message of the root's condition DeletionsHeld; "" if it has none. reportHeld sets it, or, with "", removes it.
+	held       func(T) string
+	reportHeld func(root T, now time.Time, message string)
+	events     events.EventRecorder
 }
 
 // roots reconciles the roots of one kind.
@@ -94,20 +97,24 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		return runner.Result{}, nil
 	}
 	root := r.commit.Newest(cached)
-	if root.GetDeletionTimestamp() != nil || root.GetLabels()[v1alpha1.LabelSlot] == "" {
-		return runner.Result{}, nil // its machines are deleted with it; or it is unlabeled, and has no holder
+	if root.GetLabels()[v1alpha1.LabelSlot] == "" {
+		return runner.Result{}, nil // it has no holder
 	}
-	world, err := r.observe(root)
+	world, why, err := r.observe(root)
 	if err != nil {
 		return runner.Result{}, err
 	}
 	verdict := disruption.Decide(world)
-	wanted := root.DeepCopy()
-	if verdict.Changed {
-		disruption.WriteDisruptions(wanted, verdict.Disruptions)
+	wanted, reason := root.DeepCopy(), r.reported(root)
+	if !world.Deleted { // otherwise its machines are deleted with it
+		if verdict.Changed {
+			disruption.WriteDisruptions(wanted, verdict.Disruptions)
+		}
+		reason = reasonOf(verdict.Open)
+		r.report(wanted, world.Now, reason, message(verdict.Open, r.cfg.Limits.Thresholds))
 	}
-	reason := reasonOf(verdict.Open)
-	r.report(wanted, world.Now, reason, message(verdict.Open, r.cfg.Limits.Thresholds))
+	held := heldMessage(why, verdict.Waiting)
+	r.reportHeld(wanted, world.Now, held)
 	if apiequality.Semantic.DeepEqual(root, wanted) {
 		return runner.Result{RequeueAfter: verdict.Wake}, nil
 	}
@@ -120,14 +127,19 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	if was := r.reported(root); was != reason {
 		r.announce(root, reason, verdict.Open, world.Breakers)
 	}
+	r.announceHeld(root, held)
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
 // observe collects the input of a decision about a root. The previous holder of a root may have opened a circuit breaker for it.
-func (r *roots[T]) observe(root T) (w disruption.World, err error) {
-	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Desired: r.wanted(root)}
+// why is why deletions are held.
+func (r *roots[T]) observe(root T) (w disruption.World, why string, err error) {
+	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Desired: r.wanted(root), Deleted: root.GetDeletionTimestamp() != nil}
+	if r.cfg.Held != nil {
+		why, w.Held = r.cfg.Held(root.GetNamespace())
+	}
 	if w.Disruptions, err = disruption.ReadDisruptions(root); err != nil {
-		return w, err
+		return w, why, err
 	}
 	sets := r.sets(root)
 	for _, set := range sets {
@@ -140,7 +152,7 @@ func (r *roots[T]) observe(root T) (w disruption.World, err error) {
 		r.breakers.remember(r.reported(root), w.Machines)
 	}
 	w.Breakers = r.breakers.Snapshot()
-	return w, nil
+	return w, why, nil
 }
 
 // announce emits an Event when a circuit breaker opens, opens for another reason, or closes.

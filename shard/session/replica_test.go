@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -41,6 +42,8 @@ type process struct {
 	unfit    chan []protocol.SessionFacts
 	server   *leasetest.Server                // if begin was given one
 	heard    atomic.Pointer[protocol.Reports] // what was heard last
+
+	leaderLease atomic.Pointer[coordinationv1.Lease] // as it was reported last
 }
 
 // hearUnfit is given unfit replicas, and fails the first time.
@@ -123,8 +126,9 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 			}
 			return weights
 		},
-		Count: func() (string, bool) { return "counted by " + name, len(p.open()) > 0 },
-		Heard: func(reported protocol.Reports) { p.heard.Store(&reported) },
+		Count:       func() (string, bool) { return "counted by " + name, len(p.open()) > 0 },
+		Heard:       func(reported protocol.Reports) { p.heard.Store(&reported) },
+		LeaderLease: func(lease *coordinationv1.Lease) { p.leaderLease.Store(lease) },
 	})
 	if err != nil {
 		t.Fatal(err)
