@@ -58,7 +58,7 @@ func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
 		Limits: disruption.Limits{
 			HealthTimeout: o.health.timeout, Budget: intstr.Parse(o.health.disruptionBudget), Thresholds: o.health.thresholds,
 		},
-		Replica: o.replicaName, Holds: f.session.fence.Holds,
+		Replica: o.replicaName, Holds: f.session.fence.Holds, Held: f.holds.Held,
 		SlotOf: func(labels map[string]string) (int, bool) {
 			return policy.Read(labels[v1alpha1.LabelSlot], f.slots.spread.Count())
 		},

@@ -30,6 +30,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/holds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/namespaces"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -126,6 +127,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	if f.namespaces, err = namespaces.New(f.metadata, o.namespace); err != nil {
 		return nil, nil, err
 	}
+	f.holds = holds.New(f.namespaces)
 	f.view = objectcache.NewView()
 	f.identity = &controlCluster{namespaces: f.control.CoreV1().Namespaces(), clock: clock.RealClock{}}
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
@@ -146,7 +148,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	reporter := &shardsession.Reporter{
 		Settings: f.session.settings, Metadata: f.metadata, Namespace: o.namespace, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 	}
-	if err := f.session.protocol(f.clients, f.slots, f.breakers, reporter, f.tracer); err != nil {
+	if err := f.session.protocol(f, reporter); err != nil {
 		return nil, nil, err
 	}
 	return f, running, nil
@@ -186,6 +188,7 @@ type fleet struct {
 	identity    *controlCluster
 	view        *objectcache.View
 	namespaces  *namespaces.Namespaces
+	holds       *holds.Holds
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
 	collectors  []prometheus.Collector // of the objects in this replica's slots
@@ -218,7 +221,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet), Deletions: f.deletions,
 		Gate:  f.slots.gate(policy.Set),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
-		Written: written,
+		Written: written, Held: f.holds.Held,
 	})
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
@@ -249,6 +252,8 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	}
 	f.slots.showClasses(o, f, classes)
 	f.onServerChange(machines, replacements)
+	f.holds.OnChange(sets.HoldChanged)
+	f.holds.OnChange(replacements.HoldChanged)
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
 	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
@@ -72,19 +70,19 @@ func randomSuffix() string {
 }
 
 // protocol creates the replica of the session. Errors: invalid settings.
-func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breakers, reporter *shardsession.Reporter, tracer trace.Tracer) error {
+func (s *session) protocol(f *fleet, reporter *shardsession.Reporter) error {
 	durations := s.settings.Config
 	store, err := leases.NewStore(leases.Config{
-		Client: c.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
+		Client: f.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
 		Quiet: quietWatch * durations.RenewEvery, Clock: s.time, Now: s.time.Moment,
 	})
 	if err != nil {
 		return err
 	}
 	s.replica, err = shardsession.New(shardsession.Config{
-		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: slots, Metrics: s.metrics,
-		Weigh: slots.weigh, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Led: s.led, Tracer: tracer,
-		Count: breakers.Report, Heard: func(reported protocol.Reports) { breakers.Receive(reported.Counts, reported.Holders) },
+		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: f.slots, Metrics: s.metrics,
+		Weigh: f.slots.weigh, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Led: s.led, LeaderLease: f.holds.LeaderLease, Tracer: f.tracer,
+		Count: f.breakers.Report, Heard: func(reported protocol.Reports) { f.breakers.Receive(reported.Counts, reported.Holders) },
 	})
 	return err
 }

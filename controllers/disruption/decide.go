@@ -35,6 +35,10 @@ type World struct {
 	// of their health may be old. Away reports that there is no such time yet.
 	NotBefore time.Time
 	Away      bool
+	// Held reports whether deletions of machines are held: no machine that has run gets a disruption.
+	Held bool
+	// Deleted reports whether the root is being deleted, with its machines.
+	Deleted bool
 }
 
 // Limits are the fleet's settings.
@@ -61,6 +65,8 @@ type Verdict struct {
 	Changed     bool
 	// Open are the scopes of the root's machines with an open circuit breaker, a cluster before its zones.
 	Open []Scope
+	// Waiting is how many machines are not deleted or replaced only because deletions are held.
+	Waiting int
 	// Wake is the time until the next decision; 0 means when an event arrives.
 	Wake time.Duration
 }
@@ -73,6 +79,7 @@ type Verdict struct {
 func Decide(w World) Verdict {
 	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w)}
 	v.Disruptions = append(v.Disruptions, newDisruptions(w, v.Disruptions)...)
+	v.Waiting = waiting(w)
 	v.Wake = wake(w, v.Disruptions)
 	v.Changed = len(v.Disruptions) != len(w.Disruptions) || !slices.EqualFunc(v.Disruptions, w.Disruptions, func(a, b Disruption) bool {
 		return a.UID == b.UID && a.Since.Equal(&b.Since)
@@ -110,6 +117,9 @@ func newDisruptions(w World, stand []Disruption) (added []Disruption) {
 	for _, c := range waiting {
 		if len(stand)+len(added) >= maxDisruptions {
 			break // the others follow when some of these are replaced
+		}
+		if w.Held && !c.neverUp {
+			continue
 		}
 		free := c.neverUp && len(w.Breakers.openFor(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
 		switch {

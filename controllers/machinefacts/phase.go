@@ -19,6 +19,18 @@ func HasFailedHealth(m *v1alpha1.Machine) bool {
 	return HasFailed(m) && m.Status.LastOperation.Type != v1alpha1.MachineOperationCreate
 }
 
+// NeverRan reports whether the machine has never been a healthy Node, so that no pod can have run on it: it has no VM yet, its VM could
+// not be created, or it did not join within the creation timeout. One whose VM exists and may be about to join does not count.
+func NeverRan(m *v1alpha1.Machine) bool {
+	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all other phases it may have run
+	case "":
+		return m.Spec.ProviderID == ""
+	case v1alpha1.MachineCrashLoopBackOff:
+		return true
+	}
+	return HasFailed(m) && !HasFailedHealth(m)
+}
+
 // IsReady reports whether the machine counts for readyReplicas: it runs and is not being deleted.
 func IsReady(m *v1alpha1.Machine) bool {
 	return m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning

@@ -46,7 +46,7 @@ const (
 // together with the next ones.
 const tidyAfter = 10 * time.Second
 
-// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+// Config is what the controller needs. All but Gate, Held, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
@@ -61,6 +61,9 @@ type Config struct {
 	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces, runner.TenantsAtOnce times
 	// as many.
 	Workers int
+	// Held reports whether deletions of machines in a namespace are held; with nil they never are. HoldChanged has to be called when
+	// that changes.
+	Held func(namespace string) (why string, held bool)
 	// Written has the versions of sets that this process has written. With nil, it has only those of this controller.
 	Written *patch.Latest[*v1alpha1.MachineSet]
 	// CountMinReady applies minReadySeconds to sets whose root does not specify whether it applies.
@@ -225,6 +228,9 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	}
 	known := c.remember(set, w.Owned)
 	w.Done.Created, w.Done.Deleted = known.created, known.deleted
+	if c.cfg.Held != nil {
+		_, w.Held = c.cfg.Held(set.Namespace)
+	}
 	w.TidyLater = isRolling(set) && (known.untidy.IsZero() || w.Now.Sub(known.untidy) < tidyAfter)
 	selector := metav1.FormatLabelSelector(set.Spec.Selector)
 	if set.Generation == set.Status.ObservedGeneration { // the writer of that status has looked for orphans

@@ -30,6 +30,17 @@ func (c *Controller) allowed(machine types.NamespacedName) {
 	}
 }
 
+// HoldChanged enqueues the sets of a namespace, with "" all sets: their machines may be deleted now, or not any more.
+func (c *Controller) HoldChanged(namespace string) {
+	sets := c.cfg.View.Sets.All()
+	if namespace != "" {
+		sets = c.cfg.View.Sets.In(namespace)
+	}
+	for _, set := range sets {
+		c.runner.Enqueue(objectcache.Key(set))
+	}
+}
+
 // selectors returns the selectors of all sets of a namespace.
 func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelector {
 	selectors := map[string]*metav1.LabelSelector{}

@@ -25,7 +25,7 @@ const (
 	NameOfSets = "replacement-machinesets"
 )
 
-// Config is the configuration of the controller. All fields but Servers, the Gates, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Servers, Held, the Gates, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -39,6 +39,9 @@ type Config struct {
 	// DeploymentEvents and SetEvents record Events of MachineDeployments and MachineSets.
 	DeploymentEvents, SetEvents events.EventRecorder
 	Limits                      disruption.Limits
+	// Held reports whether deletions of machines in a namespace are held, and why; with nil they never are. HoldChanged has to be
+	// called when that changes.
+	Held func(namespace string) (why string, held bool)
 	// Replica is the name under which this process reports its counts.
 	Replica string
 	// SlotOf returns the slot in an object's labels. Holds reports whether the slot is held and its objects are all in the View.

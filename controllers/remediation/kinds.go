@@ -22,6 +22,7 @@ func deploymentRoots(c *Controller) (*roots[*v1alpha1.MachineDeployment], error)
 		sets:     func(d *v1alpha1.MachineDeployment) []*v1alpha1.MachineSet { return c.cfg.View.Sets.Under(d) },
 		wanted:   func(d *v1alpha1.MachineDeployment) int32 { return d.Spec.Replicas },
 		reported: reportedByDeployment, report: reportOnDeployment, isAway: isDeploymentAway, setAway: setDeploymentAway,
+		held: heldByDeployment, reportHeld: reportHeldOnDeployment,
 	}, c.cfg.DeploymentGate, func(ns string) patch.Patcher[*v1alpha1.MachineDeployment] {
 		return c.cfg.Machines.MachineDeployments(ns)
 	})
@@ -34,6 +35,7 @@ func setRoots(c *Controller) (*roots[*v1alpha1.MachineSet], error) {
 		sets:     func(s *v1alpha1.MachineSet) []*v1alpha1.MachineSet { return []*v1alpha1.MachineSet{s} },
 		wanted:   func(s *v1alpha1.MachineSet) int32 { return s.Spec.Replicas },
 		reported: reportedBySet, report: reportOnSet, isAway: isSetAway, setAway: setSetAway,
+		held: heldBySet, reportHeld: reportHeldOnSet,
 	}, c.cfg.SetGate, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return c.cfg.Machines.MachineSets(ns) })
 }
 

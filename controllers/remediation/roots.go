@@ -39,7 +39,10 @@ type kind[T ownerref.Object[T]] struct {
 	// isAway reports whether the root's status has an API server that is away; setAway has it so.
 	isAway  func(T) bool
 	setAway func(root T, now time.Time, away bool)
-	events  events.EventRecorder
+	// held returns the message of the root's condition DeletionsHeld; "" if it has none. reportHeld sets it, or, with "", removes it.
+	held       func(T) string
+	reportHeld func(root T, now time.Time, message string)
+	events     events.EventRecorder
 }
 
 // roots reconciles the roots of one kind.
@@ -111,10 +114,10 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		return runner.Result{}, nil
 	}
 	root := r.commit.Newest(cached)
-	if root.GetDeletionTimestamp() != nil || root.GetLabels()[v1alpha1.LabelSlot] == "" {
-		return runner.Result{}, nil // its machines are deleted with it; or it is unlabeled, and has no holder
+	if root.GetLabels()[v1alpha1.LabelSlot] == "" {
+		return runner.Result{}, nil // it has no holder
 	}
-	world, ignored, err := r.observe(root)
+	world, why, err := r.observe(root)
 	switch {
 	case errors.Is(err, errNotCounted):
 		r.breakers.recount()
@@ -125,13 +128,17 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		return runner.Result{}, err
 	}
 	verdict := disruption.Decide(world)
-	wanted := root.DeepCopy()
-	if verdict.Changed {
-		disruption.WriteDisruptions(wanted, verdict.Disruptions)
+	wanted, is := root.DeepCopy(), r.reported(root)
+	if !world.Deleted { // otherwise its machines are deleted with it
+		if verdict.Changed {
+			disruption.WriteDisruptions(wanted, verdict.Disruptions)
+		}
+		is = conditionOf(verdict.Open, world.Limits.Thresholds, why.ignored)
+		r.report(wanted, world.Now, is)
 	}
-	is := conditionOf(verdict.Open, world.Limits.Thresholds, ignored)
-	r.report(wanted, world.Now, is)
 	r.setAway(wanted, world.Now, world.Away)
+	held := heldMessage(why.held, verdict.Waiting)
+	r.reportHeld(wanted, world.Now, held)
 	if apiequality.Semantic.DeepEqual(root, wanted) {
 		return runner.Result{RequeueAfter: verdict.Wake}, nil
 	}
@@ -143,24 +150,31 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	}
 	r.announceAway(root, r.isAway(root), world.Away)
 	r.announce(root, is, verdict.Open, world.Breakers)
-	if before := r.reported(root); ignored != "" && !strings.Contains(before.message, ignored) {
-		r.emit(root, v1alpha1.ReasonThresholdsIgnored, ignored)
+	if before := r.reported(root); why.ignored != "" && !strings.Contains(before.message, why.ignored) {
+		r.emit(root, v1alpha1.ReasonThresholdsIgnored, why.ignored)
 	}
+	r.announceHeld(root, held)
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
-// observe collects the input of a decision about a root. ignored is why an annotation with thresholds is ignored; "" if none is.
+// reasons are what is reported beside a verdict: why an annotation with thresholds is ignored, and why deletions are held; "" if not.
+type reasons struct{ ignored, held string }
+
+// observe collects the input of a decision about a root.
 // Errors: errNotCounted, errNamespacesUnknown, an annotation with disruptions that another client has written.
-func (r *roots[T]) observe(root T) (w disruption.World, ignored string, err error) {
-	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Desired: r.wanted(root)}
+func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) {
+	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Desired: r.wanted(root), Deleted: root.GetDeletionTimestamp() != nil}
+	if r.cfg.Held != nil {
+		why.held, w.Held = r.cfg.Held(root.GetNamespace())
+	}
 	cluster, err := r.cfg.Targets.For(root.GetNamespace())
 	if err != nil {
-		return w, "", fmt.Errorf("find the target cluster of namespace %s: %w", root.GetNamespace(), err)
+		return w, why, fmt.Errorf("find the target cluster of namespace %s: %w", root.GetNamespace(), err)
 	}
 	servers := r.cfg.Servers.Under(cluster)
 	w.Away, w.NotBefore = servers.Away, servers.Settled()
 	if w.Disruptions, err = disruption.ReadDisruptions(root); err != nil {
-		return w, "", err
+		return w, why, err
 	}
 	sets := r.sets(root)
 	for _, set := range sets {
@@ -169,12 +183,12 @@ func (r *roots[T]) observe(root T) (w disruption.World, ignored string, err erro
 		}
 	}
 	w.Machines, w.Undecodable = r.tree.members(sets)
-	if w.Limits.Thresholds, ignored, err = r.thresholds.of(root, r.breakers.Snapshots()); err != nil {
-		return w, "", err
+	if w.Limits.Thresholds, why.ignored, err = r.thresholds.of(root, r.breakers.Snapshots()); err != nil {
+		return w, why, err
 	}
 	r.remember(root, w.Limits.Thresholds, w.Machines)
 	w.Breakers = r.breakers.Snapshots().Of[w.Limits.Thresholds].Snapshot
-	return w, ignored, nil
+	return w, why, nil
 }
 
 // remember keeps the circuit breakers of a root open that are open according to its status, where this process does not know them:

@@ -156,7 +156,8 @@ func (l *leaderLock) compare(ctx context.Context, lease *coordinationv1.Lease) {
 	l.reported = differs
 }
 
-// Update writes the leader Lease as it was last read. It does not release a Lease that another session holds: after its last
+// Update writes the leader Lease as it was last read, with the annotations that people have added. An annotation that was added since
+// leads to a conflict, after which client-go reads the Lease and tries again. It does not release a Lease that another session holds: after its last
 // renewal has failed, client-go reads the Lease again and releases it although the holder may have changed meanwhile.
 // Errors: errNotHolder, and those of write.
 func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
@@ -178,6 +179,10 @@ func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElect
 		lease.Annotations = map[string]string{}
 	}
 	maps.Copy(lease.Annotations, protocol.Record(l.cfg.Settings))
+	if lease.Labels == nil {
+		lease.Labels = map[string]string{}
+	}
+	lease.Labels[v1alpha1.LabelFleet] = l.cfg.Settings.Fleet // without it no replica would see what people annotate
 	return l.write(ctx, member.Update, lease)
 }
 

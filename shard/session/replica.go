@@ -39,7 +39,7 @@ type Grants interface {
 	Broken() map[string]string
 }
 
-// Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit, Led and Tracer are required.
+// Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit, Led, LeaderLease and Tracer are required.
 type Config struct {
 	Settings protocol.Settings
 	Leases   *leases.Store
@@ -64,6 +64,9 @@ type Config struct {
 	// Led is called each time that this session begins to lead: work under the leadership may begin then. It must return at once;
 	// it may be nil.
 	Led func()
+	// LeaderLease is called with each version of the leader Lease that the watch shows, the first time before this session acquires a
+	// slot, and with nil when it is gone: people annotate it. It must return at once.
+	LeaderLease func(lease *coordinationv1.Lease)
 	// Tracer for the spans of hand-overs and take-overs.
 	Tracer trace.Tracer
 }
@@ -412,12 +415,21 @@ var _ leases.Observer = observer{}
 // Listed posts a protocol.Listed.
 func (o observer) Listed(leases []*coordinationv1.Lease) {
 	o.note(leases...)
+	leader := slices.IndexFunc(leases, o.isLeaderLease)
+	if leader < 0 {
+		o.leaderLease(nil)
+	} else {
+		o.leaderLease(leases[leader])
+	}
 	o.post(protocol.Listed{Leases: leases})
 }
 
 // Seen posts a protocol.Seen.
 func (o observer) Seen(lease *coordinationv1.Lease) {
 	o.note(lease)
+	if o.isLeaderLease(lease) {
+		o.leaderLease(lease)
+	}
 	o.post(protocol.Seen{Lease: lease})
 }
 
@@ -432,4 +444,20 @@ func (o observer) note(leases ...*coordinationv1.Lease) {
 }
 
 // Gone posts a protocol.Gone.
-func (o observer) Gone(lease *coordinationv1.Lease) { o.post(protocol.Gone{Lease: lease}) }
+func (o observer) Gone(lease *coordinationv1.Lease) {
+	if o.isLeaderLease(lease) {
+		o.leaderLease(nil)
+	}
+	o.post(protocol.Gone{Lease: lease})
+}
+
+func (o observer) isLeaderLease(lease *coordinationv1.Lease) bool {
+	return lease.Name == member.LeaderLeaseName(o.cfg.Settings.Fleet)
+}
+
+// leaderLease reports a version of the leader Lease.
+func (o observer) leaderLease(lease *coordinationv1.Lease) {
+	if o.cfg.LeaderLease != nil {
+		o.cfg.LeaderLease(lease)
+	}
+}

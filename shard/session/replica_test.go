@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -44,6 +45,7 @@ type process struct {
 
 	led         atomic.Int32 // how often Led was called
 	ledTooEarly atomic.Bool
+	leaderLease atomic.Pointer[coordinationv1.Lease] // as it was reported last
 }
 
 // hearUnfit is given unfit replicas, and fails the first time.
@@ -136,6 +138,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 			}
 			p.ledTooEarly.Store(p.ledTooEarly.Load() || !ok)
 		},
+		LeaderLease: func(lease *coordinationv1.Lease) { p.leaderLease.Store(lease) },
 	})
 	if err != nil {
 		t.Fatal(err)

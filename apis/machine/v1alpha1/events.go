@@ -34,7 +34,7 @@ const (
 // tables that this is made of; all else that needs the reasons uses this function, or is checked by a test.
 func EventReasons() []EventReason {
 	return slices.Concat(machineEvents(), preservationEvents(), fleetEvents(), inPlaceEvents(), drainEvents(), machineSetEvents(), machineDeploymentEvents(), invalidEvents(),
-		replacementEvents(), replicaEvents(), orphanEvents())
+		replacementEvents(), holdEvents(), replicaEvents(), orphanEvents())
 }
 
 // FindEventReason returns the row of a reason; ok reports whether the reason is one of the fleet's.

@@ -24,7 +24,7 @@ func balance(w World, in machinefacts.Intents) Verdict {
 	if open := untouched(w, changing); len(open) > 0 {
 		return Verdict{Do: Update, Machines: open} // before one of them is replaced
 	}
-	if w.Live == nil && anyChosen(w, all) {
+	if w.Live == nil && anyChosen(w, deletable(w, all)) {
 		return Verdict{Do: ListLive} // a new holder reads the machines that are named before it deletes one
 	}
 	all = doom(w, &next, all, changing)
@@ -47,8 +47,9 @@ func balance(w World, in machinefacts.Intents) Verdict {
 		if sees(w) {
 			order(w, &next, min(missing, burst))
 		}
+	case excess > 0 && len(deletable(w, own))+coming == 0: // all are held, and the API server is not read for nothing
 	case excess > 0 && burst-len(next.Delete) >= min(excess, burst/2): // otherwise pending changes are observed first
-		switch ranked := rank(w, own); {
+		switch ranked := rank(w, deletable(w, own)); {
 		case w.Fades && coming == 0:
 			discard(w, &next, ranked, excess)
 		case w.Live == nil:
@@ -105,6 +106,9 @@ func standing(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 func doom(w World, in *machinefacts.Intents, standing, changing []*v1alpha1.Machine) []*v1alpha1.Machine {
 	until := chosenUntil(w.Set)
 	return slices.DeleteFunc(standing, func(m *v1alpha1.Machine) bool {
+		if holds(w, m) {
+			return false
+		}
 		chosen := isChosen(w.newest(m), until)
 		failed := isToBeReplaced(w, m) && !slices.ContainsFunc(changing, func(c *v1alpha1.Machine) bool { return c.UID == m.UID })
 		if !chosen && !failed || len(in.Delete) >= burst {

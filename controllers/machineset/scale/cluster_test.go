@@ -27,7 +27,7 @@ type cluster struct {
 	shownSet, written int
 	shown             int
 	serial            int
-	dying             bool
+	dying, held       bool
 
 	// most and fewest are how many machines were ever wanted since the last time that all was quiet, and lost is how many
 	// were taken away by others since.
@@ -97,7 +97,7 @@ func (c *cluster) observe(current bool) World {
 		c.shown = rapid.IntRange(c.shown, len(c.history)-1).Draw(c.t, "cache")
 		c.shownSet = rapid.IntRange(max(c.shownSet, c.written), len(c.sets)-1).Draw(c.t, "cache of the set")
 	}
-	w := World{Now: born, Set: c.sets[c.shownSet], Done: Done{
+	w := World{Now: born, Set: c.sets[c.shownSet], Held: c.held, Done: Done{
 		Created: map[int64]bool{}, Occupied: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
 		Updated: map[types.UID]bool{},
 	}}
@@ -150,6 +150,9 @@ func (c *cluster) pass(current bool) {
 			}
 		case Delete:
 			for _, m := range v.Machines {
+				if c.held && !machinefacts.NeverRan(m) {
+					c.t.Fatalf("machine %s in phase %q is deleted while deletions are held", m.Name, m.Status.CurrentStatus.Phase)
+				}
 				if in, err := machinefacts.ReadIntents(w.Set); err == nil && machinefacts.IsFrozen(w.Set) && slices.ContainsFunc(in.Delete, func(d machinefacts.Doomed) bool { return d.UID == m.UID && d.Failed }) {
 					c.t.Fatalf("machine %s is replaced in a set that is frozen", m.Name)
 				}
@@ -344,6 +347,16 @@ func (c *cluster) freeze() {
 	})
 }
 
+// hold holds deletions, or ends that. All machines have joined by then.
+func (c *cluster) hold() {
+	c.held = !c.held
+	for _, uid := range slices.Sorted(maps.Keys(c.machines())) {
+		if c.machines()[uid].Status.CurrentStatus.Phase == "" {
+			c.changeMachine(uid, func(m *v1alpha1.Machine) { m.Status.CurrentStatus.Phase = v1alpha1.MachineRunning })
+		}
+	}
+}
+
 // quiet completes everything that has begun.
 func (c *cluster) quiet() {
 	dying := c.dying
@@ -365,8 +378,12 @@ func (c *cluster) quiet() {
 	if set := c.set(); set != nil {
 		all, transferred := c.standing()
 		c.most, c.fewest, c.lost = int(set.Spec.Replicas), min(int(set.Spec.Replicas), all-transferred), 0
+		if c.held {
+			c.most = max(c.most, all-transferred)
+		}
 		for _, m := range c.machines() {
-			if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed { // a frozen set keeps it, and replaces it when it is not frozen any more
+			// While the set is frozen, or deletions are held, a failed machine is not replaced, and one that is named is not deleted.
+			if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed || isChosen(&m.ObjectMeta, chosenUntil(set)) {
 				c.lost++
 			}
 		}

@@ -73,7 +73,7 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 // Machines are deleted before others are created: otherwise there would be more than desired in between.
 func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 	doomed := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
-		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.Dooms(m.UID) || spares(in, w.Set, m)
+		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.Dooms(m.UID) || spares(w, in, m)
 	})
 	if open := untried(w, doomed); len(open) > 0 && w.Done.DeleteError == "" {
 		return Verdict{Do: Delete, Machines: open, Reasons: reasons(in, open)}, true
@@ -105,7 +105,7 @@ func decideDelete(w World) Verdict {
 		return release(w) // its machines are orphaned: the garbage collector removes their owner reference before it deletes the set
 	}
 	remaining := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
-		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID]
+		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || holds(w, m)
 	})
 	open := untried(w, remaining)
 	switch {

@@ -8,14 +8,14 @@ import (
 )
 
 // settle removes the intents that are observed: for machines that the cache shows, and for machines that are being deleted or
-// do not exist. It also removes those for machines that were recorded for deletion because they had failed, and are spared.
+// do not exist. It also removes those for machines that were recorded for deletion and are spared.
 func settle(w World, in machinefacts.Intents) machinefacts.Intents {
 	out := in.Clone()
 	seen := machinefacts.SeenOrdinals(w.Set, w.Owned)
 	out.Create = slices.DeleteFunc(out.Create, func(o int64) bool { return seen[o] || w.Done.Occupied[o] })
 	out.Delete = slices.DeleteFunc(out.Delete, func(d machinefacts.Doomed) bool {
 		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
-			return m.UID == d.UID && m.DeletionTimestamp == nil && !sparesDoomed(d, w.Set, m)
+			return m.UID == d.UID && m.DeletionTimestamp == nil && !sparesDoomed(w, d, m)
 		})
 	})
 	out.Leaving = leaving(w, in)
@@ -50,10 +50,10 @@ func withdraw(in *machinefacts.Intents, most int, may func(ordinal int64) bool) 
 	return withdrawn
 }
 
-// spared returns how many machines were recorded for deletion because they had failed, and are spared.
+// spared returns how many machines were recorded for deletion and are spared.
 func spared(w World, in machinefacts.Intents) (n int) {
 	for _, m := range w.Owned {
-		if spares(in, w.Set, m) {
+		if spares(w, in, m) {
 			n++
 		}
 	}

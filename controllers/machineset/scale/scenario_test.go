@@ -43,6 +43,8 @@ type bench struct {
 //	minReadySeconds: 90    which is applied
 //	tidy-later             observed intents may stay recorded for a while
 //	fades                  a rollout is replacing all machines
+//	held                   deletions are held
+//	deleted                the set is being deleted
 func newBench(t *testing.T, s scenario.Scenario) *bench {
 	t.Helper()
 	b := &bench{T: t, World: World{Now: born, Set: &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
@@ -80,6 +82,11 @@ func newBench(t *testing.T, s scenario.Scenario) *bench {
 			b.TidyLater = true
 		case "fades":
 			b.Fades = true
+		case "held":
+			b.Held = true
+		case "deleted":
+			now := metav1.NewTime(born)
+			b.Set.DeletionTimestamp = &now
 		case "minReadySeconds":
 			b.CountMinReady, b.Set.Spec.MinReadySeconds = true, int32(b.number(fact.Value))
 		default:
@@ -249,10 +256,10 @@ func decidingRule(w World, a, b *v1alpha1.Machine) string {
 	return "none"
 }
 
-// TestBalance decides on the scenarios in testdata/balance.txt. The result is the action and the intents: new ones with a
+// TestBalance decides on the scenarios in testdata/balance.txt and hold.txt. The result is the action and the intents: new ones with a
 // plus, removed or withdrawn ones with a minus.
 func TestBalance(t *testing.T) {
-	scenario.Run(t, "testdata/balance.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/[bh]*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		b := newBench(t, s)
 		return b.describe(Decide(b.World))

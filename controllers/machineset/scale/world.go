@@ -27,6 +27,8 @@ type World struct {
 	MustLook bool
 	// Disruptions on the set's root: the machines that may be replaced when they have failed.
 	Disruptions []disruption.Disruption
+	// Held reports whether deletions of machines are held: only those are deleted that never ran.
+	Held bool
 	// CountMinReady reports whether a machine is available only after it has been so for the set's minReadySeconds.
 	CountMinReady bool
 	// TidyLater reports whether intents that are all observed are removed with the next ones, or when this is no longer true: a set

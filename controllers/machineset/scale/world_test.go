@@ -18,12 +18,13 @@ import (
 const rounds = 20
 
 // However stale the caches and wherever processes die, there are never more machines than were wanted and never fewer than
-// were wanted and are left, none is made while the set is frozen, and in the end there are as many as are wanted.
+// were wanted and are left, none is made while the set is frozen, none that has run is deleted while deletions are held, and in the end
+// there are as many as are wanted.
 func TestScaling(t *testing.T) {
 	worlds.Check(t, rounds, func(t *rapid.T) {
 		c := newCluster(t)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			switch rapid.IntRange(0, 15).Draw(t, "event") {
+			switch rapid.IntRange(0, 16).Draw(t, "event") {
 			case 0, 1:
 				c.scale(rapid.IntRange(0, 8).Draw(t, "replicas"))
 			case 2, 3, 4, 5:
@@ -36,6 +37,8 @@ func TestScaling(t *testing.T) {
 				c.accept()
 			case 9:
 				c.quiet()
+			case 10:
+				c.hold()
 			default:
 				c.pass(false)
 			}
@@ -47,6 +50,9 @@ func TestScaling(t *testing.T) {
 // settle ends all disturbance, and checks the final state of the set.
 func (c *cluster) settle() {
 	c.dying = false
+	if c.held {
+		c.hold()
+	}
 	if machinefacts.MakesNone(c.set()) {
 		c.freeze()
 	}

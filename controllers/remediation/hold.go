@@ -1,0 +1,88 @@
+package remediation
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// HoldChanged enqueues the roots of a namespace, with "" all roots: deletions are held now, or not any more.
+func (c *Controller) HoldChanged(namespace string) {
+	c.deployments.enqueueIn(namespace)
+	c.sets.enqueueIn(namespace)
+}
+
+// heldMessage returns the message of the condition DeletionsHeld; "" if no machine waits, or only for the first list of Namespaces.
+func heldMessage(why string, waiting int) string {
+	if why == "" || waiting == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Machines that wait to be deleted or replaced: %s. Deletions are held by the %s", atLeast(waiting), why)
+}
+
+// atLeast returns a number as text, rounded down from 10 on: where many machines become unhealthy, the status is not written for each.
+func atLeast(n int) string {
+	if n < 10 {
+		return fmt.Sprint(n)
+	}
+	floor := 10
+	for _, step := range []int{20, 50, 100, 200, 500, 1000, 2000, 5000} {
+		if n >= step {
+			floor = step
+		}
+	}
+	return fmt.Sprintf("at least %d", floor)
+}
+
+// announceHeld emits an Event when machines of a root begin to wait, and when none waits any more.
+func (r *roots[T]) announceHeld(before T, message string) {
+	about, ok := any(before).(runtime.Object)
+	was := r.held(before)
+	switch {
+	case !ok:
+	case was == "" && message != "":
+		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsHeld, message)
+	case was != "" && message == "":
+		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsReleased, "No machine waits any more because deletions are held")
+	}
+}
+
+func heldByDeployment(d *v1alpha1.MachineDeployment) string {
+	if c := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentDeletionsHeld); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+func reportHeldOnDeployment(d *v1alpha1.MachineDeployment, now time.Time, message string) {
+	if message == "" {
+		machinefacts.DropMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentDeletionsHeld)
+		return
+	}
+	machinefacts.PutMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCondition{
+		Type: v1alpha1.MachineDeploymentDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation, Message: message,
+	}, now)
+}
+
+func heldBySet(s *v1alpha1.MachineSet) string {
+	if c := machinefacts.MachineSetCondition(&s.Status, v1alpha1.MachineSetDeletionsHeld); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+func reportHeldOnSet(s *v1alpha1.MachineSet, now time.Time, message string) {
+	if message == "" {
+		machinefacts.DropMachineSetCondition(&s.Status, v1alpha1.MachineSetDeletionsHeld)
+		return
+	}
+	machinefacts.PutMachineSetCondition(&s.Status, v1alpha1.MachineSetCondition{
+		Type: v1alpha1.MachineSetDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation, Message: message,
+	}, now)
+}
