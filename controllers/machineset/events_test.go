@@ -186,7 +186,7 @@ var reportedByOthers = []string{
 	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable, v1alpha1.EventCircuitBreakerOpen, v1alpha1.EventReplacementResumed,
 	v1alpha1.EventFrozeMachineSet, v1alpha1.EventUnfrozeMachineSet,
 	v1alpha1.EventAPIServerAway, v1alpha1.EventAPIServerBack,
-	v1alpha1.ReasonThresholdsIgnored,
+	v1alpha1.ReasonThresholdsIgnored, v1alpha1.EventDeletionsHeld, v1alpha1.EventDeletionsReleased,
 }
 
 // TestEachEventIsEmittedOnce plays what leads to each Event of a MachineSet, and a hundred times more than once.

@@ -23,6 +23,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
@@ -42,7 +43,7 @@ const (
 // plan is the key that enqueues the namespaces; it is no name of a namespace.
 const plan = ""
 
-// OrphansConfig is the configuration of Orphans. All fields but Namespace, Deleted, Metrics and Tracer are required.
+// OrphansConfig is the configuration of Orphans. All fields but Namespace, Held, Metrics and Tracer are required.
 type OrphansConfig struct {
 	// Machines, Metadata, Secrets and Leases read and write in the control cluster, without a cache. Machines must return a
 	// decode.ListError for objects that cannot be decoded.
@@ -62,8 +63,10 @@ type OrphansConfig struct {
 	ControlCluster func() string
 	// Served reports, by live reads, whether no other manager serves a namespace.
 	Served func(ctx context.Context, namespace string) (bool, error)
-	// Deleted is called for each resource whose deletion the cloud has accepted, for the log of deletions.
-	Deleted func(ctx context.Context, deletion OrphanDeletion)
+	// Held reports whether deletions in a namespace are held, and why; with nil they never are.
+	Held func(namespace string) (why string, held bool)
+	// Deletions records why resources are deleted.
+	Deletions *deletionlog.Recorder
 	// Gate admits the leader's work, with the leadership in the context.
 	Gate runner.Gate[string]
 	// Token returns another text each time.
@@ -78,16 +81,6 @@ type OrphansConfig struct {
 	Clock   clock.WithTicker
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
-}
-
-// OrphanDeletion is one deletion and its evidence.
-type OrphanDeletion struct {
-	Class    *v1alpha1.MachineClass
-	Resource driver.Resource
-	// Why is the evidence: for how long it was suspected, and what was confirmed.
-	Why string
-	// Approved is true when a person has approved it.
-	Approved bool
 }
 
 // Orphans sweeps orphans while its session leads. NewOrphans returns one.
@@ -131,8 +124,8 @@ func NewOrphans(cfg OrphansConfig) (*Orphans, error) {
 	if cfg.Period <= 0 || cfg.Limit < 0 || cfg.Limit > orphans.MaxLimit {
 		return nil, fmt.Errorf("sweep of orphans: expected a period of more than 0 and a limit of 0 to %d, got %s and %d", orphans.MaxLimit, cfg.Period, cfg.Limit)
 	}
-	if cfg.Deleted == nil {
-		cfg.Deleted = func(context.Context, OrphanDeletion) {}
+	if cfg.Held == nil {
+		cfg.Held = func(string) (string, bool) { return "", false }
 	}
 	o := &Orphans{cfg: cfg, rules: newRules(cfg), metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}}
 	o.ledger = &ledger{leases: cfg.Leases, key: cfg.Ledger, clock: cfg.Clock, token: cfg.Token}

@@ -1,6 +1,7 @@
 package safety
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,15 +13,21 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // act records the suspicions of all scopes, and deletes what is confirmed, within the limits.
 func (s *sweep) act(ctx context.Context) error {
+	stopped := s.stopped()
+	if stopped != "" {
+		s.holdAll(stopped)
+	}
 	reserved, err := s.reserve(ctx)
 	errs := []error{err}
 	for _, sc := range s.scopes {
-		approved := sc.isApproved() && !s.cfg.DryRun
+		approved := sc.isApproved() && stopped == ""
 		if err := s.record(ctx, sc, approved); err != nil {
 			errs = append(errs, err)
 			continue
@@ -30,11 +37,33 @@ func (s *sweep) act(ctx context.Context) error {
 			klog.FromContext(ctx).Info("Deleting orphans with an approval", "namespace", s.namespace, "machineClass", sc.class.Name, "orphans", len(held))
 			doomed = append(doomed, held...)
 		} else {
-			s.reportHeld(ctx, sc, held)
+			s.reportHeld(ctx, sc, held, stopped)
 		}
 		errs = append(errs, s.delete(ctx, sc, doomed, reserved, approved))
 	}
 	return errors.Join(errs...)
+}
+
+// stopped returns why nothing may be deleted at all, whatever was approved; "" if deletions may begin.
+func (s *sweep) stopped() string {
+	if why, held := s.cfg.Held(s.namespace); held {
+		return "deletions are held: " + cmp.Or(why, "the annotations of the Namespace are not known yet")
+	}
+	if s.cfg.DryRun {
+		return "dry run (--safety-dry-run)"
+	}
+	return ""
+}
+
+// holdAll holds all orphans that are confirmed.
+func (s *sweep) holdAll(why string) {
+	for _, sc := range s.scopes {
+		for key, verdict := range sc.verdicts {
+			if verdict.Do == orphans.Delete {
+				sc.verdicts[key] = orphans.Verdict{Do: orphans.Hold, Why: why}
+			}
+		}
+	}
 }
 
 // reserve reserves the deletion of the namespace's confirmed orphans that need no approval. Where that is not possible they are held. It
@@ -51,10 +80,7 @@ func (s *sweep) reserve(ctx context.Context) (before map[orphans.Key]bool, err e
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	why := "dry run (--safety-dry-run)"
-	if !s.cfg.DryRun {
-		before, why, err = s.Orphans.ledger.reserve(ctx, s.namespace, wanted, s.cfg.Limit)
-	}
+	before, why, err := s.Orphans.ledger.reserve(ctx, s.namespace, wanted, s.cfg.Limit)
 	if err != nil {
 		why = "the deletion could not be reserved"
 	}
@@ -77,8 +103,8 @@ func (s *sweep) reserve(ctx context.Context) (before map[orphans.Key]bool, err e
 // mostNamed is how many orphans an Event names.
 const mostNamed = 5
 
-// reportHeld reports the orphans of a scope that are not deleted without an approval.
-func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspect) {
+// reportHeld reports the orphans of a scope that are not deleted without an approval; stopped is why an approval has no effect.
+func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspect, stopped string) {
 	if len(held) == 0 {
 		return
 	}
@@ -96,8 +122,8 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspec
 	}
 	digest := orphans.Digest(held)
 	approval := fmt.Sprintf("To delete exactly these, annotate the MachineClass with %s=%s", v1alpha1.AnnotationDeleteOrphans, digest)
-	if s.cfg.DryRun {
-		approval = "Nothing is deleted in a dry run"
+	if stopped != "" {
+		approval = "Until that ends nothing is deleted, also with an approval"
 	}
 	text := fmt.Sprintf("Held %d orphans: %s. %s. They are %s", len(held), strings.Join(reasons, "; "), approval, strings.Join(named, ", "))
 	telemetry.Emit(s.cfg.Events, sc.class, v1alpha1.EventOrphansHeld, text)
@@ -114,31 +140,41 @@ func (s *sweep) delete(ctx context.Context, sc *scope, doomed []orphans.Suspect,
 	}
 	var errs []error
 	for _, suspect := range doomed {
-		answer, err := sc.sweeper.DeleteResource(ctx, driver.DeleteResourceRequest{ScopeRequest: sc.request, Resource: suspect.Resource})
+		if s.stopped() != "" {
+			break // the next sweep reports it
+		}
+		recorded := receipt.Outcome("")
+		if reserved[suspect.Key()] { // it takes longer than a sweep to end, or an earlier leader has requested it
+			recorded = receipt.Accepted
+		}
+		why := sc.verdicts[suspect.Key()].Why
+		if approved || sc.before.Suspects[suspect.Key()].Approved {
+			why += "; approved"
+		}
+		_, err := s.cfg.Deletions.Delete(ctx, s.cfg.Events, deletionOf(suspect.Resource, why, recorded), func(ctx context.Context) error {
+			_, err := sc.sweeper.DeleteResource(ctx, driver.DeleteResourceRequest{ScopeRequest: sc.request, Resource: suspect.Resource})
+			return err
+		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("delete %s %s: %w", suspect.Kind, suspect.ID, err))
 			continue
 		}
-		if reserved[suspect.Key()] {
-			continue // it takes longer than a sweep to end, or an earlier leader has requested it
+		if recorded == "" {
+			s.metrics.deleted(suspect.Kind)
+			telemetry.Emit(s.cfg.Events, sc.class, v1alpha1.EventOrphanDeleted,
+				fmt.Sprintf("Deleted %s %s of Machine %s (UID %s): %s", suspect.Kind, suspect.ID, suspect.Machine, suspect.MachineUID, why))
 		}
-		deletion := OrphanDeletion{
-			Class: sc.class, Resource: suspect.Resource, Why: sc.verdicts[suspect.Key()].Why,
-			Approved: approved || sc.before.Suspects[suspect.Key()].Approved,
-		}
-		s.reportDeleted(ctx, deletion, answer.Gone)
 	}
 	return errors.Join(errs...)
 }
 
-// reportDeleted reports a deletion that the cloud has accepted.
-func (s *sweep) reportDeleted(ctx context.Context, d OrphanDeletion, gone bool) {
-	s.metrics.deleted(d.Resource.Kind)
-	text := fmt.Sprintf("Deleted %s %s of Machine %s (UID %s): %s", d.Resource.Kind, d.Resource.ID, d.Resource.Machine, d.Resource.MachineUID, d.Why)
-	if d.Approved {
-		text += "; approved"
+// deletionOf returns the deletion of a resource, for its receipt. It has an Event of its own, on the MachineClass.
+func deletionOf(r driver.Resource, why string, recorded receipt.Outcome) deletionlog.Deletion {
+	object := receipt.Object{Kind: receipt.Kind(r.Kind), Namespace: r.Namespace, Machine: r.Machine, MachineUID: r.MachineUID, Node: r.NodeName}
+	if r.Kind == driver.ResourceVM {
+		object.ProviderID = r.ID
+	} else {
+		object.Name = r.ID
 	}
-	telemetry.Emit(s.cfg.Events, d.Class, v1alpha1.EventOrphanDeleted, text)
-	klog.FromContext(ctx).Info("Deleted orphan", append(keysOf(d.Resource), "machineClass", d.Class.Name, "why", d.Why, "approved", d.Approved, "gone", gone)...)
-	s.cfg.Deleted(ctx, d)
+	return deletionlog.Deletion{Object: object, Reason: receipt.Because(receipt.Orphaned, why), Recorded: recorded}
 }

@@ -23,6 +23,7 @@ import (
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
@@ -198,7 +199,8 @@ func (w *world) newProcess(t *testing.T) *process {
 			defer w.mu.Unlock()
 			return !w.off[namespace], err
 		},
-		Gate: p, Token: func() string { return fmt.Sprintf("%d-%d", p.serial, p.tokens.Add(1)) },
+		Deletions: deletionlog.New(clock.RealClock{}, nil, nil),
+		Gate:      p, Token: func() string { return fmt.Sprintf("%d-%d", p.serial, p.tokens.Add(1)) },
 		Period: w.period, Quarantine: w.quarantine, Limit: w.limit, DryRun: w.dryRun, Clock: clock.RealClock{},
 	})
 	if err != nil {

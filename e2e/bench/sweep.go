@@ -27,6 +27,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
@@ -195,6 +196,7 @@ func sweepOnce(ctx context.Context, lab *harness.Lab, controlCluster string, s *
 		Ledger:         types.NamespacedName{Namespace: harness.FleetNamespace, Name: harness.FleetName + "-bench"},
 		ControlCluster: func() string { return controlCluster },
 		Served:         func(context.Context, string) (bool, error) { return true, nil },
+		Deletions:      deletionlog.New(clock.RealClock{}, nil, nil),
 		Gate:           runner.Open[string]{}, Token: func() string { return "bench" },
 		Period: time.Second, Quarantine: time.Hour, Limit: 1, DryRun: true, Clock: clock.RealClock{},
 	})
