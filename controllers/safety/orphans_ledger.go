@@ -3,7 +3,6 @@ package safety
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
 // ledger keeps the deletions of the last hour on a Lease, where the next leader finds them. What this process has reserved counts also if
@@ -25,7 +25,7 @@ type ledger struct {
 	clock  clock.PassiveClock
 	token  func() string
 
-	mu   sync.Mutex
+	mu   turns.Mutex
 	last orphans.Ledger // as this process last wrote it
 	at   time.Time      // when that was
 	seen sighting       // what it last read
@@ -35,7 +35,9 @@ type ledger struct {
 // reserved again in either case: their deletion was decided, and did not take place or has not ended. Errors: the
 // Lease could not be read or written, or was written by another process meanwhile; then nothing is reserved.
 func (l *ledger) reserve(ctx context.Context, namespace string, wanted []orphans.Suspect, limit int) (before map[orphans.Key]bool, why string, err error) {
-	l.mu.Lock()
+	if err := l.mu.LockContext(ctx); err != nil {
+		return nil, "", fmt.Errorf("wait for other reservations: %w", err)
+	}
 	defer l.mu.Unlock()
 	leases := l.leases.Leases(l.key.Namespace)
 	lease, err := leases.Get(ctx, l.key.Name, metav1.GetOptions{})

@@ -114,7 +114,13 @@ func (w *world) restoreWith(newAnnotations bool) {
 			w.removed(m.uid)
 		}
 	}
+	clear(w.returned)
 	if newAnnotations {
+		for _, m := range after {
+			if !slices.ContainsFunc(before, func(n machine) bool { return n.uid == m.uid }) {
+				w.returned[m.uid] = time.Now()
+			}
+		}
 		for _, o := range w.control.List("machineclasses") {
 			w.control.Edit("machineclasses", o.GetNamespace(), o.GetName(), func(u *unstructured.Unstructured) {
 				u.SetAnnotations(annotations[o.GetNamespace()+"/"+o.GetName()])

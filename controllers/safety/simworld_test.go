@@ -32,6 +32,7 @@ type world struct {
 	seed               uint64
 	random             *rand.Rand
 	period, quarantine time.Duration
+	returned           map[types.UID]time.Time // when a restore has brought back a machine beside newer suspicions
 	limit              int
 	dryRun             bool
 	broken             promises
@@ -85,7 +86,7 @@ func keyOf(about runtime.Object) string {
 func newWorld(seed uint64, broken promises, story *lockedBuffer) *world {
 	w := &world{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 7)), period: 15 * time.Minute, quarantine: 10 * time.Minute, limit: 3, broken: broken, story: story,
-		ended: map[types.UID]time.Time{}, off: map[string]bool{}, approved: map[string]bool{}, deletions: map[string][]time.Time{},
+		ended: map[types.UID]time.Time{}, returned: map[types.UID]time.Time{}, off: map[string]bool{}, approved: map[string]bool{}, deletions: map[string][]time.Time{},
 		passes: map[*process][]context.CancelFunc{}, lists: map[string]int{},
 	}
 	if w.random.IntN(3) > 0 {
@@ -164,11 +165,14 @@ func (w *world) putNode(vm *item, ready bool) {
 	}
 }
 
-// removed records that a Machine is gone.
+// removed records that a Machine is gone. One that a restore has brought back, beside suspicions that are newer, and that ends again
+// before a sweep has seen it, has been gone all the time: no etcd has such a state.
 func (w *world) removed(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.ended[uid] = time.Now()
+	if back, returned := w.returned[uid]; !returned || time.Since(back) > 2*w.period {
+		w.ended[uid] = time.Now()
+	}
 }
 
 // isIdle reports whether no process sweeps.
