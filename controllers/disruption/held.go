@@ -1,6 +1,8 @@
 package disruption
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,39 +22,23 @@ func waiting(w World) (n int) {
 		replaced[c.Machine.UID] = !c.neverUp
 	}
 	left := map[types.UID]bool{} // of sets that are being deleted
-	for _, member := range w.Machines {
-		left[member.Machine.UID] = member.Machine.DeletionTimestamp == nil && !machinefacts.NeverRan(member.Machine)
-	}
+	machines := slices.Clone(w.Undecodable)
 	for _, m := range w.Undecodable {
 		left[m.UID] = m.DeletionTimestamp == nil
 	}
+	for _, member := range w.Machines {
+		left[member.Machine.UID] = member.Machine.DeletionTimestamp == nil && !machinefacts.NeverRan(member.Machine)
+		machines = append(machines, member.Machine)
+	}
 	for _, set := range w.Sets {
-		standing, ran, unhealthy := 0, 0, 0
-		count := func(m *v1alpha1.Machine) {
-			if !metav1.IsControlledBy(m, set) {
-				return
-			}
-			if m.DeletionTimestamp == nil && m.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful { // else it was just transferred
-				standing++
-				if left[m.UID] {
-					ran++
-				}
-				if replaced[m.UID] {
-					unhealthy++
-				}
-			}
-			if !w.Deleted {
+		if w.Deleted {
+			break // with all of its machines
+		}
+		n += waitingOf(set, machines, left, replaced)
+		for _, m := range machines {
+			if metav1.IsControlledBy(m, set) {
 				delete(left, m.UID)
 			}
-		}
-		for _, member := range w.Machines {
-			count(member.Machine)
-		}
-		for _, m := range w.Undecodable {
-			count(m)
-		}
-		if !w.Deleted { // of those that are too many, the ones that never ran are deleted
-			n += max(standing-int(set.Spec.Replicas)-(standing-ran), unhealthy, 0)
 		}
 	}
 	for _, waits := range left {
@@ -61,4 +47,23 @@ func waiting(w World) (n int) {
 		}
 	}
 	return n
+}
+
+// waitingOf returns how many machines of a set wait: of those that are too many, the ones that never ran are deleted.
+func waitingOf(set *v1alpha1.MachineSet, machines []*v1alpha1.Machine, ran, replaced map[types.UID]bool) int {
+	standing, running, unhealthy := 0, 0, 0
+	for _, m := range machines {
+		transferred := m.Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
+		if !metav1.IsControlledBy(m, set) || m.DeletionTimestamp != nil || transferred {
+			continue
+		}
+		standing++
+		if ran[m.UID] {
+			running++
+		}
+		if replaced[m.UID] {
+			unhealthy++
+		}
+	}
+	return max(standing-int(set.Spec.Replicas)-(standing-running), unhealthy, 0)
 }

@@ -101,8 +101,10 @@ func TestIntentsReason_OfForeignText_IsBounded(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	in := Intents{
 		Delete: []Doomed{
-			{UID: "known", Why: receipt.Reason{Rule: receipt.RolledOut, Evidence: "e"}}, {UID: "forged", Why: receipt.Reason{Rule: "Forged"}},
-			{UID: "failed", Failed: true}, {UID: "long", Why: receipt.Reason{Rule: receipt.Unhealthy, Evidence: long}},
+			{UID: "known", Why: receipt.Reason{Rule: receipt.RolledOut, Evidence: "e"}},
+			{UID: "forged", Why: receipt.Reason{Rule: "Forged"}},
+			{UID: "failed", Failed: true},
+			{UID: "long", Why: receipt.Reason{Rule: receipt.Unhealthy, Evidence: long}},
 		},
 		Leaving: []Doomed{{UID: "leaving", Why: receipt.Reason{Rule: receipt.Unhealthy}}},
 	}

@@ -80,7 +80,7 @@ func (s *sweep) reserve(ctx context.Context) (before map[orphans.Key]bool, err e
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	before, why, err := s.Orphans.ledger.reserve(ctx, s.namespace, wanted, s.cfg.Limit)
+	before, why, err := s.ledger.reserve(ctx, s.namespace, wanted, s.cfg.Limit)
 	if err != nil {
 		why = "the deletion could not be reserved"
 	}

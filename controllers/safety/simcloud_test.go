@@ -25,9 +25,8 @@ type item struct {
 
 // cloud is a Sweeper whose resources are in memory. Requests go through the network of a process.
 type cloud struct {
-	w     *world
-	p     *process
-	items []*item
+	w *world
+	p *process
 }
 
 // sweeperOf returns the cloud as a process reaches it.
@@ -135,7 +134,7 @@ func (w *world) judge(i *item) {
 }
 
 // create makes resources for a machine, whether it exists or not.
-func (w *world) create(kind driver.ResourceKind, namespace, account, machine string, uid string) *item {
+func (w *world) create(kind driver.ResourceKind, namespace, account, machine, uid string) *item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.count++

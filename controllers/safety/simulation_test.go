@@ -2,6 +2,7 @@ package safety
 
 import (
 	"flag"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,9 +57,7 @@ func (b promises) breakRules(o *Orphans) {
 	if b.survives {
 		o.rules.next = func(record orphans.Record, suspects []orphans.Suspect, more int) orphans.Record {
 			next := record.Next(suspects, more)
-			for key, entry := range record.Suspects {
-				next.Suspects[key] = entry
-			}
+			maps.Copy(next.Suspects, record.Suspects)
 			return next
 		}
 	}

@@ -98,8 +98,10 @@ func newWorld(seed uint64, broken promises, story *lockedBuffer) *world {
 	w.control, w.target = apiserver.New("c", time.Now), apiserver.New("t", time.Now)
 	for _, namespace := range namespacesOfWorld() {
 		for account := range map[string]bool{"1": true, "2": true} {
-			w.put("secrets", map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": namespace, "name": "secret-" + account},
-				"data": map[string]any{"account": map[string]string{"1": "MQ==", "2": "Mg=="}[account]}})
+			w.put("secrets", map[string]any{
+				"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": namespace, "name": "secret-" + account},
+				"data": map[string]any{"account": map[string]string{"1": "MQ==", "2": "Mg=="}[account]},
+			})
 		}
 		for _, name := range []string{"class-1a", "class-1b", "class-2"} {
 			w.putClass(namespace, name)

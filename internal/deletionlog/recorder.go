@@ -55,7 +55,7 @@ func TextOfAll(ctx context.Context, all []Deletion) string {
 		if d.Node != "" {
 			name += " (Node " + d.Node + ")"
 		}
-		named = append(named, name+": "+d.Reason.Text())
+		named = append(named, name+": "+d.Text())
 	}
 	if more := len(all) - len(named); more > 0 {
 		named = append(named, fmt.Sprintf("%d more", more))
@@ -150,9 +150,19 @@ func byOf(ctx context.Context) receipt.By {
 func keysAndValues(rc receipt.Receipt) []any {
 	all := []any{"kind", rc.Kind}
 	for _, pair := range [][2]string{
-		{"namespace", rc.Namespace}, {"name", rc.Name}, {"uid", string(rc.UID)}, {"providerID", rc.ProviderID}, {"machine", rc.Machine},
-		{"machineUID", string(rc.MachineUID)}, {"node", rc.Node}, {"rule", string(rc.Rule)}, {"evidence", rc.Evidence},
-		{"outcome", string(rc.Outcome)}, {"replica", rc.Replica}, {"session", rc.Session}, {"traceID", rc.TraceID},
+		{"namespace", rc.Namespace},
+		{"name", rc.Name},
+		{"uid", string(rc.UID)},
+		{"providerID", rc.ProviderID},
+		{"machine", rc.Machine},
+		{"machineUID", string(rc.MachineUID)},
+		{"node", rc.Node},
+		{"rule", string(rc.Rule)},
+		{"evidence", rc.Evidence},
+		{"outcome", string(rc.Outcome)},
+		{"replica", rc.Replica},
+		{"session", rc.Session},
+		{"traceID", rc.TraceID},
 	} {
 		if pair[1] != "" {
 			all = append(all, pair[0], pair[1])

@@ -105,10 +105,10 @@ func TestDelete_ByLeader_NamesNoSlot(t *testing.T) {
 	}
 }
 
-// notOurs is an error of the fence.
-type notOurs struct{ error }
+// fencedError is an error of the fence.
+type fencedError struct{ error }
 
-func (notOurs) NotOurs() bool { return true }
+func (fencedError) NotOurs() bool { return true }
 
 func TestDelete_Failed_LeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
 	machines := schema.GroupResource{Resource: "machines"}
@@ -122,7 +122,7 @@ func TestDelete_Failed_LeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
 		{"has changed", apierrors.NewConflict(machines, "m", errors.New("changed")), ""},
 		{"forbidden", apierrors.NewForbidden(machines, "m", errors.New("no")), ""},
 		{"too many requests", apierrors.NewTooManyRequests("later", 1), ""},
-		{"refused by the fence", notOurs{errors.New("fenced")}, ""},
+		{"refused by the fence", fencedError{errors.New("fenced")}, ""},
 		{"connection refused", syscall.ECONNREFUSED, ""},
 		{"server error", apierrors.NewInternalError(errors.New("etcd")), receipt.Unknown},
 		{"no answer", context.DeadlineExceeded, receipt.Unknown},
@@ -231,8 +231,13 @@ func TestDelete_Repeated_HasOneReceiptOfEachOutcome(t *testing.T) {
 		want receipt.Outcome
 		has  int
 	}{
-		{ErrNothing, "", 0}, {context.DeadlineExceeded, receipt.Unknown, 1}, {context.DeadlineExceeded, receipt.Unknown, 1}, {ErrNothing, receipt.Unknown, 1},
-		{nil, receipt.Accepted, 2}, {nil, receipt.Accepted, 2}, {context.DeadlineExceeded, receipt.Accepted, 2},
+		{ErrNothing, "", 0},
+		{context.DeadlineExceeded, receipt.Unknown, 1},
+		{context.DeadlineExceeded, receipt.Unknown, 1},
+		{ErrNothing, receipt.Unknown, 1},
+		{nil, receipt.Accepted, 2},
+		{nil, receipt.Accepted, 2},
+		{context.DeadlineExceeded, receipt.Accepted, 2},
 	} {
 		d.Recorded, _ = r.Delete(t.Context(), &events.FakeRecorder{}, d, func(context.Context) error { return c.err })
 		if n := strings.Count(file.String(), "\n"); d.Recorded != c.want || n != c.has {

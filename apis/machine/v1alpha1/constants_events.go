@@ -48,7 +48,8 @@ func machineSetEvents() []EventReason {
 			"",
 		},
 		{
-			EventSuccessfulDelete, false, []string{"MachineSet", "MachineDeployment"},
+			EventSuccessfulDelete, false,
+			[]string{"MachineSet", "MachineDeployment"},
 			"The set has deleted Machines. The message says how many and which replica did it under which slot and epoch, and names up to five of them with their Nodes, the rule and the evidence.",
 			"",
 		},

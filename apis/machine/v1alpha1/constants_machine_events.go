@@ -77,7 +77,8 @@ func machineEvents() []EventReason {
 			"To take a machine out of service, delete the Machine instead.",
 		},
 		{
-			EventDeleting, false, []string{"Machine", "MachineSet", "MachineDeployment"},
+			EventDeleting, false,
+			[]string{"Machine", "MachineSet", "MachineDeployment"},
 			"The fleet has started to delete the Machine, its VM or its Node. The message says which of them, by which rule and on which evidence, and which replica did it under which slot and epoch. The root has it only for what was not deleted by a MachineSet; see `SuccessfulDelete`.",
 			"",
 		},

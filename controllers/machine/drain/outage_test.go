@@ -12,7 +12,7 @@ import (
 
 // The time of an outage is not that of the pods, and what the Node shows right after it is not acted on.
 func TestOutageForcesNoDrain(t *testing.T) {
-	after := func(d time.Duration) time.Time { return born.Add(d) }
+	after := born.Add
 	outage := reach.Fact{From: after(10 * time.Minute), Back: after(40 * time.Minute)}
 	for name, tc := range map[string]struct {
 		reach     reach.Fact

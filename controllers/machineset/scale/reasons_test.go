@@ -38,7 +38,7 @@ func reasonWorld(replicas int32, names ...string) World {
 }
 
 // failed has a machine fail with a disruption on its root.
-func (w *World) failed(i int, operation v1alpha1.MachineOperationType, description string) {
+func failed(w *World, i int, operation v1alpha1.MachineOperationType, description string) {
 	m := w.Owned[i]
 	m.Status.CurrentStatus.Phase, m.Status.CurrentStatus.LastUpdateTime = v1alpha1.MachineFailed, metav1.NewTime(born.Add(30*time.Minute))
 	m.Status.LastOperation = v1alpha1.LastOperation{Type: operation, State: v1alpha1.MachineStateFailed, Description: description}
@@ -53,8 +53,10 @@ func TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion(t *testi
 		world func() World
 		want  receipt.Reason
 	}{
-		{"scaled down, by age", func() World { return reasonWorld(2, "m", "n", "o") },
-			receipt.Reason{Rule: receipt.ScaledDown, Evidence: "replicas 3 → 2, selected by rule 6 older"}},
+		{
+			"scaled down, by age", func() World { return reasonWorld(2, "m", "n", "o") },
+			receipt.Reason{Rule: receipt.ScaledDown, Evidence: "replicas 3 → 2, selected by rule 6 older"},
+		},
 		{"scaled down, by priority", func() World {
 			w := reasonWorld(2, "n", "m", "o")
 			w.Owned[1].Annotations[v1alpha1.AnnotationPriority] = "2"
@@ -85,12 +87,12 @@ func TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion(t *testi
 		}, receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, replicas 2 → 1"}},
 		{"unhealthy", func() World {
 			w := reasonWorld(2, "m", "n")
-			w.failed(0, v1alpha1.MachineOperationHealthCheck, "Ready=Unknown")
+			failed(w, 0, v1alpha1.MachineOperationHealthCheck, "Ready=Unknown")
 			return w
 		}, receipt.Reason{Rule: receipt.Unhealthy, Evidence: "since " + since + ", disruption granted: Ready=Unknown"}},
 		{"creation failed", func() World {
 			w := reasonWorld(2, "m", "n")
-			w.failed(0, v1alpha1.MachineOperationCreate, "no quota")
+			failed(w, 0, v1alpha1.MachineOperationCreate, "no quota")
 			return w
 		}, receipt.Reason{Rule: receipt.CreationFailed, Evidence: "since " + since + ", disruption granted: no quota"}},
 	} {

@@ -136,7 +136,7 @@ func ownerOf(f Facts) string {
 	switch {
 	case !f.Surplus && (listed || named):
 		return "its Machine exists"
-	case f.Surplus && !(listed && named):
+	case f.Surplus && (!listed || !named):
 		return "its Machine exists no more, and it is suspected anew as an orphan"
 	case f.Surplus && (machine.ProviderID == "" || f.ByName.ProviderID != machine.ProviderID):
 		return "its Machine names no VM, or another one than before"
