@@ -224,7 +224,7 @@ func (b *bed) tags(t *testing.T, prefix string, i int) map[string]string {
 
 func (b *bed) createVM(t *testing.T, name string, tags map[string]string) (id string) {
 	t.Helper()
-	made, err := b.lab.Cloud.Create(b.ctx, cloudapi.CreateInstanceRequest{Name: name, Tags: tags})
+	made, err := b.lab.Cloud.Create(b.ctx, cloudapi.CreateInstanceRequest{Name: name, ClientToken: name, Tags: tags})
 	if err != nil {
 		t.Fatal(err)
 	}

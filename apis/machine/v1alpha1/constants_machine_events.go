@@ -77,12 +77,6 @@ func machineEvents() []EventReason {
 			"To take a machine out of service, delete the Machine instead.",
 		},
 		{
-			EventDeleting, false,
-			[]string{"Machine", "MachineSet", "MachineDeployment"},
-			"The fleet has started to delete the Machine, its VM or its Node. The message says which of them, by which rule and on which evidence, and which replica did it under which slot and epoch. The root has it only for what was not deleted by a MachineSet; see `SuccessfulDelete`.",
-			"",
-		},
-		{
 			EventDeleted, false, machine,
 			"The machine is deleted, and its VM and its Node with it. The message names the VM, and what was left alone because it is not the machine's.",
 			"",
@@ -175,6 +169,17 @@ func inPlaceEvents() []EventReason {
 			EventInPlaceFailed, true, machine,
 			"The Node could not be updated in place, or not within the timeout. If that is not resolved within the health timeout, the machine fails and is replaced, as far as its MachineDeployment allows.",
 			"The message has the cause: see [updates in place](operations/inplace.md#when-an-update-fails).",
+		},
+	}
+}
+
+func deletionEvents() []EventReason {
+	return []EventReason{
+		{
+			EventDeleting, false,
+			[]string{"Machine", "MachineSet", "MachineDeployment"},
+			"The fleet has started to delete the Machine, its VM or its Node. The message says which of them, by which rule and on which evidence, and which replica did it under which slot and epoch. The root has it only for what was not deleted by a MachineSet; see `SuccessfulDelete`.",
+			"",
 		},
 	}
 }

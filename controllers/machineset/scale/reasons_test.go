@@ -37,8 +37,8 @@ func reasonWorld(replicas int32, names ...string) World {
 	return w
 }
 
-// failed has a machine fail with a disruption on its root.
-func failed(w *World, i int, operation v1alpha1.MachineOperationType, description string) {
+// fails has a machine fail with a disruption on its root.
+func fails(w *World, i int, operation v1alpha1.MachineOperationType, description string) {
 	m := w.Owned[i]
 	m.Status.CurrentStatus.Phase, m.Status.CurrentStatus.LastUpdateTime = v1alpha1.MachineFailed, metav1.NewTime(born.Add(30*time.Minute))
 	m.Status.LastOperation = v1alpha1.LastOperation{Type: operation, State: v1alpha1.MachineStateFailed, Description: description}
@@ -87,12 +87,12 @@ func TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion(t *testi
 		}, receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, replicas 2 → 1"}},
 		{"unhealthy", func() World {
 			w := reasonWorld(2, "m", "n")
-			failed(w, 0, v1alpha1.MachineOperationHealthCheck, "Ready=Unknown")
+			fails(w, 0, v1alpha1.MachineOperationHealthCheck, "Ready=Unknown")
 			return w
 		}, receipt.Reason{Rule: receipt.Unhealthy, Evidence: "since " + since + ", disruption granted: Ready=Unknown"}},
 		{"creation failed", func() World {
 			w := reasonWorld(2, "m", "n")
-			failed(w, 0, v1alpha1.MachineOperationCreate, "no quota")
+			fails(w, 0, v1alpha1.MachineOperationCreate, "no quota")
 			return w
 		}, receipt.Reason{Rule: receipt.CreationFailed, Evidence: "since " + since + ", disruption granted: no quota"}},
 	} {
