@@ -87,12 +87,12 @@ func TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion(t *testi
 		}, receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, replicas 2 → 1"}},
 		{"unhealthy", func() World {
 			w := reasonWorld(2, "m", "n")
-			fails(w, 0, v1alpha1.MachineOperationHealthCheck, "Ready=Unknown")
+			fails(&w, 0, v1alpha1.MachineOperationHealthCheck, "Ready=Unknown")
 			return w
 		}, receipt.Reason{Rule: receipt.Unhealthy, Evidence: "since " + since + ", disruption granted: Ready=Unknown"}},
 		{"creation failed", func() World {
 			w := reasonWorld(2, "m", "n")
-			fails(w, 0, v1alpha1.MachineOperationCreate, "no quota")
+			fails(&w, 0, v1alpha1.MachineOperationCreate, "no quota")
 			return w
 		}, receipt.Reason{Rule: receipt.CreationFailed, Evidence: "since " + since + ", disruption granted: no quota"}},
 	} {
