@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -27,6 +28,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/preload"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -72,12 +74,18 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// measureSweep measures one sweep of orphans over the machines that measureMemory has left, with a VM for each, and the list of VMs as
+// measureSweep measures one sweep of orphans over the machines that measureMemory has left, or over as many, with a VM for each, and the list of VMs as
 // Machine Controller Manager does it: once for each class. It runs in this process, so that its memory is that of the sweep alone.
-func measureSweep(ctx context.Context, lab *harness.Lab, s sample) error {
+func measureSweep(ctx context.Context, lab *harness.Lab, count int, s sample) error {
 	system, err := lab.Control.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read the ID of the control cluster: %w", err)
+	}
+	if _, err := lab.Control.CoreV1().Namespaces().Get(ctx, many, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		load := preload.Load{Namespace: many, Deployments: count / perDeployment, Machines: perDeployment}
+		if _, err := standStill(ctx, lab, func() error { return addMachines(ctx, lab, load) }); err != nil {
+			return err
+		}
 	}
 	if err := addVMs(ctx, lab, string(system.UID)); err != nil {
 		return err
