@@ -148,7 +148,7 @@ model: ## Explore the protocol's large scenarios, MODEL_TIME (30m) for each at m
 	@MODEL_TIME="$(MODEL_TIME)" go test -count=1 -timeout 12h -v -run TestLargeScenarios ./shard/model
 
 .PHONY: nightly
-nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), properties, chaos; SEED repeats a night
+nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), fleet, sweeps of orphans, properties, chaos; SEED repeats a night
 	@MODEL_TIME="$(MODEL_TIME)" hack/nightly.sh
 
 .PHONY: mutants

@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
-# Runs the tests that take hours: the model to its nightly depth, the simulation and the whole fleet with many seeds,
-# properties in many more worlds, the faults in their long form. All parts run, also after a failure, and any failure makes
-# this fail.
+# Runs the tests that take hours: the model to its nightly depth, the simulation, the whole fleet and the sweeps of orphans with
+# many seeds, properties in many more worlds, the faults in their long form. All parts run, also after a failure, and any
+# failure makes this fail.
 #
 # MODEL_TIME bounds each of the model's large scenarios, SEEDS is how many worlds the simulation explores, FLEET_SEEDS
-# how many seeds the whole fleet. SEED is the day (UTC) when it is not given: each night has worlds of its own.
+# how many seeds the whole fleet, SWEEP_SEEDS how many worlds the sweeps of orphans. SEED is the day (UTC) when it is not
+# given: each night has worlds of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export MODEL_TIME=${MODEL_TIME:-30m} SEED=${SEED:-$(date -u +%Y%m%d)}
-SEEDS=${SEEDS:-500000} FLEET_SEEDS=${FLEET_SEEDS:-3000}
-echo "nightly: SEED=$SEED SEEDS=$SEEDS FLEET_SEEDS=$FLEET_SEEDS MODEL_TIME=$MODEL_TIME"
+SEEDS=${SEEDS:-500000} FLEET_SEEDS=${FLEET_SEEDS:-3000} SWEEP_SEEDS=${SWEEP_SEEDS:-15000}
+echo "nightly: SEED=$SEED SEEDS=$SEEDS FLEET_SEEDS=$FLEET_SEEDS SWEEP_SEEDS=$SWEEP_SEEDS MODEL_TIME=$MODEL_TIME"
 
 # More seeds than this in one night would be those of the next.
 most=1000000
-((SEEDS <= most)) || { echo "hack/nightly.sh: expected at most $most SEEDS, got $SEEDS" >&2; exit 2; }
+for seeds in SEEDS FLEET_SEEDS SWEEP_SEEDS; do
+  ((${!seeds} <= most)) || { echo "hack/nightly.sh: expected at most $most $seeds, got ${!seeds}" >&2; exit 2; }
+done
 
 model() { make model; }
 simulation() {
@@ -23,6 +26,9 @@ simulation() {
 }
 fleet() {
   go test -count=1 -timeout 3h -run '^TestWholeFleet$' ./cmd/machine-controller-fleet -seeds="$FLEET_SEEDS" -first="$((SEED * most))"
+}
+sweeps() {
+  go test -count=1 -timeout 3h -run '^TestSweeps$' ./controllers/safety -seeds="$SWEEP_SEEDS" -first="$((SEED * most))"
 }
 properties() {
   local drawn
@@ -33,7 +39,7 @@ orders() { SHUFFLE=$SEED hack/test.sh unit; }
 faults() { hack/test.sh chaos; }
 
 results=() status=0
-for part in orders model simulation fleet properties faults; do
+for part in orders model simulation fleet sweeps properties faults; do
   echo "== nightly: $part"
   start=$SECONDS result=passed
   "$part" || { result=FAILED status=1; }

@@ -24,8 +24,7 @@ func (s *sweep) act(ctx context.Context) error {
 	if stopped != "" {
 		s.holdAll(stopped)
 	}
-	reserved, err := s.reserve(ctx)
-	errs := []error{err}
+	errs := []error{s.reserve(ctx)}
 	for _, sc := range s.scopes {
 		approved := sc.isApproved() && stopped == ""
 		if err := s.record(ctx, sc, approved); err != nil {
@@ -39,7 +38,7 @@ func (s *sweep) act(ctx context.Context) error {
 		} else {
 			s.reportHeld(ctx, sc, held, stopped)
 		}
-		errs = append(errs, s.delete(ctx, sc, doomed, reserved, approved))
+		errs = append(errs, s.delete(ctx, sc, doomed, approved))
 	}
 	return errors.Join(errs...)
 }
@@ -66,9 +65,9 @@ func (s *sweep) holdAll(why string) {
 	}
 }
 
-// reserve reserves the deletion of the namespace's confirmed orphans that need no approval. Where that is not possible they are held. It
-// returns those that were reserved before: their deletion has been reported.
-func (s *sweep) reserve(ctx context.Context) (before map[orphans.Key]bool, err error) {
+// reserve reserves the deletion of the namespace's confirmed orphans that need no approval. Where that is not possible they are held,
+// except those that were reserved before.
+func (s *sweep) reserve(ctx context.Context) error {
 	var wanted []orphans.Suspect
 	for _, sc := range s.scopes {
 		for _, suspect := range sc.suspectsThat(orphans.Delete) {
@@ -78,14 +77,14 @@ func (s *sweep) reserve(ctx context.Context) (before map[orphans.Key]bool, err e
 		}
 	}
 	if len(wanted) == 0 {
-		return nil, nil
+		return nil
 	}
 	before, why, err := s.ledger.reserve(ctx, s.namespace, wanted, s.cfg.Limit)
 	if err != nil {
 		why = "the deletion could not be reserved"
 	}
 	if why == "" {
-		return before, nil
+		return nil
 	}
 	for _, suspect := range wanted {
 		if before[suspect.Key()] && err == nil {
@@ -97,7 +96,7 @@ func (s *sweep) reserve(ctx context.Context) (before map[orphans.Key]bool, err e
 			}
 		}
 	}
-	return before, err
+	return err
 }
 
 // mostNamed is how many orphans an Event names.
@@ -130,8 +129,9 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspec
 	klog.FromContext(ctx).Info("Held orphans", "namespace", s.namespace, "machineClass", sc.class.Name, "orphans", len(held), "digest", digest, "message", text)
 }
 
-// delete deletes confirmed orphans of a scope. reserved are those whose deletion has been reported.
-func (s *sweep) delete(ctx context.Context, sc *scope, doomed []orphans.Suspect, reserved map[orphans.Key]bool, approved bool) error {
+// delete deletes confirmed orphans of a scope. An orphan that is found again later has no second receipt and Event: which receipts there are
+// is recorded on the class. A reservation does not show that, because the deletion may have been refused or held since.
+func (s *sweep) delete(ctx context.Context, sc *scope, doomed []orphans.Suspect, approved bool) error {
 	if len(doomed) == 0 {
 		return nil
 	}
@@ -139,33 +139,33 @@ func (s *sweep) delete(ctx context.Context, sc *scope, doomed []orphans.Suspect,
 		return err // another manager has the namespace now
 	}
 	var errs []error
+	outcomes := map[orphans.Key]receipt.Outcome{}
 	for _, suspect := range doomed {
 		if s.stopped() != "" {
 			break // the next sweep reports it
 		}
-		recorded := receipt.Outcome("")
-		if reserved[suspect.Key()] { // it takes longer than a sweep to end, or an earlier leader has requested it
-			recorded = receipt.Accepted
-		}
-		why := sc.verdicts[suspect.Key()].Why
-		if approved || sc.before.Suspects[suspect.Key()].Approved {
+		entry, why := sc.before.Suspects[suspect.Key()], sc.verdicts[suspect.Key()].Why
+		if approved || entry.Approved {
 			why += "; approved"
 		}
-		_, err := s.cfg.Deletions.Delete(ctx, s.cfg.Events, deletionOf(suspect.Resource, why, recorded), func(ctx context.Context) error {
+		outcome, err := s.cfg.Deletions.Delete(ctx, s.cfg.Events, deletionOf(suspect.Resource, why, entry.Recorded), func(ctx context.Context) error {
 			_, err := sc.sweeper.DeleteResource(ctx, driver.DeleteResourceRequest{ScopeRequest: sc.request, Resource: suspect.Resource})
 			return err
 		})
+		if outcome != entry.Recorded {
+			outcomes[suspect.Key()] = outcome
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("delete %s %s: %w", suspect.Kind, suspect.ID, err))
 			continue
 		}
-		if recorded == "" {
+		if entry.Recorded != receipt.Accepted {
 			s.metrics.deleted(suspect.Kind)
 			telemetry.Emit(s.cfg.Events, sc.class, v1alpha1.EventOrphanDeleted,
 				fmt.Sprintf("Deleted %s %s of Machine %s (UID %s): %s", suspect.Kind, suspect.ID, suspect.Machine, suspect.MachineUID, why))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.recordOutcomes(ctx, sc, outcomes))...)
 }
 
 // deletionOf returns the deletion of a resource, for its receipt. It has an Event of its own, on the MachineClass.

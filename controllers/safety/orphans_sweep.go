@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // sweep is one sweep of a namespace.
@@ -158,11 +160,25 @@ func (s *sweep) record(ctx context.Context, sc *scope, approved bool) error {
 	if approved {
 		next = next.Approve(sc.suspectsThat(orphans.Hold))
 	}
-	next.Write = s.cfg.Token()
-	text, is := next.Text(), sc.class.Annotations[v1alpha1.AnnotationOrphans]
-	if text == is && !approved {
+	if next.Text() == "" && sc.class.Annotations[v1alpha1.AnnotationOrphans] == "" && !approved {
 		return nil // no suspicions before and now
 	}
+	return s.write(ctx, sc, next, now, approved)
+}
+
+// recordOutcomes records which deletions have receipts. Without that they have further ones when the resource is found again.
+func (s *sweep) recordOutcomes(ctx context.Context, sc *scope, outcomes map[orphans.Key]receipt.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	now := s.cfg.Clock.Now()
+	return s.write(ctx, sc, sc.stored.Aged(now.Sub(sc.seen.at)).WithOutcomes(outcomes), now, false)
+}
+
+// write writes a record as of a time, and removes the approval if it was acted upon.
+func (s *sweep) write(ctx context.Context, sc *scope, next orphans.Record, now time.Time, approved bool) error {
+	next.Write = s.cfg.Token()
+	text := next.Text()
 	annotations := map[string]any{v1alpha1.AnnotationOrphans: text}
 	if text == "" {
 		annotations[v1alpha1.AnnotationOrphans] = nil
@@ -180,10 +196,10 @@ func (s *sweep) record(ctx context.Context, sc *scope, approved bool) error {
 	if err != nil {
 		return fmt.Errorf("record the suspicions on MachineClass %s: %w", sc.class.Name, err)
 	}
-	sc.class = written
+	sc.class, sc.stored, sc.seen = written, next, sighting{next.Write, now}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen[types.NamespacedName{Namespace: s.namespace, Name: sc.class.Name}] = sighting{next.Write, now}
+	s.seen[types.NamespacedName{Namespace: s.namespace, Name: sc.class.Name}] = sc.seen
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // vm returns a VM that was made for a Machine.
@@ -88,7 +89,11 @@ func TestSuspicionsAreBoundedAndOldOnesStay(t *testing.T) {
 	if len(suspects) != MaxSuspects || more != 2*MaxSuspects+1 || suspects[0].ID != "old" {
 		t.Errorf("%d suspects and %d more, the first is %s", len(suspects), more, suspects[0].ID)
 	}
-	next := Record{Scope: "s"}.Next(suspects, more)
+	outcomes := map[Key]receipt.Outcome{}
+	for _, s := range suspects {
+		outcomes[s.Key()] = receipt.Accepted
+	}
+	next := Record{Scope: "s"}.Next(suspects, more).WithOutcomes(outcomes)
 	if text := next.Text(); len(text) > 32<<10 || len(ParseRecord(text, "s").Suspects) != MaxSuspects {
 		t.Errorf("the annotation has %d bytes", len(text))
 	}
@@ -101,13 +106,13 @@ func TestRecord(t *testing.T) {
 	if got := r.Suspects[s.Key()].Duration(); got != 90*time.Second {
 		t.Errorf("the age is %s", got)
 	}
-	r = r.Approve([]Suspect{s, other})
+	r = r.Approve([]Suspect{s, other}).WithOutcomes(map[Key]receipt.Outcome{s.Key(): receipt.Accepted, other.Key(): receipt.Accepted})
 	for _, tc := range []struct {
 		name     string
 		suspects []Suspect
 		want     map[Key]Entry
 	}{
-		{"still listed, and a new one", []Suspect{s, other}, map[Key]Entry{s.Key(): {Age: 90, Approved: true}, other.Key(): {}}},
+		{"still listed, and a new one", []Suspect{s, other}, map[Key]Entry{s.Key(): {Age: 90, Approved: true, Recorded: receipt.Accepted}, other.Key(): {}}},
 		{"not listed any more", []Suspect{other}, map[Key]Entry{other.Key(): {}}},
 		{"suspected for another reason", []Suspect{surplus}, map[Key]Entry{surplus.Key(): {}}},
 	} {

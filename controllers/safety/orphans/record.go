@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // Record is the suspicions of one scope, as an annotation of a MachineClass has them.
@@ -25,6 +27,9 @@ type Entry struct {
 	Age int64 `json:"age"`
 	// Approved is true when a person has approved the deletion, regardless of limits.
 	Approved bool `json:"approved,omitempty"`
+	// Recorded is the outcome on the last receipt of the deletion; "" without one. A sweep that finds the resource again records no second
+	// receipt of it.
+	Recorded receipt.Outcome `json:"recorded,omitempty"`
 }
 
 // maxAge is the largest age: it exceeds all durations that it is compared with, and further additions do not overflow.
@@ -90,4 +95,16 @@ func (r Record) Approve(suspects []Suspect) Record {
 		}
 	}
 	return approved
+}
+
+// WithOutcomes returns the record with the outcomes of deletions that have receipts.
+func (r Record) WithOutcomes(outcomes map[Key]receipt.Outcome) Record {
+	next := r.Aged(0)
+	for key, outcome := range outcomes {
+		if entry, known := next.Suspects[key]; known {
+			entry.Recorded = outcome
+			next.Suspects[key] = entry
+		}
+	}
+	return next
 }
