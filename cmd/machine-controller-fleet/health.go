@@ -80,3 +80,17 @@ func countBreakers(registerer prometheus.Registerer, breakers *remediation.Break
 		return open
 	}))
 }
+
+// heldDeletions returns a metric of the machines that wait because deletions are held. While acts returns false this replica may have lost
+// its slots without a notice, and reports 0.
+func heldDeletions(acts func() bool, replacements *remediation.Controller) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mcf_deletions_held",
+		Help: "Machines in this replica's slots that should be deleted or replaced and are not, because deletions are held.",
+	}, func() float64 {
+		if !acts() {
+			return 0
+		}
+		return float64(replacements.Waiting())
+	})
+}

@@ -256,7 +256,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	f.holds.OnChange(replacements.HoldChanged)
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
-	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))
+	f.collectors = append(slices.Concat(deployments.Collectors(acts), sets.Collectors(acts)), heldDeletions(acts, replacements))
 	all := append([]controller{f.identity, f.namespaces, deployments, sets, machines, classes, replacements}, counts...)
 	if o.safety.orphanVMsPeriod > 0 {
 		sweep, err := newOrphans(o, f)

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
@@ -16,6 +17,30 @@ import (
 func (c *Controller) HoldChanged(namespace string) {
 	c.deployments.enqueueIn(namespace)
 	c.sets.enqueueIn(namespace)
+}
+
+// Waiting returns how many machines of this process's slots are not deleted or replaced only because deletions are held.
+func (c *Controller) Waiting() int { return c.deployments.waitingNow() + c.sets.waitingNow() }
+
+// waitingNow returns how many machines of the roots wait. A pass may end after its root has left the cache, so that only roots that are
+// there count.
+func (r *roots[T]) waitingNow() (n int) {
+	for _, root := range r.all.All() {
+		if waiting, ok := r.waiting.Load(root.GetUID()); ok {
+			count, _ := waiting.(int)
+			n += count
+		}
+	}
+	return n
+}
+
+// keepWaiting records how many machines of a root wait.
+func (r *roots[T]) keepWaiting(root types.UID, waiting int) {
+	if waiting == 0 {
+		r.waiting.Delete(root)
+		return
+	}
+	r.waiting.Store(root, waiting)
 }
 
 // heldMessage returns the message of the condition DeletionsHeld; "" if no machine waits, or only for the first list of Namespaces.

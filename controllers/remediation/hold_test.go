@@ -11,6 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // A machine becomes unhealthy while deletions are held: its root has the condition and the Event, and the machine gets no disruption
@@ -47,6 +48,9 @@ func TestHoldKeepsUnhealthyMachines(t *testing.T) {
 		if got := disruptions(t, b.deployment()); len(got) > 0 {
 			t.Errorf("disruptions for %v while deletions are held", got)
 		}
+		if n := b.Waiting(); n != 1 {
+			t.Errorf("%d machines wait, want 1", n)
+		}
 		held.Store(false)
 		b.HoldChanged("n")
 		b.wait(time.Minute)
@@ -56,9 +60,38 @@ func TestHoldKeepsUnhealthyMachines(t *testing.T) {
 		if got := disruptions(t, b.deployment()); !slices.Equal(got, []string{"s-0"}) {
 			t.Errorf("disruptions for %v, want s-0", got)
 		}
+		if n := b.Waiting(); n != 0 {
+			t.Errorf("%d machines wait after the hold", n)
+		}
 		events := b.events()
 		if len(events) != 2 || !strings.HasPrefix(events[0], "d Warning DeletionsHeld:") || !strings.HasPrefix(events[1], "d Normal DeletionsReleased:") {
 			t.Errorf("Events %q", events)
+		}
+	})
+}
+
+// Machines of a root that has left this process's slots do not count as waiting, and do not when it returns.
+func TestWaitingMachinesOfOtherSlotsDoNotCount(t *testing.T) {
+	d := deployment()
+	s := set("s", d, 0)
+	during(t, []runtime.Object{d}, func(b *bench) {
+		b.deployments.cfg.Held = func(string) (string, bool) { return "annotation x", true }
+		for _, obj := range []any{class(), s, machine(s, 0, v1alpha1.MachineRunning, time.Now())} {
+			b.feed(obj)
+		}
+		b.Breakers().Receive(nil, []string{"r"})
+		b.wait(time.Minute)
+		b.feed(d)
+		b.wait(time.Minute)
+		if n := b.Waiting(); n != 1 {
+			t.Errorf("%d machines wait, want 1", n)
+		}
+		b.view.Deployments.Remove(objectcache.Key(d), "")
+		if n := b.Waiting(); n != 0 {
+			t.Errorf("%d machines wait below a root that is not there", n)
+		}
+		if _, left := b.deployments.waiting.Load(d.UID); left {
+			t.Error("the number of machines that wait is kept after its root")
 		}
 	})
 }

@@ -56,6 +56,7 @@ type roots[T ownerref.Object[T]] struct {
 	commit     *patch.Committer[T]
 	runner     *runner.Runner[types.NamespacedName]
 	seen       sync.Map // the thresholds of roots whose status was read, by UID
+	waiting    sync.Map // the number of machines that wait because deletions are held, by the UID of their root; none is not there
 }
 
 func newRoots[T ownerref.Object[T]](
@@ -104,6 +105,7 @@ func (r *roots[T]) watch() {
 		}
 		r.commit.Forget(before.GetUID())
 		r.seen.Delete(before.GetUID())
+		r.waiting.Delete(before.GetUID())
 	})
 }
 
@@ -128,6 +130,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		return runner.Result{}, err
 	}
 	verdict := disruption.Decide(world)
+	r.keepWaiting(root.GetUID(), verdict.Waiting)
 	wanted, is := root.DeepCopy(), r.reported(root)
 	if !world.Deleted { // otherwise its machines are deleted with it
 		if verdict.Changed {
