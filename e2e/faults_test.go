@@ -289,17 +289,19 @@ func (s *space) reportedOnce(failures ...string) {
 	s.Helper()
 	list, err := s.lab.Control.EventsV1().Events(s.name).List(s.Context(), metav1.ListOptions{})
 	s.must(err)
-	reported := map[string]int{}
+	reported, equal := map[string]int{}, map[string]int{}
 	for _, e := range list.Items {
 		row, known := v1alpha1.FindEventReason(e.Reason)
 		if !known || row.Warning != (e.Type == corev1.EventTypeWarning) || !slices.Contains(row.On, e.Regarding.Kind) {
 			s.Errorf("Event %s %s on %s %s: want one of v1alpha1.EventReasons, like its row: %+v", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, row)
 		}
 		if e.Regarding.Kind == "Machine" {
-			reported[string(e.Regarding.UID)+" "+e.Reason]++
+			n := 1
 			if e.Series != nil {
-				reported[string(e.Regarding.UID)+" "+e.Reason] += int(e.Series.Count)
+				n += int(e.Series.Count)
 			}
+			reported[string(e.Regarding.UID)+" "+e.Reason] += n
+			equal[string(e.Regarding.UID)+" "+e.Reason+" "+e.Action] += n
 		}
 	}
 	s.seen.mu.Lock()
@@ -311,7 +313,7 @@ func (s *space) reportedOnce(failures ...string) {
 			}
 		}
 	}
-	for what, n := range reported {
+	for what, n := range equal {
 		if n > 1 {
 			s.Errorf("%d equal Events: machine %s", n, what)
 		}

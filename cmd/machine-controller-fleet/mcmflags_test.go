@@ -14,8 +14,8 @@ type mcmFlag struct {
 	name, value string // its default there
 	// ours is our default where it differs on purpose; "-" means empty.
 	ours string
-	// ignored reports whether the flag is accepted without a meaning, and waits whether it has none yet.
-	ignored, waits bool
+	// ignored reports whether the flag is accepted without a meaning.
+	ignored bool
 }
 
 // mcmFlags are all flags of MCM's two binaries. Where their defaults differ, both are there.
@@ -68,11 +68,8 @@ func mcmFlags() []mcmFlag {
 	}
 }
 
-// What is logged when a flag is set that has no meaning, and one that has none yet. Each has the reason.
-var (
-	reportOfIgnored = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="(replaced by|not needed:) [^"]+"`)
-	reportOfUnused  = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="no effect yet: [^"]+"`)
-)
+// reportOfIgnored is what is logged when a flag is set that has no meaning, with the reason.
+var reportOfIgnored = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="(replaced by|not needed:) [^"]+"`)
 
 func TestFlagsOfMCMAreAccepted(t *testing.T) {
 	known := flagsOfReplica()
@@ -86,9 +83,6 @@ func TestFlagsOfMCMAreAccepted(t *testing.T) {
 		o.reportIneffective(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs))))
 		if ignored := reportOfIgnored.MatchString(logs.String()); ignored != f.ignored {
 			t.Errorf("%s: ignored %t, and logged is %q", argument, f.ignored, logs.String())
-		}
-		if waits := reportOfUnused.MatchString(logs.String()); waits != f.waits {
-			t.Errorf("%s: waits %t, and logged is %q", argument, f.waits, logs.String())
 		}
 		want := f.value
 		if f.ours != "" {

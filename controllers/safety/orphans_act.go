@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -161,8 +162,10 @@ func (s *sweep) delete(ctx context.Context, sc *scope, doomed []orphans.Suspect,
 		}
 		if entry.Recorded != receipt.Accepted {
 			s.metrics.deleted(suspect.Kind)
-			telemetry.Emit(s.cfg.Events, sc.class, v1alpha1.EventOrphanDeleted,
-				fmt.Sprintf("Deleted %s %s of Machine %s (UID %s): %s", suspect.Kind, suspect.ID, suspect.Machine, suspect.MachineUID, why))
+			machine := &corev1.ObjectReference{
+				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Machine", Namespace: suspect.Namespace, Name: suspect.Machine, UID: suspect.MachineUID,
+			}
+			telemetry.EmitAction(s.cfg.Events, sc.class, machine, v1alpha1.EventOrphanDeleted, "Delete"+string(suspect.Kind), fmt.Sprintf("Deleted %s %s of Machine %s (UID %s): %s", suspect.Kind, suspect.ID, suspect.Machine, suspect.MachineUID, why))
 		}
 	}
 	return errors.Join(append(errs, s.recordOutcomes(ctx, sc, outcomes))...)

@@ -175,13 +175,13 @@ func (w *world) approve(always bool) {
 			u.SetAnnotations(annotations)
 		})
 		if always { // limits are no subject then, and an Event does not name all
-			for _, i := range w.orphans() {
+			w.mu.Lock()
+			for _, i := range w.items {
 				if i.Namespace == namespace && i.account == accountOf(name) {
-					w.mu.Lock()
 					w.approved[i.ID] = true
-					w.mu.Unlock()
 				}
 			}
+			w.mu.Unlock()
 		}
 		for _, named := range namedOrphan.FindAllStringSubmatch(e.text, -1) {
 			w.mu.Lock()

@@ -115,7 +115,7 @@ func (r *Recorder) record(ctx context.Context, emitted events.EventRecorder, d D
 	klog.FromContext(ctx).Info("Started deletion", keysAndValues(rc)...)
 	if outcome == receipt.Accepted { // each process that sends the request again may have another receipt without an answer
 		for _, about := range d.About {
-			telemetry.Emit(emitted, about, v1alpha1.EventDeleting, rc.Text())
+			telemetry.EmitAction(emitted, about, nil, v1alpha1.EventDeleting, "Delete"+string(rc.Kind), rc.Text())
 		}
 	}
 	if r.file == nil {

@@ -13,24 +13,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Trait is a property of a flag beyond its type: OrZero, Ignored, or a NoEffectYet.
-type Trait interface{ trait() }
-
-type plainTrait int
+// Trait is a property of a flag beyond its type.
+type Trait int
 
 const (
 	// OrZero lets a number or a duration be 0, which otherwise has to be more.
-	OrZero plainTrait = iota + 1
+	OrZero Trait = iota + 1
 	// Ignored marks a flag that is accepted because existing manifests have it, and that has no meaning here. Its usage
 	// names the replacement, or why it is not needed.
 	Ignored
 )
-
-// NoEffectYet marks a flag whose value is not used yet, and has the cause. Remove it with the first use.
-type NoEffectYet string
-
-func (plainTrait) trait()  {}
-func (NoEffectYet) trait() {}
 
 // Set is the flags of a command. Make one with New, declare flags in its groups, and call Complete when the command runs.
 type Set struct {
@@ -138,9 +130,6 @@ func (g *Group) Config() {
 func (g *Group) declare(name string, traits []Trait) *declared {
 	d := &declared{Flag: g.set.parser.Lookup(name), traits: traits}
 	d.DefValue = shortDefault(d.Flag)
-	if why := d.noEffectYet(); why != "" {
-		d.Usage += " (" + why + ")"
-	}
 	d.Annotations = map[string][]string{groupAnnotation: {g.title}}
 	g.flags = append(g.flags, d)
 	g.set.flags = append(g.set.flags, d)
@@ -217,25 +206,11 @@ type Ineffective struct{ Flag, Why string }
 // Ineffective returns the flags that were set without effect.
 func (s *Set) Ineffective() (ineffective []Ineffective) {
 	for _, d := range s.flags {
-		switch why := d.noEffectYet(); {
-		case !d.Changed:
-		case d.is(Ignored):
+		if d.Changed && d.is(Ignored) {
 			ineffective = append(ineffective, Ineffective{Flag: d.place(), Why: d.Usage})
-		case why != "":
-			ineffective = append(ineffective, Ineffective{Flag: d.place(), Why: why})
 		}
 	}
 	return ineffective
-}
-
-// noEffectYet returns why the value is not used yet; "" when it is used.
-func (d *declared) noEffectYet() string {
-	for _, trait := range d.traits {
-		if why, ok := trait.(NoEffectYet); ok {
-			return "no effect yet: " + string(why)
-		}
-	}
-	return ""
 }
 
 // find returns the flag of that name, nil when there is none.

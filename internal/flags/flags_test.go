@@ -63,7 +63,7 @@ func declareParsed() (*parsed, *tried) {
 	g.Bool(&w.Loud, "loud", false, "shout")
 	g.Int(&w.Count, "count", 3, "how many")
 	g.Float(&w.Share, "share", 0, "a share", OrZero)
-	g.Duration(&w.Wait, "wait-time", 2*time.Hour, "how long", NoEffectYet("no code waits"))
+	g.Duration(&w.Wait, "wait-time", 2*time.Hour, "how long")
 	g.Int(&w.Old, "old", 0, "replaced by --count", Ignored)
 	foreign := goflag.NewFlagSet("", goflag.ContinueOnError)
 	foreign.Var(&w.Level, "v", "")
@@ -99,8 +99,8 @@ func TestFileAcceptsAllFlagsOfTheCommandLine(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-command line +file):\n%s", content, diff)
 		}
-		if len(set.Ineffective()) != 2 {
-			t.Errorf("want remarks on wait-time and old, got %v", set.Ineffective())
+		if len(set.Ineffective()) != 1 {
+			t.Errorf("want a remark on old, got %v", set.Ineffective())
 		}
 	}
 }
@@ -167,10 +167,10 @@ func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 
 func TestIneffectiveFlagsAreThoseThatWereSet(t *testing.T) {
 	_, set := declareParsed()
-	if err := set.Parse([]string{"--old=0", "--count=4", "--wait-time=1h"}); err != nil {
+	if err := set.Parse([]string{"--old=0", "--count=4"}); err != nil {
 		t.Fatal(err)
 	}
-	want := []Ineffective{{Flag: "--wait-time", Why: "no effect yet: no code waits"}, {Flag: "--old", Why: "replaced by --count"}}
+	want := []Ineffective{{Flag: "--old", Why: "replaced by --count"}}
 	if diff := cmp.Diff(want, set.Ineffective()); diff != "" {
 		t.Errorf("remarks (-want +got):\n%s", diff)
 	}
@@ -194,7 +194,7 @@ All types:
       --loud                 shout
       --count int            how many (default 3)
       --share float          a share
-      --wait-time duration   how long (no effect yet: no code waits) (default 2h)
+      --wait-time duration   how long (default 2h)
       --old int              replaced by --count
   -v, --v level              how loud
 
