@@ -133,9 +133,9 @@ faults() {
   tests . -tags e2e -count=1 -timeout "$limit" -v "$@" -- ./e2e/chaos
 }
 
-chaos() { faults 65m -parallel 2; }
+chaos() { faults 85m -parallel 2; }
 
-chaos-short() { faults 4m -parallel 4 -short; }
+chaos-short() { faults 5m -parallel 4 -short; }
 
 for part in "$@"; do
   [[ $part =~ ^(unit|e2e|chaos-short|chaos)$ ]] ||

@@ -18,6 +18,10 @@ import (
 // TestBlackout: an API server is away for much longer than the health timeout. No machine is replaced or deleted, neither
 // meanwhile nor when it is back, and all machines run within a minute of its return.
 func TestBlackout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("part of long runs")
+	}
+	t.Parallel()
 	for _, server := range []string{"target-kube-apiserver", "kube-apiserver"} {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()
@@ -27,17 +31,13 @@ func TestBlackout(t *testing.T) {
 }
 
 func blackout(t *testing.T, server string) {
-	const pools = 10
-	machines, away, healthTimeout := 200, 10*time.Minute, 2*time.Minute
-	if testing.Short() {
-		machines, away, healthTimeout = 40, 75*time.Second, 30*time.Second
-	}
+	const pools, machines, away, healthTimeout = 10, 200, 10 * time.Minute, 2 * time.Minute
 	b := newBedIn(t, slots, harness.Options{
 		Clusters: 2, Replicas: 3, CloudsimFlags: cloudFlags, FleetFlags: fmt.Sprintf(
 			"--machine-health-timeout=%s --machine-safety-apiserver-statuscheck-timeout=10s --machine-safety-apiserver-statuscheck-period=10s", healthTimeout),
 	})
 	for i := range pools {
-		d := harness.Deployment(b.namespace, fmt.Sprintf("pool-%d", i), int32(machines/pools))
+		d := harness.Deployment(b.namespace, fmt.Sprintf("pool-%d", i), machines/pools)
 		if _, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace).Create(b.ctx, d, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

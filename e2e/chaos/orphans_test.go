@@ -33,15 +33,14 @@ const sweepPatience = 5 * time.Minute
 // TestOrphanVMs: VMs without a machine are deleted while replicas are killed, and no other VM. A group that is larger than what is
 // left of the hour's cap is not deleted until a person approves it.
 func TestOrphanVMs(t *testing.T) {
-	t.Parallel()
-	const orphans, more, pools = 50, 12, 10
-	each := 50
 	if testing.Short() {
-		each = 10
+		t.Skip("part of long runs")
 	}
+	t.Parallel()
+	const orphans, more, pools, each = 50, 12, 10, 50
 	b := newBedWith(t, 3, slots, sweepFlags, fmt.Sprintf("--safety-max-orphan-deletions=%d", orphanCap))
 	for i := range pools {
-		d := harness.Deployment(b.namespace, fmt.Sprintf("pool-%d", i), int32(each))
+		d := harness.Deployment(b.namespace, fmt.Sprintf("pool-%d", i), each)
 		if _, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace).Create(b.ctx, d, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -156,6 +155,9 @@ func TestLateCreateIsSwept(t *testing.T) {
 // TestLeaderKilledInEachStepOfASweep kills the leader before each kind of request that a sweep makes as the leader: nothing is
 // deleted twice, and nothing is forgotten.
 func TestLeaderKilledInEachStepOfASweep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("part of long runs")
+	}
 	t.Parallel()
 	b := newBedWith(t, 2, slots, sweepFlags)
 	for i, step := range []string{"PATCH /apis/machine.sapcloud.io/v1alpha1/namespaces/" + b.namespace + "/machineclasses/", "DELETE " + cloudapi.PathInstances} {
