@@ -134,7 +134,7 @@ test-e2e: ## End-to-end tests, each against a lab of its own
 	@hack/test.sh e2e
 
 .PHONY: chaos
-chaos: ## The faults in their long form, at most 65 minutes; SEED repeats a run
+chaos: ## The faults in their long form, at most 85 minutes; SEED repeats a run
 	@hack/test.sh chaos
 
 # The test ends by itself shortly after ATTACK_TIME.
