@@ -208,7 +208,9 @@ func TestLeaderKilledInEachStepOfASweep(t *testing.T) {
 func (b *bed) orphan(t *testing.T, prefix string, n int) {
 	t.Helper()
 	for i := range n {
-		b.createVM(t, fmt.Sprintf("%s-%d", prefix, i), b.tags(t, prefix, i))
+		tags := b.tags(t, prefix, i)
+		b.recorder.orphans = append(b.recorder.orphans, tags[simulated.TagMachineUID])
+		b.createVM(t, fmt.Sprintf("%s-%d", prefix, i), tags)
 	}
 }
 

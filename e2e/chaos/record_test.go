@@ -24,6 +24,7 @@ type recorder struct {
 	position  harness.AuditPosition
 	unwatch   func()
 	outages   []harness.Outage
+	orphans   []string // UIDs of Machines that never existed, with which the test has tagged VMs
 
 	mu       sync.Mutex
 	listed   bool // all objects from the start of the watches have been observed
@@ -203,7 +204,7 @@ func (r *recorder) verdict(t *testing.T) check.Report {
 		outages = append(outages, check.Outage(o))
 	}
 	report := check.Check(check.History{
-		Calls: calls, Writes: writes(requests), Counts: r.counts, Endings: endings, Outages: outages, Resets: r.resets,
+		Calls: calls, Writes: writes(requests), Counts: r.counts, Endings: endings, Outages: outages, Resets: r.resets, Orphans: r.orphans,
 	})
 	for _, fault := range report.Faults {
 		t.Error(fault)

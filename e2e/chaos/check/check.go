@@ -62,6 +62,8 @@ type History struct {
 	// Outages make Endings late: what was deleted during one is not checked.
 	Outages []Outage
 	Resets  []Reset
+	// Orphans are the UIDs of Machines that never existed, with which the test has tagged VMs.
+	Orphans []string
 }
 
 // Report is the result of Check.
@@ -81,7 +83,7 @@ type Report struct {
 func Check(h History) Report {
 	c := checker{
 		resets: h.Resets, sessions: map[string]bool{}, tenants: map[term]tenure{},
-		endings: map[string]time.Time{}, endingsKnown: h.Endings != nil, outages: h.Outages,
+		endings: map[string]time.Time{}, endingsKnown: h.Endings != nil, outages: h.Outages, orphans: h.Orphans,
 	}
 	for _, e := range h.Endings {
 		c.endings[e.MachineUID] = e.At
@@ -110,6 +112,7 @@ type checker struct {
 	endings      map[string]time.Time
 	endingsKnown bool
 	outages      []Outage
+	orphans      []string
 	report       Report
 }
 
@@ -219,7 +222,7 @@ const unordered = 5 * time.Second
 // isLost reports whether a call has deleted the VM of a Machine that was not seen to end by then.
 func (c *checker) isLost(call cloudapi.Call) bool {
 	unseen := slices.ContainsFunc(c.outages, func(o Outage) bool { return !call.End.Before(o.From) && !call.End.After(o.To) })
-	if !c.endingsKnown || call.MachineUID == "" || unseen {
+	if !c.endingsKnown || call.MachineUID == "" || unseen || slices.Contains(c.orphans, call.MachineUID) {
 		return false
 	}
 	at, ended := c.endings[call.MachineUID]

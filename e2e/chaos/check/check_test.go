@@ -116,6 +116,9 @@ func TestCheck(t *testing.T) {
 		{name: "a VM lost", faults: []string{"call 1, DeleteInstance of m, has deleted the VM of a Machine that was not deleted"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{},
 		}},
+		{name: "a VM of a Machine that never existed", history: History{
+			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{}, Orphans: []string{"uid-of-m"},
+		}},
 		{name: "a VM lost before its Machine was deleted", faults: []string{"that was not deleted"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(60), MachineUID: "uid-of-m"}},
 		}},
