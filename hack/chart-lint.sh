@@ -28,6 +28,7 @@ install.crd=true                                     crd
 install.crds="yes"                                   /install/crds
 replicas=-1                                          /replicas
 replicas="3"                                         /replicas
+replicas=1.5                                         /replicas
 image.repository=""                                  image.repository
 image.repository="a@sha256:1"                        /image/repository
 image.digest="sha256:1"                              /image/digest
@@ -38,7 +39,19 @@ namespace="One,Two"                                  /namespace
 target.kubeconfig="x"                                kubeconfig
 target.kubeconfigSecret.key=""                       /target/kubeconfigSecret/key
 extraFlags=["v=4"]                                   /extraFlags
-extraFlags=["--bootstrap-token-signing"]              bootstrapTokens
+extraFlags=["--bootstrap-token-signing"]             bootstrapTokens
+extraFlags=["--slots=512"]                           --slots=512
+extraFlags=["--port=80"]                             --port=80
+extraVolumes=[{"emptyDir":{}}]                       name
+extraVolumes=[{"name":"state","emptyDir":{}}]        /extraVolumes/0
+extraVolumeMounts=[{"name":"x","mountPath":"x"}]     /extraVolumeMounts/0/mountPath
+sidecars=[{"name":"x"}]                              image
+sidecars=[{"name":"machine-controller-fleet","image":"x"}] /sidecars/0/name
+sidecars=[{"name":"x","image":"x","restartPolicy":"Never"}] /sidecars/0/restartPolicy
+extraObjects={"kind":"ConfigMap"}                    /extraObjects
+podSecurityContext=[]                                /podSecurityContext
+containerSecurityContext=true                        /containerSecurityContext
+serviceMonitor.honorLabels="yes"                     /serviceMonitor/honorLabels
 bootstrapTokens.extraGroups=["system:masters"]       /bootstrapTokens/extraGroups
 bootstrapTokens.signing="yes"                        /bootstrapTokens/signing
 otel.JAEGER_ENDPOINT="x"                             JAEGER_ENDPOINT
@@ -56,4 +69,13 @@ terminationGracePeriodSeconds=30                     /terminationGracePeriodSeco
 podDisruptionBudget.maxUnavailable=0                 /podDisruptionBudget/maxUnavailable
 topologySpreadConstraints=[{"topologyKey":"zone"}]   /topologySpreadConstraints
 VALUES
+
+# The same for names of releases. That of a StatefulSet has at most 52 characters, and Helm's own limit is 53.
+for name in 1fleet fleet.one "$(printf 'f%.0s' {1..53})"; do
+  if said=$(bin/helm template "$name" "$chart" -f "$chart/ci/one-cluster.yaml" 2>&1) || [[ $said != *"release name: expected"* ]]; then
+    printf '%s: expected the release name %s to be rejected, got:\n%s\n' "$chart" "$name" "$said" >&2
+    failed=1
+  fi
+done
+bin/helm template "$(printf 'f%.0s' {1..52})" "$chart" -f "$chart/ci/one-cluster.yaml" >/dev/null
 exit $failed

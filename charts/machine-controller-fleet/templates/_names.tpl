@@ -1,6 +1,23 @@
-{{/* The name of what is in a namespace. It is the fleet's name, too. */}}
+{{/* The name of what is in a namespace. It is the fleet's name, too. That of a Service begins with a letter and has no dots. Pods
+carry the StatefulSet's name and up to 11 more characters in their label controller-revision-hash, which has at most 63. */}}
 {{- define "fleet.name" -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$" .Release.Name) -}}
+{{- fail (printf "release name: expected at most 52 lower-case letters, digits and dashes that begin with a letter, got %q; it is the name of the fleet, its Service and its pods" .Release.Name) -}}
+{{- end -}}
 {{ .Release.Name }}
+{{- end }}
+
+{{/* The number of replicas in the manifest; empty if an autoscaler owns it. If the manifest of the last release had a number, Helm would
+remove it from the StatefulSet, which sets it to 1: then the manifest keeps the number that the StatefulSet has. */}}
+{{- define "fleet.replicas" -}}
+{{- if kindIs "invalid" .Values.replicas -}}
+{{- $installed := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "fleet.name" .) -}}
+{{- if and $installed (ne (dig "metadata" "annotations" "fleet.machine.sapcloud.io/replicas" "" $installed) "external") -}}
+{{ $installed.spec.replicas | int64 }}
+{{- end -}}
+{{- else -}}
+{{ .Values.replicas | int64 }}
+{{- end -}}
 {{- end }}
 
 {{/* The name of what is in no namespace, or in one that is not the release's: unique in the cluster. */}}
