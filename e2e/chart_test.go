@@ -165,6 +165,16 @@ func chartNamespaceIn(t *testing.T, client kubernetes.Interface) {
 // the test has ended.
 func helm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) string {
 	t.Helper()
+	output, err := tryHelm(t, lab, kubeconfig, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+// tryHelm is helm, and returns an error, with what Helm complains about, where Helm fails.
+func tryHelm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) (string, error) {
+	t.Helper()
 	bin, err := harness.Bin()
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +186,7 @@ func helm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) str
 		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	cmd.Stdout, cmd.Stderr = &output, &complained
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("helm %s: %v; hack/build-helm.sh builds Helm\n%s", strings.Join(args, " "), err, complained.String())
+		return "", fmt.Errorf("helm %s: %w; hack/build-helm.sh builds Helm\n%s", strings.Join(args, " "), err, complained.String())
 	}
-	return output.String()
+	return output.String(), nil
 }

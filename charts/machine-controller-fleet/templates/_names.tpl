@@ -30,6 +30,38 @@ machine-controller-fleet:{{ .Release.Namespace }}:{{ .Release.Name }}
 machine-controller-fleet.{{ .Release.Namespace }}.{{ .Release.Name }}
 {{- end }}
 
+{{/* Fails where slots or shardBy differ from the values with which the fleet was installed: replicas would not start. The leader Lease
+records them. Where it is in another cluster the flags of the installed StatefulSet are compared. */}}
+{{- define "fleet.checkFixed" -}}
+{{- $fleet := include "fleet.name" . -}}
+{{- $fixed := dict "slots" "slots" "shardBy" "shard-by" -}}
+{{- $recorded := dict -}}
+{{- $where := "" -}}
+{{- if .Values.control.kubeconfigSecret.name -}}
+{{- $where = printf "StatefulSet %s/%s" .Release.Namespace $fleet -}}
+{{- $installed := lookup "apps/v1" "StatefulSet" .Release.Namespace $fleet -}}
+{{- range dig "spec" "template" "spec" "containers" list $installed -}}
+{{- range $flag := .args -}}
+{{- range $value, $name := $fixed -}}
+{{- if hasPrefix (printf "--%s=" $name) $flag }}{{ $_ := set $recorded $value (trimPrefix (printf "--%s=" $name) $flag) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- else -}}
+{{- $where = printf "Lease %s/%s-leader" .Release.Namespace $fleet -}}
+{{- $annotations := dig "metadata" "annotations" dict (lookup "coordination.k8s.io/v1" "Lease" .Release.Namespace (printf "%s-leader" $fleet)) -}}
+{{- range $value, $name := $fixed -}}
+{{- with index $annotations (printf "fleet.machine.sapcloud.io/%s" $name) }}{{ $_ := set $recorded $value . }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- range $value, $old := $recorded -}}
+{{- $new := get $.Values $value | toString -}}
+{{- if ne $old $new -}}
+{{- fail (printf "%s: expected %s, with which fleet %s was installed (%s), got %s; set %s=%s, or install another fleet: it cannot be changed, and replicas with another value do not start" $value $old $fleet $where $new $value $old) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* What finds the pods: a StatefulSet's selector cannot be changed. */}}
 {{- define "fleet.selector" -}}
 app.kubernetes.io/name: machine-controller-fleet
