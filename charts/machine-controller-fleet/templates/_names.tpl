@@ -184,6 +184,16 @@ object.metadata.?finalizers.orValue([]).filter(f, f != "{{ . }}") == oldObject.m
 {{ . }}.?spec.?template.?metadata.?annotations.orValue({}), {{ . }}.?spec.?template.?metadata.?labels.orValue({})]
 {{- end }}
 
+{{/* The sidecars of a pod. Kubernetes starts them before the containers, and ends them after these. */}}
+{{- define "fleet.sidecars" -}}
+{{- with .Values.sidecars -}}
+initContainers:
+{{- range . }}
+{{ list (merge (dict "restartPolicy" "Always") .) | toYaml }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* 90 % of the memory limit, in bytes, for GOMEMLIMIT: the rest is for stacks and the runtime itself. Empty
 without a limit, or with one that is written in another way than as a number with or without a unit. */}}
 {{- define "fleet.goMemoryLimit" -}}
