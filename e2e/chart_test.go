@@ -40,8 +40,9 @@ func TestChartRenders(t *testing.T) {
 	for _, values := range files {
 		t.Run(filepath.Base(values), func(t *testing.T) {
 			// The lab does not have the definitions of the Prometheus operator, and no release of this name, with which a
-			// dry run would merge what is rendered.
-			rendered := helm(t, lab, "admin.kubeconfig", "template", "rendered", chart, "-f", values, "--set", "serviceMonitor.enabled=false")
+			// dry run would merge what is rendered. The pod of helm test needs the release's ServiceAccount, which a dry run does
+			// not create.
+			rendered := helm(t, lab, "admin.kubeconfig", "template", "rendered", chart, "-f", values, "--skip-tests", "--set", "serviceMonitor.enabled=false")
 			file := filepath.Join(t.TempDir(), "rendered.yaml")
 			if err := os.WriteFile(file, []byte(rendered), 0o600); err != nil {
 				t.Fatal(err)
@@ -165,6 +166,16 @@ func chartNamespaceIn(t *testing.T, client kubernetes.Interface) {
 // the test has ended.
 func helm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) string {
 	t.Helper()
+	output, err := tryHelm(t, lab, kubeconfig, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+// tryHelm is helm, and returns an error, with what Helm complains about, where Helm fails.
+func tryHelm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) (string, error) {
+	t.Helper()
 	bin, err := harness.Bin()
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +187,7 @@ func helm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) str
 		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	cmd.Stdout, cmd.Stderr = &output, &complained
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("helm %s: %v; hack/build-helm.sh builds Helm\n%s", strings.Join(args, " "), err, complained.String())
+		return "", fmt.Errorf("helm %s: %w; hack/build-helm.sh builds Helm\n%s", strings.Join(args, " "), err, complained.String())
 	}
-	return output.String()
+	return output.String(), nil
 }

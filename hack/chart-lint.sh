@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lints and renders the chart with every file in its folder ci/, and checks that it rejects invalid values.
+# Lints and renders the chart with every file in its folder ci/, validates what is rendered against the API of several versions
+# of Kubernetes, compares it with ci/renders/, and checks that the chart rejects invalid values. UPDATE=1 writes ci/renders/.
 # The end-to-end tests check whether an API server accepts the rendered objects.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,13 +8,48 @@ cd "$(dirname "$0")/.."
 hack/build-helm.sh
 chart=charts/machine-controller-fleet
 
+rendered=$(mktemp -d)
+trap 'rm -rf "$rendered"' EXIT
+failed=0
+
+render() { bin/helm template fleet "$chart" --namespace machine-controller-fleet "$@"; }
+
+# Kinds that Kubernetes does not have are skipped.
+validate() { # version, files
+  go tool -modfile=tools/kubeconform/go.mod kubeconform -strict -kubernetes-version "$1" -skip ServiceMonitor \
+    -schema-location 'hack/apischemas/schemas/{{.NormalizedKubernetesVersion}}/{{.ResourceKind}}{{.KindSuffix}}.json' "${@:2}"
+}
+
 for values in "$chart"/ci/*.yaml; do
   bin/helm lint --strict --quiet -f "$values" "$chart"
-  bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$values" >/dev/null
+  render -f "$values" >"$rendered/$(basename "$values")"
+  # The definitions are copies, which hack/render-chart.sh makes.
+  expected=$chart/ci/renders/$(basename "$values")
+  if [[ ${UPDATE:-} == 1 ]]; then
+    mkdir -p "$chart/ci/renders"
+    render -f "$values" --set install.crds=false >"$expected"
+  elif ! render -f "$values" --set install.crds=false | diff -u "$expected" -; then
+    echo "$chart: expected the manifests of $expected with $values, got others; if they are right run UPDATE=1 hack/chart-lint.sh" >&2
+    failed=1
+  fi
+done
+
+versions=$(cd hack/apischemas/schemas && printf '%s\n' v* | sed s/^v//)
+for version in $versions; do
+  if ! validate "$version" "$rendered"; then
+    echo "$chart: expected manifests that Kubernetes $version accepts; see above" >&2
+    failed=1
+  fi
+  # A field that does not exist, and a version of the API that was removed.
+  for mistake in 's/^  serviceName:/  serviceNames:/' 's#^apiVersion: policy/v1$#apiVersion: policy/v1beta1#'; do
+    if sed "$mistake" "$rendered/one-cluster.yaml" | validate "$version" - >/dev/null; then
+      echo "hack/chart-lint.sh: expected manifests changed by $mistake to be invalid for Kubernetes $version, but they are valid" >&2
+      failed=1
+    fi
+  done
 done
 
 # Each line: a value that must be rejected, and what the error must name.
-failed=0
 while read -r value named; do
   if said=$(bin/helm template fleet "$chart" -f "$chart/ci/one-cluster.yaml" --set-json "$value" 2>&1); then
     echo "$chart: expected $value to be rejected, but it is accepted" >&2
@@ -28,6 +64,7 @@ install.crd=true                                     crd
 install.crds="yes"                                   /install/crds
 replicas=-1                                          /replicas
 replicas="3"                                         /replicas
+replicas=1.5                                         /replicas
 image.repository=""                                  image.repository
 image.repository="a@sha256:1"                        /image/repository
 image.digest="sha256:1"                              /image/digest
@@ -38,7 +75,19 @@ namespace="One,Two"                                  /namespace
 target.kubeconfig="x"                                kubeconfig
 target.kubeconfigSecret.key=""                       /target/kubeconfigSecret/key
 extraFlags=["v=4"]                                   /extraFlags
-extraFlags=["--bootstrap-token-signing"]              bootstrapTokens
+extraFlags=["--bootstrap-token-signing"]             bootstrapTokens
+extraFlags=["--slots=512"]                           --slots=512
+extraFlags=["--port=80"]                             --port=80
+extraVolumes=[{"emptyDir":{}}]                       name
+extraVolumes=[{"name":"state","emptyDir":{}}]        /extraVolumes/0
+extraVolumeMounts=[{"name":"x","mountPath":"x"}]     /extraVolumeMounts/0/mountPath
+sidecars=[{"name":"x"}]                              image
+sidecars=[{"name":"machine-controller-fleet","image":"x"}] /sidecars/0/name
+sidecars=[{"name":"x","image":"x","restartPolicy":"Never"}] /sidecars/0/restartPolicy
+extraObjects={"kind":"ConfigMap"}                    /extraObjects
+podSecurityContext=[]                                /podSecurityContext
+containerSecurityContext=true                        /containerSecurityContext
+serviceMonitor.honorLabels="yes"                     /serviceMonitor/honorLabels
 bootstrapTokens.extraGroups=["system:masters"]       /bootstrapTokens/extraGroups
 bootstrapTokens.signing="yes"                        /bootstrapTokens/signing
 otel.JAEGER_ENDPOINT="x"                             JAEGER_ENDPOINT
@@ -51,9 +100,25 @@ admissionPolicies.notes="no"                         /admissionPolicies/notes
 admissionPolicies.on=true                            on
 metrics.readers=[{"kind":"ServiceAccount","name":"x"}] namespace
 networkPolicy.from="everywhere"                      /networkPolicy/from
-networkPolicy.egress=["x"]                           /networkPolicy/egress
+networkPolicy.egress=[]                              /networkPolicy/egress
+networkPolicy.egress.enabled=true                    /networkPolicy/egress/apiServers
+networkPolicy.egress.dns.ports=[]                    /networkPolicy/egress/dns/ports
+networkPolicy.egress.apiServers=[{"cidr":"api"}]     /networkPolicy/egress/apiServers/0/cidr
+networkPolicy.egress.clouds=[{"port":443}]           cidr
+networkPolicy.egress.clouds=[{"cidr":"::/0","port":0}] /networkPolicy/egress/clouds/0/port
+networkPolicy.egress.otlp.port=4317                  port
+networkPolicy.egress.extra=["x"]                     /networkPolicy/egress/extra
 terminationGracePeriodSeconds=30                     /terminationGracePeriodSeconds
 podDisruptionBudget.maxUnavailable=0                 /podDisruptionBudget/maxUnavailable
 topologySpreadConstraints=[{"topologyKey":"zone"}]   /topologySpreadConstraints
 VALUES
+
+# The same for names of releases. That of a StatefulSet has at most 52 characters, and Helm's own limit is 53.
+for name in 1fleet fleet.one "$(printf 'f%.0s' {1..53})"; do
+  if said=$(bin/helm template "$name" "$chart" -f "$chart/ci/one-cluster.yaml" 2>&1) || [[ $said != *"release name: expected"* ]]; then
+    printf '%s: expected the release name %s to be rejected, got:\n%s\n' "$chart" "$name" "$said" >&2
+    failed=1
+  fi
+done
+bin/helm template "$(printf 'f%.0s' {1..52})" "$chart" -f "$chart/ci/one-cluster.yaml" >/dev/null
 exit $failed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Copies the definitions into the chart, and renders from it what the lab applies: its replicas run under the access
-# that the chart grants. Running it again changes nothing.
+# Copies the definitions into the chart, writes the values reference in its README.md, and renders from it what the lab applies: its
+# replicas run under the access that the chart grants. Running it again changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +10,12 @@ chart=charts/machine-controller-fleet
 mkdir -p "$chart/definitions"
 rm -f "$chart"/definitions/*.yaml
 cp apis/machine/v1alpha1/crds/*.yaml "$chart/definitions/"
+
+go tool -modfile=tools/helm-docs/go.mod helm-docs --chart-search-root charts --sort-values-order file --log-level warning
+if undocumented=$(grep '|  |$' "$chart/README.md"); then
+  printf '%s/values.yaml: expected a comment that begins with "# -- " for each value, got none for\n%s\n' "$chart" "$undocumented" >&2
+  exit 1
+fi
 
 # In the target cluster of a lab the fleet has no access to the Secrets of MachineClasses, and with one cluster its
 # MachineClasses are not in kube-system: the policy there is the one of two clusters.

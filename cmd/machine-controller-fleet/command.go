@@ -52,7 +52,7 @@ deletes them. All flags can be set in a file, see --config.`,
 		return failed(runReplica(cmd.Context(), o))
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
-	cmd.AddCommand(newLeaveCommand(), newVersionCommand(build))
+	cmd.AddCommand(newCheckCommand(), newLeaveCommand(), newVersionCommand(build))
 	return cmd
 }
 

@@ -56,6 +56,9 @@ func TestExitCodes(t *testing.T) {
 		{args: "leaves", code: exitUsage, errs: `machine-controller-fleet: expected flags only, got ["leaves"]; the nearest command is leave`},
 		{args: "leave word", code: exitUsage, errs: `machine-controller-fleet leave: expected flags only, got ["word"]`},
 		{args: "leave --slots=1", code: exitUsage, errs: "machine-controller-fleet leave: there is no flag --slots; the nearest is --"},
+		{args: "check --help"},
+		{args: "check --replicas=0", code: exitUsage, errs: "machine-controller-fleet check: --replicas: expected more than 0"},
+		{args: "check --control-kubeconfig=/does/not/exist", code: exitFailed, errs: "machine-controller-fleet check: read the kubeconfig: "},
 		{args: "leave --control-kubeconfig=/does/not/exist", code: exitFailed, errs: "machine-controller-fleet leave: read the kubeconfig: "},
 		{args: "completion bash --slots=1", code: exitUsage, errs: "machine-controller-fleet completion bash: unknown flag: --slots\n"},
 	} {
@@ -74,7 +77,7 @@ func TestCommands(t *testing.T) {
 	for _, below := range cmd.Commands() {
 		names = append(names, below.Name())
 	}
-	if want := []string{"completion", "help", "leave", "version"}; !slices.Equal(names, want) {
+	if want := []string{"check", "completion", "help", "leave", "version"}; !slices.Equal(names, want) {
 		t.Errorf("want the commands %q, got %q", want, names)
 	}
 }

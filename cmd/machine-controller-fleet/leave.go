@@ -70,7 +70,7 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 	if controlFile == "" {
 		controlFile = o.targetKubeconfig
 	}
-	control, err := unfenced(controlFile)
+	control, err := unfenced(controlFile, leaveCommand)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 	cfg.Client, errs[0] = kubernetes.NewForConfig(control)
 	cfg.Metadata, errs[1] = metadata.NewForConfig(control)
 	if o.targetKubeconfig != noTarget {
-		target, err := unfenced(o.targetKubeconfig)
+		target, err := unfenced(o.targetKubeconfig, leaveCommand)
 		if err != nil {
 			return err
 		}
@@ -92,8 +92,8 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 	return err
 }
 
-// unfenced connects without a Fence: there is no session, and no fleet that runs.
-func unfenced(file string) (*rest.Config, error) {
+// unfenced connects a command without a Fence: it has no session.
+func unfenced(file, command string) (*rest.Config, error) {
 	if file == inClusterConfig {
 		file = ""
 	}
@@ -101,6 +101,6 @@ func unfenced(file string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	config.UserAgent, config.QPS = "machine-controller-fleet/"+leaveCommand, -1
+	config.UserAgent, config.QPS = "machine-controller-fleet/"+command, -1
 	return config, nil
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 )
 
 var update = flag.Bool("update", false, "write the golden files and docs/flags.md anew")
@@ -33,7 +35,7 @@ func golden(t *testing.T, file, want string) {
 }
 
 func TestHelp(t *testing.T) {
-	for file, arg := range map[string]string{"testdata/help.txt": "--help", "testdata/leave-help.txt": "leave"} {
+	for file, arg := range map[string]string{"testdata/help.txt": "--help", "testdata/check-help.txt": "check", "testdata/leave-help.txt": "leave"} {
 		help, errs, code := executed(t, nil, arg, "--help")
 		if code != 0 || errs != "" {
 			t.Errorf("%s: exit code %d, %q", file, code, errs)
@@ -50,23 +52,35 @@ and which defaults differ from Machine Controller Manager's, is in [configure](o
 `
 
 func TestReference(t *testing.T) {
-	leave := strings.Replace(new(leaveOptions).declare(&cobra.Command{}).Markdown(), "## Flags", "## Flags of `machine-controller-fleet leave`", 1)
-	golden(t, "../../docs/flags.md", referenceHead+new(options).declare(&cobra.Command{}).Markdown()+"\n"+leave)
+	of := func(command string, declare func(*cobra.Command) *flags.Set) string {
+		return strings.Replace(declare(&cobra.Command{}).Markdown(), "## Flags", "## Flags of `machine-controller-fleet "+command+"`", 1)
+	}
+	golden(t, "../../docs/flags.md", referenceHead+new(options).declare(&cobra.Command{}).Markdown()+
+		"\n"+of(checkCommand, new(checkOptions).declare)+"\n"+of(leaveCommand, new(leaveOptions).declare))
 }
 
 // The chart's flags are the binary's: those of its template, and those that its examples add.
 func TestChartPassesFlagsThatExist(t *testing.T) {
 	const chart = "../../charts/machine-controller-fleet/"
+	test, err := os.ReadFile(chart + "templates/tests/check.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`(?m)^ *- --([a-z-]+)=`).FindAllStringSubmatch(string(test), -1) {
+		if newCheckCommand().Flags().Lookup(found[1]) == nil {
+			t.Errorf("the chart's test passes --%s, which does not exist", found[1])
+		}
+	}
 	template, err := os.ReadFile(chart + "templates/statefulset.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	flags := regexp.MustCompile(`(?m)^ *- --([a-z-]+)=`).FindAllStringSubmatch(string(template), -1)
-	if len(flags) < 10 {
-		t.Fatalf("the template passes %d flags; want at least 10, or another way to find them", len(flags))
+	passed := regexp.MustCompile(`(?m)^ *- --([a-z-]+)=`).FindAllStringSubmatch(string(template), -1)
+	if len(passed) < 10 {
+		t.Fatalf("the template passes %d flags; want at least 10, or another way to find them", len(passed))
 	}
 	known := flagsOfReplica()
-	for _, found := range flags {
+	for _, found := range passed {
 		if known.Lookup(found[1]) == nil {
 			t.Errorf("the chart passes --%s, which does not exist", found[1])
 		}

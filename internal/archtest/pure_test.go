@@ -36,6 +36,7 @@ var pure = []string{
 	"shard/namespacelease/policy",
 	"membership",
 	"shard/assignment",
+	"shard/fleetcheck",
 	"shard/ring",
 	"shard/protocol",
 }

@@ -1,6 +1,23 @@
-{{/* The name of what is in a namespace. It is the fleet's name, too. */}}
+{{/* The name of what is in a namespace. It is the fleet's name, too. That of a Service begins with a letter and has no dots. Pods
+carry the StatefulSet's name and up to 11 more characters in their label controller-revision-hash, which has at most 63. */}}
 {{- define "fleet.name" -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$" .Release.Name) -}}
+{{- fail (printf "release name: expected at most 52 lower-case letters, digits and dashes that begin with a letter, got %q; it is the name of the fleet, its Service and its pods" .Release.Name) -}}
+{{- end -}}
 {{ .Release.Name }}
+{{- end }}
+
+{{/* The number of replicas in the manifest; empty if an autoscaler owns it. If the manifest of the last release had a number, Helm would
+remove it from the StatefulSet, which sets it to 1: then the manifest keeps the number that the StatefulSet has. */}}
+{{- define "fleet.replicas" -}}
+{{- if kindIs "invalid" .Values.replicas -}}
+{{- $installed := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "fleet.name" .) -}}
+{{- if and $installed (ne (dig "metadata" "annotations" "fleet.machine.sapcloud.io/replicas" "" $installed) "external") -}}
+{{ $installed.spec.replicas | int64 }}
+{{- end -}}
+{{- else -}}
+{{ .Values.replicas | int64 }}
+{{- end -}}
 {{- end }}
 
 {{/* The name of what is in no namespace, or in one that is not the release's: unique in the cluster. */}}
@@ -11,6 +28,38 @@ machine-controller-fleet:{{ .Release.Namespace }}:{{ .Release.Name }}
 {{/* The same where a name may not have colons. */}}
 {{- define "fleet.flowName" -}}
 machine-controller-fleet.{{ .Release.Namespace }}.{{ .Release.Name }}
+{{- end }}
+
+{{/* Fails where slots or shardBy differ from the values with which the fleet was installed: replicas would not start. The leader Lease
+records them. Where it is in another cluster the flags of the installed StatefulSet are compared. */}}
+{{- define "fleet.checkFixed" -}}
+{{- $fleet := include "fleet.name" . -}}
+{{- $fixed := dict "slots" "slots" "shardBy" "shard-by" -}}
+{{- $recorded := dict -}}
+{{- $where := "" -}}
+{{- if .Values.control.kubeconfigSecret.name -}}
+{{- $where = printf "StatefulSet %s/%s" .Release.Namespace $fleet -}}
+{{- $installed := lookup "apps/v1" "StatefulSet" .Release.Namespace $fleet -}}
+{{- range dig "spec" "template" "spec" "containers" list $installed -}}
+{{- range $flag := .args -}}
+{{- range $value, $name := $fixed -}}
+{{- if hasPrefix (printf "--%s=" $name) $flag }}{{ $_ := set $recorded $value (trimPrefix (printf "--%s=" $name) $flag) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- else -}}
+{{- $where = printf "Lease %s/%s-leader" .Release.Namespace $fleet -}}
+{{- $annotations := dig "metadata" "annotations" dict (lookup "coordination.k8s.io/v1" "Lease" .Release.Namespace (printf "%s-leader" $fleet)) -}}
+{{- range $value, $name := $fixed -}}
+{{- with index $annotations (printf "fleet.machine.sapcloud.io/%s" $name) }}{{ $_ := set $recorded $value . }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- range $value, $old := $recorded -}}
+{{- $new := get $.Values $value | toString -}}
+{{- if ne $old $new -}}
+{{- fail (printf "%s: expected %s, with which fleet %s was installed (%s), got %s; set %s=%s, or install another fleet: it cannot be changed, and replicas with another value do not start" $value $old $fleet $where $new $value $old) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}
 
 {{/* What finds the pods: a StatefulSet's selector cannot be changed. */}}
@@ -133,6 +182,16 @@ object.metadata.?finalizers.orValue([]).filter(f, f != "{{ . }}") == oldObject.m
 {{- define "fleet.metadataOf" -}}
 [{{ . }}.metadata.?annotations.orValue({}), {{ . }}.metadata.?labels.orValue({}),
 {{ . }}.?spec.?template.?metadata.?annotations.orValue({}), {{ . }}.?spec.?template.?metadata.?labels.orValue({})]
+{{- end }}
+
+{{/* The sidecars of a pod. Kubernetes starts them before the containers, and ends them after these. */}}
+{{- define "fleet.sidecars" -}}
+{{- with .Values.sidecars -}}
+initContainers:
+{{- range . }}
+{{ list (merge (dict "restartPolicy" "Always") .) | toYaml }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* 90 % of the memory limit, in bytes, for GOMEMLIMIT: the rest is for stacks and the runtime itself. Empty
