@@ -13,6 +13,11 @@ machine-controller-fleet:{{ .Release.Namespace }}:{{ .Release.Name }}
 machine-controller-fleet.{{ .Release.Namespace }}.{{ .Release.Name }}
 {{- end }}
 
+{{/* How the port is served. */}}
+{{- define "fleet.scheme" -}}
+{{ .Values.tls.secretName | empty | ternary "http" "https" }}
+{{- end }}
+
 {{/* What finds the pods: a StatefulSet's selector cannot be changed. */}}
 {{- define "fleet.selector" -}}
 app.kubernetes.io/name: machine-controller-fleet
