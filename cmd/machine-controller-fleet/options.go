@@ -35,6 +35,7 @@ type options struct {
 
 	address                        string
 	port                           int
+	tlsCertFile, tlsKeyFile        string
 	metricsAuthorization           bool
 	profiling, contentionProfiling bool
 
@@ -74,7 +75,9 @@ func (o *options) declareServing(g *flags.Group) {
 	g.Int(&o.concurrentSyncs, "concurrent-syncs", 200, "how many objects of a kind are worked on at the same time in one namespace, four times as many in all, and how many calls of drivers are in flight with one set of credentials; no worker waits for a cloud to finish or a Node to drain, and so an idle one costs nothing (MCM: 10 and 50)")
 	g.String(&o.address, "address", "0.0.0.0", "IP address to serve metrics and health on")
 	g.Int(&o.port, "port", 10258, "port to serve metrics and health on (MCM: 10259 for the machine controller)")
-	g.Bool(&o.metricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all")
+	g.String(&o.tlsCertFile, "tls-cert-file", "", "file with a certificate and its chain, PEM, to serve metrics and health over HTTPS, TLS 1.3; read again when it changes; empty means HTTP")
+	g.String(&o.tlsKeyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM; empty means none")
+	g.Bool(&o.metricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all; without it metrics are served to all, and /debug on loopback addresses only")
 	g.Bool(&o.profiling, "profiling", false, "serve profiles of the process at /debug/pprof/")
 	g.Bool(&o.contentionProfiling, "contention-profiling", false, "profile where goroutines wait for locks, too; needs --profiling")
 	g.Bool(&o.fleet.debugHooks, "debug-hooks", false, "serve /debug/faultpoints, which stops requests on their way, and profiles; for tests of the fleet only")
@@ -115,6 +118,8 @@ func (o *options) validate() error {
 	}
 	check(net.ParseIP(o.address) != nil, "--address: expected an IP address, got %q; 0.0.0.0 means all of this host", o.address)
 	check(o.port <= 65535, "--port: expected 1 to 65535, got %d; correct it, or leave it out for 10258", o.port)
+	check((o.tlsCertFile == "") == (o.tlsKeyFile == ""),
+		"--tls-cert-file, --tls-private-key-file: expected both or neither, got %q and %q; add the one that is missing", o.tlsCertFile, o.tlsKeyFile)
 	check(o.profiling || !o.contentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")
 	check(o.targetKubeconfig != noTarget || o.controlKubeconfig != "",
 		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are", inClusterConfig, noTarget)

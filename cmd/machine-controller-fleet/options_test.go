@@ -44,6 +44,8 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--concurrent-syncs=0", "--concurrent-syncs: expected more than 0"},
 		{"--kube-api-qps=-1", "--kube-api-qps: expected 0 or more"},
 		{"--kube-api-burst=-1", "--kube-api-burst: expected 0 or more"},
+		{"--tls-cert-file=/tls.crt", "--tls-cert-file, --tls-private-key-file: expected both or neither, got \"/tls.crt\" and \"\""},
+		{"--tls-private-key-file=/tls.key", "--tls-cert-file, --tls-private-key-file: expected both or neither"},
 		{"--contention-profiling", "--contention-profiling: expected --profiling with it"},
 		{"--target-kubeconfig=none", "--control-kubeconfig: expected a file or inClusterConfig"},
 		{"--machine-creation-timeout=-1s", "--machine-creation-timeout: expected 0 or more, got \"-1s\"; correct it, or leave it out for 20m"},

@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 )
 
 const (
@@ -25,9 +26,12 @@ const (
 	reviewStale = 10 * time.Minute
 	// reviewTimeout bounds one review.
 	reviewTimeout = 5 * time.Second
-	// reviewsAtOnce bounds the reviews in flight, and rememberedReviews the answers that are kept: a client without access can
-	// send a different token with each request.
+	// reviewsAtOnce bounds the reviews in flight, reviewsPerSecond and reviewsInBurst their rate, and rememberedReviews the answers
+	// that are kept: a client without access can send a different token with each request, and the requests of the reviews are
+	// among those of the fleet for the API server.
 	reviewsAtOnce     = 4
+	reviewsPerSecond  = 10
+	reviewsInBurst    = 50
 	rememberedReviews = 1000
 	// maxBearer is the length in bytes of the longest token that is reviewed. Tokens of ServiceAccounts have about 1 kB.
 	maxBearer = 16 << 10
@@ -38,9 +42,10 @@ type reviewer struct {
 	client     kubernetes.Interface
 	clock      clock.PassiveClock
 	concurrent chan struct{}
+	rate       flowcontrol.PassiveRateLimiter
 
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]review
+	// allowed and refused have the last answers. They are apart, so that clients without access do not displace those that have it.
+	allowed, refused *lru.Cache
 }
 
 // review is an answer: an HTTP status, and when it was given.
@@ -50,7 +55,11 @@ type review struct {
 }
 
 func newReviewer(client kubernetes.Interface, c clock.PassiveClock) *reviewer {
-	return &reviewer{client: client, clock: c, concurrent: make(chan struct{}, reviewsAtOnce), known: map[[sha256.Size]byte]review{}}
+	return &reviewer{
+		client: client, clock: c, concurrent: make(chan struct{}, reviewsAtOnce),
+		rate:    flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewsInBurst, c),
+		allowed: lru.New(rememberedReviews), refused: lru.New(rememberedReviews),
+	}
 }
 
 // guard returns a handler that serves the requests that the control cluster's RBAC allows for nonResourceURLs.
@@ -82,9 +91,7 @@ func (r *reviewer) status(req *http.Request) (int, error) {
 	}
 	key := sha256.Sum256([]byte(req.Method + " " + req.URL.Path + "\n" + token))
 	now := r.clock.Now()
-	r.mu.Lock()
-	last, known := r.known[key]
-	r.mu.Unlock()
+	last, known := r.remembered(key)
 	if known && now.Sub(last.at) < reviewFresh {
 		return last.status, nil
 	}
@@ -95,25 +102,44 @@ func (r *reviewer) status(req *http.Request) (int, error) {
 		}
 		return http.StatusServiceUnavailable, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.known[key]; !known && len(r.known) >= rememberedReviews {
-		clear(r.known)
-	}
-	r.known[key] = review{status: status, at: now}
+	r.remember(key, review{status: status, at: now})
 	return status, nil
 }
 
-// review reviews token and access. Errors: the API server does not answer, or too many reviews are in flight.
+// remembered returns the last answer, if it is kept.
+func (r *reviewer) remembered(key [sha256.Size]byte) (last review, known bool) {
+	for _, answers := range []*lru.Cache{r.allowed, r.refused} {
+		if answer, known := answers.Get(key); known {
+			last, _ = answer.(review)
+			return last, true
+		}
+	}
+	return review{}, false
+}
+
+// remember keeps an answer in place of the last one.
+func (r *reviewer) remember(key [sha256.Size]byte, last review) {
+	keep, other := r.refused, r.allowed
+	if last.status == http.StatusOK {
+		keep, other = r.allowed, r.refused
+	}
+	other.Remove(key)
+	keep.Add(key, last)
+}
+
+// review reviews token and access, within reviewTimeout. Errors: the API server does not answer, or there are too many reviews.
 func (r *reviewer) review(req *http.Request, token string) (int, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), reviewTimeout)
+	defer cancel()
+	if !r.rate.TryAccept() {
+		return 0, errors.New("too many reviews have been requested")
+	}
 	select {
 	case r.concurrent <- struct{}{}:
 		defer func() { <-r.concurrent }()
-	default:
-		return 0, errors.New("too many reviews are in flight")
+	case <-ctx.Done():
+		return 0, fmt.Errorf("too many reviews are in flight: %w", ctx.Err())
 	}
-	ctx, cancel := context.WithTimeout(req.Context(), reviewTimeout)
-	defer cancel()
 	who, err := r.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})

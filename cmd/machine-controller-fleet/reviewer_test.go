@@ -6,14 +6,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -24,6 +29,8 @@ type reviews struct {
 	clock *clocktesting.FakePassiveClock
 	count int
 	away  bool
+	// revoked reports whether the reader's token has been revoked.
+	revoked bool
 }
 
 func newReviews(t *testing.T) *reviews {
@@ -43,7 +50,7 @@ func newReviews(t *testing.T) *reviews {
 		r.count++
 		asked, _ := o.(*authenticationv1.TokenReview)
 		answer := asked.DeepCopy()
-		answer.Status.Authenticated = asked.Spec.Token == "reader" || asked.Spec.Token == "stranger"
+		answer.Status.Authenticated = asked.Spec.Token == "reader" && !r.revoked || asked.Spec.Token == "stranger"
 		answer.Status.User.Username = asked.Spec.Token
 		return answer
 	}))
@@ -114,22 +121,93 @@ func TestReviewsAreRemembered(t *testing.T) {
 	expect(200, 3)
 }
 
-func TestManyTokensUseBoundedMemory(t *testing.T) {
+// A client without access sends a different token with each request. What is kept is bounded, and has the reader's answer, which is
+// valid while the API server does not answer.
+func TestManyTokensDoNotDisplaceTheReader(t *testing.T) {
 	r := newReviews(t)
+	if got := r.get("/metrics", "Bearer reader"); got != http.StatusOK {
+		t.Fatalf("status %d, want 200", got)
+	}
 	for i := range 3 * rememberedReviews {
+		r.clock.SetTime(r.clock.Now().Add(time.Second / reviewsPerSecond))
 		r.get("/metrics", fmt.Sprintf("Bearer %d", i))
 	}
-	if len(r.known) > rememberedReviews {
-		t.Errorf("%d answers are kept, want at most %d", len(r.known), rememberedReviews)
+	if r.refused.Len() != rememberedReviews || r.allowed.Len() != 1 {
+		t.Errorf("%d refusals and %d other answers are kept, want %d and 1", r.refused.Len(), r.allowed.Len(), rememberedReviews)
+	}
+	r.away = true
+	if got := r.get("/metrics", "Bearer reader"); got != http.StatusOK {
+		t.Errorf("status %d while the API server is away, want 200", got)
 	}
 }
 
-func TestReviewsInFlightAreBounded(t *testing.T) {
+func TestAReaderThatLosesAccessIsRefused(t *testing.T) {
 	r := newReviews(t)
-	for range reviewsAtOnce {
-		r.concurrent <- struct{}{}
-	}
-	if got := r.get("/metrics", "Bearer reader"); got != http.StatusServiceUnavailable || r.count != 0 {
-		t.Errorf("status %d after %d reviews, want 503 without one", got, r.count)
+	for _, tc := range []struct {
+		revoked bool
+		want    int
+	}{{false, 200}, {true, 401}, {false, 200}} {
+		r.revoked = tc.revoked
+		r.clock.SetTime(r.clock.Now().Add(reviewFresh))
+		for range 2 {
+			if got := r.get("/metrics", "Bearer reader"); got != tc.want {
+				t.Errorf("token revoked: %t, status %d, want %d", tc.revoked, got, tc.want)
+			}
+		}
 	}
 }
+
+// Reviews are requests of the fleet to the API server.
+func TestReviewsAreBoundedInRate(t *testing.T) {
+	r := newReviews(t)
+	for i := range 10 * reviewsInBurst {
+		r.get("/metrics", fmt.Sprintf("Bearer %d", i))
+	}
+	if r.count != reviewsInBurst {
+		t.Errorf("%d reviews at once, want %d", r.count, reviewsInBurst)
+	}
+	if got := r.get("/metrics", "Bearer reader"); got != http.StatusServiceUnavailable {
+		t.Errorf("status %d beyond the rate, want 503", got)
+	}
+	r.clock.SetTime(r.clock.Now().Add(time.Second))
+	if got := r.get("/metrics", "Bearer reader"); got != http.StatusOK {
+		t.Errorf("status %d a second later, want 200", got)
+	}
+}
+
+// The API server accepts requests and never answers. Each request to the fleet has an answer in time, whatever their number, and few
+// reviews are in flight.
+func TestReviewsThatHangEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inFlight, most := 0, 0
+		hang := roundTripper(func(req *http.Request) (*http.Response, error) {
+			inFlight++
+			most = max(most, inFlight)
+			<-req.Context().Done()
+			inFlight--
+			return nil, req.Context().Err()
+		})
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://control", Transport: hang, QPS: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reviews{reviewer: newReviewer(client, clock.RealClock{})}
+		start := time.Now()
+		var requests sync.WaitGroup
+		for i := range 30 {
+			requests.Go(func() {
+				if got := r.get("/metrics", fmt.Sprint("Bearer ", i)); got != http.StatusServiceUnavailable {
+					t.Errorf("status %d, want 503", got)
+				}
+			})
+		}
+		requests.Wait()
+		if lasted := time.Since(start); lasted != reviewTimeout || most != reviewsAtOnce {
+			t.Errorf("answers after %s with %d reviews in flight, want %s and %d", lasted, most, reviewTimeout, reviewsAtOnce)
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

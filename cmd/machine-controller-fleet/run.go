@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -78,11 +77,8 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer f.session.close()
-	guard := func(next http.Handler) http.Handler { return next }
-	if o.metricsAuthorization {
-		guard = newReviewer(f.control, clock.RealClock{}).guard
-	}
-	server, err := serve(ctx, o, registry, f.session, guard)
+	metrics, debug := guards(o, newReviewer(f.control, clock.RealClock{}))
+	server, err := serve(ctx, o, metrics(serveMetrics(registry)), debug(serveDebug(o, f.session.handlers())), health{alive: f.session.alive, ready: f.session.ready})
 	if err != nil {
 		return err
 	}

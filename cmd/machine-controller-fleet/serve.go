@@ -2,67 +2,146 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"runtime"
 	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
 // answerTimeout is how long the loop of the session may take to report whether it is ready.
 const answerTimeout = time.Second
 
-// server serves metrics, health and debugging.
-type server struct{ http *http.Server }
+// scrapesAtOnce bounds the scrapes in flight: each has all series in memory until its reader has received them.
+const scrapesAtOnce = 8
 
-// serve listens at once, so that liveness probes are answered while the caches fill. guard protects all but health.
-// Errors: the address is taken.
-func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session *session, guard func(http.Handler) http.Handler) (*server, error) {
-	s := &server{}
-	mux, guarded := http.NewServeMux(), http.NewServeMux()
-	guarded.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.Handle("/metrics", guard(guarded))
-	mux.Handle("/debug/", guard(guarded))
-	alive := answer(func(context.Context) error { return session.alive() })
+// server serves metrics, health and debugging.
+type server struct {
+	http    *http.Server
+	address net.Addr
+}
+
+// health answers probes.
+type health struct {
+	alive func() error
+	ready func(context.Context) error
+}
+
+// guard returns a handler that serves only those requests of another one that are allowed.
+type guard func(http.Handler) http.Handler
+
+// guards returns those of metrics and of the debug pages. Without authorization the debug pages are for clients in the same pod.
+func guards(o options, reviews *reviewer) (metrics, debug guard) {
+	if o.metricsAuthorization {
+		return reviews.guard, reviews.guard
+	}
+	return func(next http.Handler) http.Handler { return next }, onLoopback
+}
+
+// serve listens at once, so that liveness probes are answered while the caches fill. pages are those below /debug/.
+// Errors: the address is taken, or there is no valid certificate.
+func serve(ctx context.Context, o options, scraped, pages http.Handler, is health) (*server, error) {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", scraped)
+	mux.Handle("/debug/", pages)
+	alive := answer(func(context.Context) error { return is.alive() })
 	mux.HandleFunc("/healthz", alive)
 	mux.HandleFunc("/livez", alive)
-	mux.HandleFunc("/readyz", answer(session.ready))
-	for path, page := range session.handlers() {
-		guarded.Handle(path, page)
-	}
-	if o.profiling || o.fleet.debugHooks {
-		serveProfiles(guarded)
-	}
-	if o.contentionProfiling {
-		runtime.SetBlockProfileRate(1)
-	}
-	address := net.JoinHostPort(o.address, strconv.Itoa(o.port))
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	mux.HandleFunc("/readyz", answer(is.ready))
+	log := klog.FromContext(ctx)
+	listener, err := listen(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("listen for metrics and health, see --address and --port: %w", err)
+		return nil, err
 	}
-	s.http = newHTTPServer(mux)
+	s := &server{http: newHTTPServer(mux, log), address: listener.Addr()}
 	go func() {
-		if err := s.http.Serve(boundConnections(listener)); !errors.Is(err, http.ErrServerClosed) {
-			klog.FromContext(ctx).Error(err, "Stopped serving metrics and health")
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Error(err, "Stopped serving metrics and health")
 		}
 	}()
 	return s, nil
 }
 
-// newHTTPServer makes a server that closes connections which a client does not use. An answer may take as long as a profile.
-func newHTTPServer(handler http.Handler) *http.Server {
+// listen returns a bounded listener, with TLS if there is a certificate.
+func listen(ctx context.Context, o options) (net.Listener, error) {
+	var certificate *servingCertificate
+	if o.tlsCertFile != "" {
+		var err error
+		if certificate, err = newServingCertificate(o.tlsCertFile, o.tlsKeyFile, clock.RealClock{}, klog.FromContext(ctx)); err != nil {
+			return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: expected a certificate with its chain, and its key, both PEM: %w", err)
+		}
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(o.address, strconv.Itoa(o.port)))
+	if err != nil {
+		return nil, fmt.Errorf("listen for metrics and health, see --address and --port: %w", err)
+	}
+	listener = boundConnections(listener)
+	if certificate != nil {
+		listener = tls.NewListener(listener, certificate.config())
+	}
+	return listener, nil
+}
+
+// newHTTPServer makes a server that closes connections which a client does not use, and those of a client that is slow. Profiles
+// extend the time for their answer.
+func newHTTPServer(handler http.Handler, log klog.Logger) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		// Most of what a server logs is caused by clients, which could fill the log.
+		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.V(4)), slog.LevelInfo),
 	}
+}
+
+// serveMetrics returns the handler of /metrics.
+func serveMetrics(metrics prometheus.Gatherer) http.Handler {
+	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce})
+}
+
+// serveDebug returns the handler of everything below /debug/.
+func serveDebug(o options, pages map[string]http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for path, page := range pages {
+		mux.Handle(path, page)
+	}
+	if o.profiling || o.fleet.debugHooks {
+		serveProfiles(mux)
+	}
+	if o.contentionProfiling {
+		runtime.SetBlockProfileRate(1)
+	}
+	return mux
+}
+
+// onLoopback returns a handler that serves only clients on a loopback address, such as kubectl port-forward. A request that was
+// forwarded by a proxy in the same pod is refused: its sender is elsewhere.
+func onLoopback(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		here, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		if here == nil || !isLoopback(here.String()) || !isLoopback(r.RemoteAddr) || r.Header.Get("Forwarded") != "" || r.Header.Get("X-Forwarded-For") != "" {
+			http.Error(w, "expected a connection to a loopback address, as kubectl port-forward makes it; --metrics-authorization serves this page to others", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether an address with a port is one of the loopback interface.
+func isLoopback(address string) bool {
+	parsed, err := netip.ParseAddrPort(address)
+	return err == nil && parsed.Addr().Unmap().IsLoopback()
 }
 
 // serveProfiles serves the profiles of the process. The index also serves every profile by its name.

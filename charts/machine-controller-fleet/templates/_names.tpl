@@ -62,6 +62,11 @@ records them. Where it is in another cluster the flags of the installed Stateful
 {{- end -}}
 {{- end }}
 
+{{/* How the port is served. */}}
+{{- define "fleet.scheme" -}}
+{{ .Values.tls.secretName | empty | ternary "http" "https" }}
+{{- end }}
+
 {{/* What finds the pods: a StatefulSet's selector cannot be changed. */}}
 {{- define "fleet.selector" -}}
 app.kubernetes.io/name: machine-controller-fleet

@@ -1,0 +1,361 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+const servedName = "fleet.example.org"
+
+// certificateFiles are those of a certificate, as in a mounted Secret.
+type certificateFiles struct{ cert, key string }
+
+// write writes a new self-signed certificate to files, and returns the pool that verifies it.
+func (f certificateFiles) write(t *testing.T) *x509.CertPool {
+	t.Helper()
+	cert, key, err := certutil.GenerateSelfSignedCertKey(servedName, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, f.cert, cert)
+	writeFile(t, f.key, key)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(cert)
+	return pool
+}
+
+func writeFile(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newCertificateFiles(t *testing.T) (certificateFiles, *x509.CertPool) {
+	t.Helper()
+	folder := t.TempDir()
+	f := certificateFiles{cert: filepath.Join(folder, "tls.crt"), key: filepath.Join(folder, "tls.key")}
+	return f, f.write(t)
+}
+
+// start serves as a replica does, on a free port of the loopback interface.
+func start(t *testing.T, o options) (address string) {
+	t.Helper()
+	o.address, o.port = "127.0.0.1", 0
+	page := http.HandlerFunc(ok)
+	s, err := serve(t.Context(), o, page, page, health{alive: func() error { return nil }, ready: func(context.Context) error { return errors.New("not yet") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s.address.String()
+}
+
+// fetch gets a path, and returns the status and the version of HTTP.
+func fetch(t *testing.T, client *http.Client, url string) (status int, version string, err error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode, resp.Proto, nil
+}
+
+func httpsClient(config *tls.Config) *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
+}
+
+func TestHealthIsServedOverHTTP(t *testing.T) {
+	address := start(t, options{})
+	for path, want := range map[string]int{"/livez": 200, "/healthz": 200, "/readyz": 503, "/metrics": 200, "/debug/slots": 200, "/": 404} {
+		if status, _, err := fetch(t, http.DefaultClient, "http://"+address+path); status != want {
+			t.Errorf("%s: status %d, want %d; %v", path, status, want, err)
+		}
+	}
+}
+
+func TestHealthIsServedOverHTTPS(t *testing.T) {
+	files, pool := newCertificateFiles(t)
+	address := start(t, options{tlsCertFile: files.cert, tlsKeyFile: files.key})
+	for name, tc := range map[string]struct {
+		client *http.Client
+		scheme string
+		status int
+	}{
+		"verifying":            {httpsClient(&tls.Config{RootCAs: pool, ServerName: servedName}), "https", 200},
+		"a probe":              {httpsClient(&tls.Config{InsecureSkipVerify: true}), "https", 200},
+		"other name":           {httpsClient(&tls.Config{RootCAs: pool, ServerName: "other.example.org"}), "https", 0},
+		"TLS 1.2":              {httpsClient(&tls.Config{RootCAs: pool, ServerName: servedName, MaxVersion: tls.VersionTLS12}), "https", 0},
+		"HTTP to a TLS server": {http.DefaultClient, "http", 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, version, err := fetch(t, tc.client, tc.scheme+"://"+address+"/livez")
+			if status != tc.status || status == http.StatusOK && version != "HTTP/1.1" {
+				t.Errorf("status %d with %s, want %d with HTTP/1.1; %v", status, version, tc.status, err)
+			}
+		})
+	}
+}
+
+func TestWrongCertificatesAreNamed(t *testing.T) {
+	files, _ := newCertificateFiles(t)
+	other, _ := newCertificateFiles(t)
+	for name, o := range map[string]options{
+		"no file":   {tlsCertFile: filepath.Join(t.TempDir(), "none"), tlsKeyFile: files.key},
+		"other key": {tlsCertFile: files.cert, tlsKeyFile: other.key},
+	} {
+		if _, err := listen(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--tls-cert-file") {
+			t.Errorf("%s: want an error that names the flag, got %v", name, err)
+		}
+	}
+}
+
+// The files change as in the renewal of a mounted Secret, with a moment at which they do not belong together.
+func TestARenewedCertificateIsServed(t *testing.T) {
+	files, before := newCertificateFiles(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	log := logLines{level: 2}
+	certificate, err := newServingCertificate(files.cert, files.key, clock, log.logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(ok))
+	server.Listener = tls.NewListener(boundConnections(server.Listener), certificate.config())
+	server.Start()
+	defer server.Close()
+	url := "https://" + server.Listener.Addr().String()
+	expect := func(when string, pool *x509.CertPool, valid bool) {
+		t.Helper()
+		status, _, err := fetch(t, httpsClient(&tls.Config{RootCAs: pool, ServerName: servedName}), url)
+		if (status == http.StatusOK) != valid {
+			t.Errorf("%s: valid %t, want %t; %v", when, status == http.StatusOK, valid, err)
+		}
+	}
+	expect("at first", before, true)
+
+	oldKey, err := os.ReadFile(files.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := files.write(t)
+	newKey, err := os.ReadFile(files.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("before the files are read again", before, true)
+	writeFile(t, files.key, oldKey)
+	for range 3 {
+		clock.SetTime(clock.Now().Add(certificateFresh))
+		expect("with the key of the previous one", before, true)
+	}
+	writeFile(t, files.key, newKey)
+	expect("before the files are read again", after, false)
+	clock.SetTime(clock.Now().Add(certificateFresh))
+	expect("when it was renewed", after, true)
+	expect("when it was renewed", before, false)
+	if err := os.Remove(files.cert); err != nil {
+		t.Fatal(err)
+	}
+	clock.SetTime(clock.Now().Add(certificateFresh))
+	expect("without the file", after, true)
+	log.expect(t, "Failed to read the serving certificate", "Read the serving certificate", "Failed to read the serving certificate")
+}
+
+// A client connects and does not begin its handshake.
+func TestHandshakesThatDoNotBeginEnd(t *testing.T) {
+	files, _ := newCertificateFiles(t)
+	synctest.Test(t, func(t *testing.T) {
+		certificate, err := newServingCertificate(files.cert, files.key, clocktesting.NewFakePassiveClock(time.Now()), klog.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		server := newHTTPServer(http.HandlerFunc(ok), klog.Background())
+		go func() { _ = server.Serve(tls.NewListener(boundConnections(p), certificate.config())) }()
+		start := time.Now()
+		if _, err := p.dial("10.0.0.1:1").Read(make([]byte, 1)); err == nil || time.Since(start) != server.ReadHeaderTimeout {
+			t.Errorf("the connection was closed after %s with %v, want %s", time.Since(start), err, server.ReadHeaderTimeout)
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDebugPagesNeedAuthorizationOrLoopback(t *testing.T) {
+	for _, tc := range []struct {
+		here, from, header string
+		metrics, debug     int
+	}{
+		{here: "10.0.0.5:10258", from: "10.0.0.9:4711", metrics: 200, debug: 403},
+		{here: "10.0.0.5:10258", from: "10.0.0.5:4711", metrics: 200, debug: 403},
+		{here: "127.0.0.1:10258", from: "10.0.0.9:4711", metrics: 200, debug: 403},
+		{here: "10.0.0.5:10258", from: "127.0.0.1:4711", metrics: 200, debug: 403},
+		{here: "127.0.0.1:10258", from: "127.0.0.1:4711", metrics: 200, debug: 200},
+		{here: "[::1]:10258", from: "[::1]:4711", metrics: 200, debug: 200},
+		{here: "[::ffff:127.0.0.1]:10258", from: "[::ffff:127.0.0.1]:4711", metrics: 200, debug: 200},
+		{here: "127.0.0.1:10258", from: "127.0.0.1:4711", header: "X-Forwarded-For", metrics: 200, debug: 403},
+		{here: "127.0.0.1:10258", from: "127.0.0.1:4711", header: "Forwarded", metrics: 200, debug: 403},
+		{here: "127.0.0.1:10258", from: "", metrics: 200, debug: 403},
+		{from: "127.0.0.1:4711", metrics: 200, debug: 403},
+	} {
+		get := func(o options, handler func(metrics, debug guard) http.Handler) int {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+			if tc.here != "" {
+				r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(address(tc.here))))
+			}
+			r.RemoteAddr = tc.from
+			if tc.header != "" {
+				r.Header.Set(tc.header, "10.0.0.9")
+			}
+			w := httptest.NewRecorder()
+			handler(guards(o, newReviews(t).reviewer)).ServeHTTP(w, r)
+			return w.Code
+		}
+		metricsOf := func(metrics, _ guard) http.Handler { return metrics(http.HandlerFunc(ok)) }
+		debugOf := func(_, debug guard) http.Handler { return debug(http.HandlerFunc(ok)) }
+		if metrics, debug := get(options{}, metricsOf), get(options{}, debugOf); metrics != tc.metrics || debug != tc.debug {
+			t.Errorf("%+v: /metrics %d, /debug %d", tc, metrics, debug)
+		}
+		reviewed := options{metricsAuthorization: true}
+		if metrics, debug := get(reviewed, metricsOf), get(reviewed, debugOf); metrics != 401 || debug != 401 {
+			t.Errorf("%+v with authorization and without a token: /metrics %d, /debug %d, want 401", tc, metrics, debug)
+		}
+	}
+}
+
+func TestProfilesAreServedWhereSwitchedOn(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		w := httptest.NewRecorder()
+		serveDebug(options{profiling: on}, nil).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/cmdline", nil))
+		if served := w.Code == http.StatusOK; served != on {
+			t.Errorf("profiling %t: status %d", on, w.Code)
+		}
+	}
+}
+
+// A path that is not that of a page does not lead to it: what was reviewed is what is served.
+func TestDebugPathsHaveOneSpelling(t *testing.T) {
+	served := 0
+	pages := serveDebug(options{profiling: true}, map[string]http.Handler{"/debug/slots": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })})
+	for _, path := range []string{"/debug/slots/", "/debug//slots", "/debug/x/../slots", "/debug%2Fslots", "/debug/x%2F..%2Fslots", "/debug/SLOTS", "/debug/pprof/../slots"} {
+		for _, method := range []string{http.MethodGet, http.MethodConnect} {
+			w := httptest.NewRecorder()
+			pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "http://fleet"+path, nil))
+			if served != 0 || w.Code == http.StatusOK {
+				t.Fatalf("%s %s: status %d, and the page was served %d times", method, path, w.Code, served)
+			}
+		}
+	}
+}
+
+// Readers of metrics that do not read keep the series in memory.
+func TestScrapesInFlightAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gathering := make(chan struct{})
+		handler := serveMetrics(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+			<-gathering
+			return nil, nil
+		}))
+		get := func() int {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+			return w.Code
+		}
+		var readers sync.WaitGroup
+		for range scrapesAtOnce {
+			readers.Go(func() {
+				if status := get(); status != http.StatusOK {
+					t.Errorf("status %d, want 200", status)
+				}
+			})
+		}
+		synctest.Wait()
+		if status := get(); status != http.StatusServiceUnavailable {
+			t.Errorf("status %d beyond the bound, want 503", status)
+		}
+		close(gathering)
+		readers.Wait()
+		if status := get(); status != http.StatusOK {
+			t.Errorf("status %d afterwards, want 200", status)
+		}
+	})
+}
+
+// What clients cause does not fill the log at the chart's level.
+func TestHandshakeErrorsAreLoggedAtAHighLevel(t *testing.T) {
+	files, _ := newCertificateFiles(t)
+	for level, want := range map[int][]string{2: nil, 4: {"TLS handshake error"}} {
+		log := logLines{level: level}
+		page := http.HandlerFunc(ok)
+		o := options{tlsCertFile: files.cert, tlsKeyFile: files.key, address: "127.0.0.1"}
+		s, err := serve(klog.NewContext(t.Context(), log.logger()), o, page, page, health{alive: func() error { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.address.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, strings.Repeat("x", 100)); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, conn) // until the server closes it
+		_ = conn.Close()
+		s.close()
+		log.expect(t, want...)
+	}
+}
+
+// logLines are the messages of a log.
+type logLines struct {
+	level int
+
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logLines) logger() klog.Logger {
+	return funcr.New(func(_, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines = append(l.lines, args)
+	}, funcr.Options{Verbosity: l.level})
+}
+
+// expect checks that the log has a line for each text, in this order, and no other line.
+func (l *logLines) expect(t *testing.T, texts ...string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	matches := func(line, text string) bool { return strings.Contains(line, text) }
+	if !slices.EqualFunc(l.lines, texts, matches) {
+		t.Errorf("log %q, want %q", l.lines, texts)
+	}
+}
