@@ -36,6 +36,7 @@ var pure = []string{
 	"shard/namespacelease/policy",
 	"membership",
 	"shard/assignment",
+	"shard/load",
 	"shard/ring",
 	"shard/protocol",
 }
