@@ -53,6 +53,13 @@ metrics.readers=[{"kind":"ServiceAccount","name":"x"}] namespace
 networkPolicy.from="everywhere"                      /networkPolicy/from
 networkPolicy.egress=["x"]                           /networkPolicy/egress
 terminationGracePeriodSeconds=30                     /terminationGracePeriodSeconds
+autoscaling={"enabled":true}                         autoscaling.prometheus.serverAddress
+autoscaling={"enabled":true,"maxReplicas":1,"prometheus":{"serverAddress":"http://p"}} autoscaling.maxReplicas
+autoscaling={"enabled":true,"prometheus":{"serverAddress":"http://p"},"scaleDown":{"podSeconds":30}} autoscaling.scaleDown.podSeconds
+autoscaling={"enabled":true,"prometheus":{"serverAddress":"http://p"},"scaleDown":{"stabilizationSeconds":59}} autoscaling.scaleDown.stabilizationSeconds
+autoscaling.minReplicas=0                            /autoscaling/minReplicas
+autoscaling.prometheus.serverAddress="prometheus"    /autoscaling/prometheus/serverAddress
+autoscaling.target=2                                 target
 podDisruptionBudget.maxUnavailable=0                 /podDisruptionBudget/maxUnavailable
 topologySpreadConstraints=[{"topologyKey":"zone"}]   /topologySpreadConstraints
 VALUES
