@@ -112,6 +112,13 @@ networkPolicy.egress.clouds=[{"cidr":"::/0","port":0}] /networkPolicy/egress/clo
 networkPolicy.egress.otlp.port=4317                  port
 networkPolicy.egress.extra=["x"]                     /networkPolicy/egress/extra
 terminationGracePeriodSeconds=30                     /terminationGracePeriodSeconds
+autoscaling={"enabled":true}                         autoscaling.prometheus.serverAddress
+autoscaling={"enabled":true,"maxReplicas":1,"prometheus":{"serverAddress":"http://p"}} autoscaling.maxReplicas
+autoscaling={"enabled":true,"prometheus":{"serverAddress":"http://p"},"scaleDown":{"podSeconds":30}} autoscaling.scaleDown.podSeconds
+autoscaling={"enabled":true,"prometheus":{"serverAddress":"http://p"},"scaleDown":{"stabilizationSeconds":59}} autoscaling.scaleDown.stabilizationSeconds
+autoscaling.minReplicas=0                            /autoscaling/minReplicas
+autoscaling.prometheus.serverAddress="prometheus"    /autoscaling/prometheus/serverAddress
+autoscaling.target=2                                 target
 podDisruptionBudget.maxUnavailable=0                 /podDisruptionBudget/maxUnavailable
 topologySpreadConstraints=[{"topologyKey":"zone"}]   /topologySpreadConstraints
 VALUES

@@ -35,6 +35,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/load"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -252,7 +253,8 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	f.holds.OnChange(replacements.HoldChanged)
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
-	f.collectors = append(slices.Concat(deployments.Collectors(acts), sets.Collectors(acts)), heldDeletions(acts, replacements))
+	f.collectors = append(slices.Concat(deployments.Collectors(acts), sets.Collectors(acts)), heldDeletions(acts, replacements),
+		newLoadGauges(acts, f.measure, load.CapacityOf(o.concurrentSyncs)))
 	all := append([]controller{f.identity, f.namespaces, deployments, sets, machines, classes, replacements}, counts...)
 	if o.safety.orphanVMsPeriod > 0 {
 		sweep, err := newOrphans(o, f)

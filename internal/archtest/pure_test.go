@@ -37,6 +37,7 @@ var pure = []string{
 	"membership",
 	"shard/assignment",
 	"shard/fleetcheck",
+	"shard/load",
 	"shard/ring",
 	"shard/protocol",
 }

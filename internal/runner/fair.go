@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"sort"
 	"sync"
 	"time"
 
@@ -138,4 +139,17 @@ func (q *fairQueue[K]) oldest() time.Duration {
 		}
 	}
 	return age
+}
+
+// overdue returns how many keys have waited for longer than after.
+func (q *fairQueue[K]) overdue(after time.Duration) (keys int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.tenants {
+		for _, waiting := range l.groups {
+			// They are in the order in which they were added.
+			keys += sort.Search(len(waiting), func(i int) bool { return q.clock.Since(waiting[i].since) <= after })
+		}
+	}
+	return keys
 }

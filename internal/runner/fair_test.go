@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -36,6 +37,51 @@ func TestGroupsTakeTurns(t *testing.T) {
 	}
 	if got := q.oldest(); got != 0 {
 		t.Errorf("nothing waits, and that since %s", got)
+	}
+}
+
+func TestOverdueKeysAreThoseThatWaitLonger(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	q := newFairQueue(func(key string) string { return key[:1] }, func(key string) int { return int(key[1]) }, 1, now)
+	overdue := func() int { return q.overdue(5 * time.Second) }
+	for _, key := range []string{"ax1", "ax2", "ay1", "bx1"} {
+		q.Push(key)
+	}
+	now.SetTime(now.Now().Add(5 * time.Second))
+	for _, key := range []string{"ax3", "bx2"} {
+		q.Push(key)
+	}
+	if got := overdue(); got != 0 {
+		t.Errorf("after exactly 5s %d keys are overdue, want none", got)
+	}
+	now.SetTime(now.Now().Add(time.Second))
+	if got := overdue(); got != 4 {
+		t.Errorf("%d keys are overdue, want the 4 that have waited for 6s", got)
+	}
+	// Those of a tenant that has its maximum in work wait, too.
+	q.Pop()
+	if got := overdue(); got != 3 {
+		t.Errorf("%d keys are overdue, want 3: one is in work", got)
+	}
+}
+
+func TestOverdueKeysOfAllRunners(t *testing.T) {
+	now := clocktesting.NewFakeClock(time.Unix(0, 0))
+	metrics := NewMetrics(prometheus.NewRegistry())
+	for _, name := range []string{"a", "b"} {
+		r, err := New(Config[string]{
+			Name: name, Metrics: metrics, Clock: now, Reconcile: func(context.Context, string) (Result, error) { return Result{}, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.queue.ShutDown()
+		r.Enqueue("x")
+		r.Enqueue("y")
+	}
+	now.Step(time.Minute)
+	if got := metrics.Overdue(time.Second); got != 4 {
+		t.Errorf("%d keys are overdue, want 2 of each of the 2 runners", got)
 	}
 }
 

@@ -2,11 +2,18 @@ package runner
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 )
+
+// waitingKeys are the keys of one runner that wait for a worker.
+type waitingKeys interface {
+	oldest() time.Duration
+	overdue(after time.Duration) int
+}
 
 // Metrics of all runners of a process, under the names that dashboards for controllers know.
 type Metrics struct {
@@ -16,6 +23,9 @@ type Metrics struct {
 	total, errors, conflicts, panics *prometheus.CounterVec
 	seconds                          *prometheus.HistogramVec
 	maxConcurrent, busy              *prometheus.GaugeVec
+
+	mu      sync.Mutex
+	overdue []func(after time.Duration) int // of each runner
 }
 
 // NewMetrics returns the metrics, registered.
@@ -58,8 +68,21 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
+// Overdue returns how many keys of all runners have waited for a worker for longer than after.
+func (m *Metrics) Overdue(after time.Duration) (keys int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, of := range m.overdue {
+		keys += of(after)
+	}
+	return keys
+}
+
 // watch registers the gauges of one runner. failure and waiting are called at each scrape.
-func (m *Metrics) watch(controller string, workers int, failure func() (age time.Duration, keys int), waiting func() time.Duration) {
+func (m *Metrics) watch(controller string, workers int, failure func() (age time.Duration, keys int), waiting waitingKeys) {
+	m.mu.Lock()
+	m.overdue = append(m.overdue, waiting.overdue)
+	m.mu.Unlock()
 	m.maxConcurrent.WithLabelValues(controller).Set(float64(workers))
 	labels := prometheus.Labels{"controller": controller}
 	m.registerer.MustRegister(
@@ -74,7 +97,7 @@ func (m *Metrics) watch(controller string, workers int, failure func() (age time
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "mcf_oldest_waiting_key_seconds", ConstLabels: labels,
 			Help: "How long the key that has waited for a worker for longest has done so; 0 when none waits.",
-		}, func() float64 { return waiting().Seconds() }),
+		}, func() float64 { return waiting.oldest().Seconds() }),
 	)
 }
 

@@ -177,7 +177,7 @@ func (r *Runner[K]) newQueue() workqueue.TypedRateLimitingInterface[K] {
 	queue := workqueue.TypedQueueConfig[K]{Name: r.cfg.Name, Clock: r.cfg.Clock, Queue: r.waiting}
 	if r.cfg.Metrics != nil {
 		queue.MetricsProvider = r.cfg.Metrics.queues
-		r.cfg.Metrics.watch(r.cfg.Name, r.cfg.Workers, r.oldestFailure, r.waiting.oldest)
+		r.cfg.Metrics.watch(r.cfg.Name, r.cfg.Workers, r.oldestFailure, r.waiting)
 	}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](r.cfg.MinBackoff, r.cfg.MaxBackoff)
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[K]{

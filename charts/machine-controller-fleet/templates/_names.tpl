@@ -10,7 +10,7 @@ carry the StatefulSet's name and up to 11 more characters in their label control
 {{/* The number of replicas in the manifest; empty if an autoscaler owns it. If the manifest of the last release had a number, Helm would
 remove it from the StatefulSet, which sets it to 1: then the manifest keeps the number that the StatefulSet has. */}}
 {{- define "fleet.replicas" -}}
-{{- if kindIs "invalid" .Values.replicas -}}
+{{- if or .Values.autoscaling.enabled (kindIs "invalid" .Values.replicas) -}}
 {{- $installed := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "fleet.name" .) -}}
 {{- if and $installed (ne (dig "metadata" "annotations" "fleet.machine.sapcloud.io/replicas" "" $installed) "external") -}}
 {{ $installed.spec.replicas | int64 }}
