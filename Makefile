@@ -32,6 +32,8 @@ UPDATE ?=
 VERSION ?=
 COMMIT ?=
 DATE ?=
+IMAGE ?=
+PLATFORMS ?=
 buildinfo := github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo
 stamp := $(strip $(if $(VERSION),-X $(buildinfo).version=$(VERSION)) $(if $(COMMIT),-X $(buildinfo).commit=$(COMMIT)) $(if $(DATE),-X $(buildinfo).date=$(DATE)))
 tracing := $(filter-out 0 false no,$(TRACING))
@@ -54,6 +56,20 @@ build-fleet:
 .PHONY: build-lab
 build-lab:
 	@hack/build-lab.sh
+
+.PHONY: image
+image: ## Build the container image into bin/image, without a container runtime: VERSION, COMMIT, DATE, IMAGE (name:tag), PLATFORMS
+	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" IMAGE="$(IMAGE)" PLATFORMS="$(PLATFORMS)" hack/image.sh build
+
+.PHONY: image-push
+image-push: ## Push the image in bin/image as IMAGE (registry/name:tag)
+	@IMAGE="$(IMAGE)" hack/image.sh push
+
+.PHONY: chart
+chart: ## Pack the Helm chart of VERSION (v0.1.0) into bin/chart
+	@hack/build-helm.sh
+	@bin/helm package charts/machine-controller-fleet --destination bin/chart \
+	  $(if $(VERSION),--version "$(VERSION:v%=%)" --app-version "$(VERSION:v%=%)")
 
 # Only for labs with tracing.
 .PHONY: build-jaeger

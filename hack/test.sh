@@ -104,6 +104,7 @@ unit() {
   tests lab -race "${order[@]}" -- "${own[@]}"
   tests lab "${order[@]}" -- "${kubernetes[@]}"
   tests e2e/autoscaler "${order[@]}" -- ./... # it is pure
+  tests tools/image "${order[@]}" -- ./...
 }
 
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.
@@ -113,6 +114,7 @@ e2e() {
   step hack/build-helm.sh
   step hack/build-jaeger.sh
   step go -C e2e/autoscaler build -o ../../bin/ .
+  step make image VERSION=v0.0.0-test # e2e/image runs its binary
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
@@ -120,6 +122,7 @@ e2e() {
   # They mostly wait: for VMs, drains, and periods in which nothing may change.
   tests lab -tags e2e -count=1 -timeout 10m -parallel 4 -- ./smoke
   tests . -tags e2e -count=1 -timeout 20m -- "${packages[@]}"
+  tests tools/image -tags e2e -count=1 -run OfTheFleet -- ./...
 }
 
 # faults runs the faults and is stopped at the limit. A little before that the tests end by themselves, and stop their labs.

@@ -27,6 +27,9 @@ var repository = map[string]string{
 
 	"e2e/autoscaler/go.mod":     "module example.com/scratch/autoscaler\n",
 	"e2e/autoscaler/as_test.go": inPackage("autoscaler", `func TestDecides(t *testing.T) {}`),
+
+	"tools/image/go.mod":        "module example.com/scratch/tools/image\n",
+	"tools/image/image_test.go": inPackage("main", `func TestBuilds(t *testing.T) {}`),
 }
 
 // failing are the files with failing tests.
@@ -56,7 +59,7 @@ func TestRun_SomePartsFail_AllPartsRun(t *testing.T) {
 			t.Errorf("want %q at the end", want)
 		}
 	}
-	for _, want := range []string{"/shard/model\t", "/lab/links\t", "/autoscaler\t"} {
+	for _, want := range []string{"/shard/model\t", "/lab/links\t", "/autoscaler\t", "/tools/image\t"} {
 		if strings.Count(output, "\nok  \texample.com/scratch"+want) != 2 {
 			t.Errorf("want results of %q twice", want)
 		}
