@@ -15,6 +15,7 @@ export GOFLAGS
 
 LAB_DIR ?= .lab
 REPLICAS ?= 3
+NODES ?= 0
 CLUSTERS ?= 1
 CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
@@ -72,8 +73,8 @@ demo: build ## Watch a fleet at work on a control plane of its own: REPLICAS (3)
 	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep)
 
 .PHONY: lab-up
-lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS
-	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --clusters "$(CLUSTERS)" \
+lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS
+	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --nodes "$(NODES)" --clusters "$(CLUSTERS)" \
 	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" $(if $(tracing),--tracing)
 
 .PHONY: lab-status
