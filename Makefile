@@ -120,7 +120,7 @@ vuln: ## Check for known vulnerabilities; fails where the database (VULNDB, http
 
 .PHONY: test
 test: ## All tests, the long faults in a short form; every part runs, and the end says what failed and how to repeat it
-	@hack/test.sh unit e2e chaos-short
+	@hack/test.sh unit e2e helm-short chaos-short
 
 .PHONY: test-unit
 test-unit: ## Unit tests of all modules, with the race detector where things happen at the same time
@@ -133,6 +133,10 @@ test-again: ## All tests TIMES (20) times, BESIDE (5) of them beside a compiler,
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests, each against a lab of its own
 	@hack/test.sh e2e
+
+.PHONY: helm-e2e
+helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose a Node and reinstall under load, at most 30 minutes
+	@hack/test.sh helm
 
 .PHONY: chaos
 chaos: ## The faults in their long form, at most 85 minutes; SEED repeats a run

@@ -124,6 +124,14 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 	return nil
 }
 
+// NoKubelets returns why real kubelets cannot run on this computer; "" if they can.
+func NoKubelets(ctx context.Context) string {
+	if err := run(ctx, nil, "vm", "--check"); err != nil {
+		return "real kubelets cannot run here: " + err.Error()
+	}
+	return ""
+}
+
 // Up starts a lab and connects to it.
 func Up(ctx context.Context, o Options) (*Lab, error) {
 	replicas := max(o.Replicas, 1)

@@ -70,8 +70,28 @@ func (l *Launcher) bootNodes(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("the Nodes of the lab: %w; the consoles of their VMs are below %s", err, l.options.folder().path(cloudsimName))
 	}
+	if err := client.Apply(ctx, nodeLabels(l.options.Nodes)); err != nil {
+		return fmt.Errorf("the labels of the Nodes: %w", err)
+	}
 	l.say(fmt.Sprintf("%d Nodes are ready", l.options.Nodes))
-	return nil
+	return l.options.folder().writeFile(valuesFile, chartValues(cloud))
+}
+
+// controlPlane is the label of the Nodes that belong to no machine, as in clusters that have such Nodes.
+const controlPlane = "node-role.kubernetes.io/control-plane"
+
+func nodeLabels(nodes int) []byte {
+	var manifests []string
+	for i := range nodes {
+		manifests = append(manifests, fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s%d, labels: {%s: \"\"}}}\n", nodePrefix, i, controlPlane))
+	}
+	return []byte(strings.Join(manifests, "---\n"))
+}
+
+// chartValues are the values that the Helm chart needs in a lab: pods share the network, a pod on a simulated Node would be no
+// process, and the fleet calls the lab's cloud.
+func chartValues(cloud string) []byte {
+	return fmt.Appendf(nil, "hostNetwork: true\nnodeSelector: {%s: \"\"}\nextraFlags: [--simulated-cloud-endpoint=%s]\n", controlPlane, cloud)
 }
 
 // newToken draws a bootstrap token: 6 and 16 characters of a to z and 0 to 9.
