@@ -15,6 +15,7 @@ export GOFLAGS
 
 LAB_DIR ?= .lab
 REPLICAS ?= 3
+NODES ?= 0
 CLUSTERS ?= 1
 CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
@@ -88,8 +89,8 @@ demo: build ## Watch a fleet at work on a control plane of its own: REPLICAS (3)
 	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep)
 
 .PHONY: lab-up
-lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS
-	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --clusters "$(CLUSTERS)" \
+lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS
+	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --nodes "$(NODES)" --clusters "$(CLUSTERS)" \
 	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" $(if $(tracing),--tracing)
 
 .PHONY: lab-status
@@ -135,7 +136,7 @@ vuln: ## Check for known vulnerabilities; fails where the database (VULNDB, http
 
 .PHONY: test
 test: ## All tests, the long faults in a short form; every part runs, and the end says what failed and how to repeat it
-	@hack/test.sh unit e2e chaos-short
+	@hack/test.sh unit e2e helm-short chaos-short
 
 .PHONY: test-unit
 test-unit: ## Unit tests of all modules, with the race detector where things happen at the same time
@@ -148,6 +149,10 @@ test-again: ## All tests TIMES (20) times, BESIDE (5) of them beside a compiler,
 .PHONY: test-e2e
 test-e2e: ## End-to-end tests, each against a lab of its own
 	@hack/test.sh e2e
+
+.PHONY: helm-e2e
+helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose a Node and reinstall under load, at most 30 minutes
+	@hack/test.sh helm
 
 .PHONY: chaos
 chaos: ## The faults in their long form, at most 85 minutes; SEED repeats a run

@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,18 +25,14 @@ const realKubelet = `{"boot":"kubelet"}`
 // kubeletsWork reports whether this machine allows real kubelets. Where they are required, that they do not is a failure.
 func kubeletsWork(t *testing.T) bool {
 	t.Helper()
-	bin, err := harness.Bin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "lab"), "vm", "--check").CombinedOutput()
-	if err == nil {
+	reason := harness.NoKubelets(t.Context())
+	if reason == "" {
 		return true
 	}
 	if os.Getenv("LAB_REQUIRE_KUBELET") == "1" {
-		t.Fatalf("real kubelets cannot run here: %s", out)
+		t.Fatal(reason)
 	}
-	t.Logf("real kubelets cannot run here: %s", out)
+	t.Log(reason)
 	return false
 }
 

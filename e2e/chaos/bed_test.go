@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/record"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -28,7 +29,7 @@ type bed struct {
 	random    *rand.Rand
 	scene     *scene
 	churn     *churn
-	recorder  *recorder
+	recorder  *record.Recorder
 }
 
 // newBed starts a lab with a fleet of n replicas, and a load that is recorded.
@@ -59,7 +60,7 @@ func newBedIn(t *testing.T, slots int, options harness.Options) *bed {
 	if b.scene, err = observe(b.ctx, b.lab, b.namespace); err != nil {
 		t.Fatal(err)
 	}
-	b.recorder = record(b.ctx, t, b.lab, b.namespace)
+	b.recorder = record.Start(b.ctx, t, b.lab, b.namespace)
 	return b
 }
 
@@ -70,7 +71,7 @@ func (b *bed) startLab(t *testing.T, options harness.Options) {
 		if b.recorder == nil {
 			return nil
 		}
-		return b.recorder.outages
+		return b.recorder.Outages
 	})
 }
 
@@ -94,7 +95,7 @@ func (b *bed) end(t *testing.T) {
 	}
 	b.waitHeld(t)
 	endRight(b.ctx, t, b.lab, b.namespace)
-	b.recorder.verdict(t)
+	b.recorder.Verdict(t)
 }
 
 // waitHeld waits until every slot is held by a session that lives, and logs how long that took.

@@ -45,7 +45,7 @@ func blackout(t *testing.T, server string) {
 	b.running(t, machines)
 	before, healthy := b.uids(t), b.vms(t)
 
-	b.recorder.outage(b.ctx, t, func() {
+	b.recorder.Outage(b.ctx, t, func() {
 		b.do(t, server, harness.Kill)
 		b.wait(t, away)
 		for _, replica := range []string{"fleet-0", "fleet-1", "fleet-2"} {

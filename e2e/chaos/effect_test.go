@@ -250,7 +250,7 @@ func (b *bed) requests(t *testing.T, session, link string) (at []time.Time) {
 		}
 		return at
 	}
-	requests, err := b.lab.Requests(b.recorder.position)
+	requests, err := b.lab.Requests(b.recorder.Position)
 	if err != nil {
 		t.Fatal(err)
 	}

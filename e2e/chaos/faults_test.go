@@ -99,7 +99,7 @@ func killForLong(t *testing.T, b *bed) {
 
 func apiServerAway(t *testing.T, b *bed, d time.Duration) {
 	const server = "kube-apiserver"
-	b.recorder.outage(b.ctx, t, func() {
+	b.recorder.Outage(b.ctx, t, func() {
 		b.do(t, server, harness.Kill)
 		b.wait(t, d)
 		b.do(t, server, harness.Start)

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/record"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -83,7 +84,7 @@ func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace str
 	defer cancel()
 	start := time.Now()
 	if err := harness.Eventually(ctx, "all desired machines run, each with one VM", func(ctx context.Context) error {
-		return converged(ctx, lab, namespace)
+		return record.Converged(ctx, lab, namespace)
 	}); err != nil {
 		t.Fatal(err)
 	}

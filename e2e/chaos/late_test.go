@@ -72,7 +72,7 @@ func tryLate(t *testing.T, b *bed, match string, find trace) error {
 // lateWrite finds a request in the audit log, by when it was answered.
 func lateWrite(b *bed, what string, from, to time.Time) (actors []check.Actor, err error) {
 	what, _, _ = strings.Cut(what, " under ")
-	requests, err := b.lab.Requests(b.recorder.position)
+	requests, err := b.lab.Requests(b.recorder.Position)
 	for _, r := range requests {
 		uri, unreadable := url.Parse(r.URI)
 		if unreadable != nil || !r.IsWrite() || !strings.HasSuffix(what, " "+uri.Path) || r.At.Before(from) || r.At.After(to) {

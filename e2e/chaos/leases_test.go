@@ -47,7 +47,7 @@ func loseSession(t *testing.T, b *bed, take func(t *testing.T, lease string)) {
 func slotLeasesDeleted(t *testing.T, b *bed) {
 	for range 5 {
 		slot := b.random.IntN(slots)
-		b.recorder.reset(slot, time.Now(), time.Now().Add(noticed))
+		b.recorder.Reset(slot, time.Now(), time.Now().Add(noticed))
 		b.deleteLease(t, b.slotLease(slot))
 	}
 }
@@ -134,7 +134,7 @@ func (b *bed) edit(t *testing.T, slot int, edit handEdit) (before, edited *coord
 			t.Fatal(err)
 		}
 		if edit.resets {
-			b.recorder.reset(slot, from, from.Add(noticed))
+			b.recorder.Reset(slot, from, from.Add(noticed))
 		}
 		return before, edited
 	}

@@ -209,7 +209,7 @@ func (b *bed) orphan(t *testing.T, prefix string, n int) {
 	t.Helper()
 	for i := range n {
 		tags := b.tags(t, prefix, i)
-		b.recorder.orphans = append(b.recorder.orphans, tags[simulated.TagMachineUID])
+		b.recorder.Orphans = append(b.recorder.Orphans, tags[simulated.TagMachineUID])
 		b.createVM(t, fmt.Sprintf("%s-%d", prefix, i), tags)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/record"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -39,12 +40,12 @@ func TestRestoredEtcd(t *testing.T) {
 	b.running(t, 10)
 	killForLong(t, b) // its slots move, so that their epochs differ from those in the snapshot
 	known := b.uids(t)
-	away := b.recorder.outage(b.ctx, t, func() {
+	away := b.recorder.Outage(b.ctx, t, func() {
 		if err := b.lab.Restore(b.ctx, file, 0); err != nil {
 			t.Fatal(err)
 		}
 	})
-	b.recorder.reset(-1, away.From, away.To)
+	b.recorder.Reset(-1, away.From, away.To)
 	gone := missing(known, b.uids(t))
 	if len(gone) != 5 {
 		t.Fatalf("machines before %v, and these are forgotten: %v", known, gone)
@@ -55,7 +56,7 @@ func TestRestoredEtcd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if err := harness.Eventually(ctx, "each machine has one VM, also those that are forgotten", func(ctx context.Context) error {
-		return converged(ctx, b.lab, b.namespace, gone...)
+		return record.Converged(ctx, b.lab, b.namespace, gone...)
 	}); err != nil {
 		t.Error(err)
 	}
@@ -63,7 +64,7 @@ func TestRestoredEtcd(t *testing.T) {
 	if err := noSecondVM(b.lab); err != nil {
 		t.Error(err)
 	}
-	b.recorder.verdict(t)
+	b.recorder.Verdict(t)
 }
 
 // TestRestoredEtcdUnderLoad does so while machines are created and deleted, and as recommended: revisions are not used twice.
@@ -87,12 +88,12 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	}
 	known := b.uids(t)
 	const raised = 1_000_000_000
-	away := b.recorder.outage(b.ctx, t, func() {
+	away := b.recorder.Outage(b.ctx, t, func() {
 		if err := b.lab.Restore(b.ctx, file, raised); err != nil {
 			t.Fatal(err)
 		}
 	})
-	b.recorder.reset(-1, away.From, away.To)
+	b.recorder.Reset(-1, away.From, away.To)
 	b.waitHeld(t)
 	gone, forgotten := missing(then, known), missing(known, b.uids(t))
 	t.Logf("since the snapshot %d machines were deleted, and %d were created, which are forgotten", len(gone), len(forgotten))
@@ -134,7 +135,7 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	if err := noSecondVM(b.lab); err != nil {
 		t.Error(err)
 	}
-	b.recorder.verdict(t)
+	b.recorder.Verdict(t)
 }
 
 // nothingDeleted fails the test for each VM that was deleted.

@@ -188,7 +188,7 @@ func (r *roots) change(ctx context.Context) {
 		if r.want[name] == want {
 			want = 1
 		} else {
-			r.bed.recorder.expect(name, want)
+			r.bed.recorder.Expect(name, want)
 		}
 		err = r.bed.lab.ScaleDeployment(ctx, r.bed.namespace, name, want)
 	default:

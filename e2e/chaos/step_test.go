@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/record"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -81,7 +82,7 @@ func TestKillAtEachCall(t *testing.T) {
 	for _, namespace := range []string{other, stepped} {
 		s.must(s.lab.Prepare(s.ctx, namespace, `{"sourceDestCheck":false}`))
 	}
-	s.recorder = record(s.ctx, t, s.lab, metav1.NamespaceAll)
+	s.recorder = record.Start(s.ctx, t, s.lab, metav1.NamespaceAll)
 	s.machine(other)
 	s.must(s.lab.Running(s.ctx, other, 1))
 	s.restart()
@@ -101,7 +102,7 @@ func TestKillAtEachCall(t *testing.T) {
 	s.must(harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error {
 		return errors.Join(allDeleted(ctx, s.lab, other), allDeleted(ctx, s.lab, stepped))
 	}))
-	s.recorder.verdict(t)
+	s.recorder.Verdict(t)
 }
 
 func (s *stepper) must(err error) {

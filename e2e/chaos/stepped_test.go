@@ -64,7 +64,7 @@ func (s *stepper) oneVM() {
 // evictedOnce checks that each pod on the machine's Node was evicted once.
 func (s *stepper) evictedOnce() {
 	s.Helper()
-	requests, err := s.lab.Requests(s.recorder.position)
+	requests, err := s.lab.Requests(s.recorder.Position)
 	s.must(err)
 	removals := map[string]int{}
 	for _, r := range requests {

@@ -44,8 +44,14 @@ func (r Request) IsWrite() bool {
 
 // IsFleet reports whether a replica of the fleet has sent the request, except for Events and Leases.
 func (r Request) IsFleet() bool {
-	return strings.HasPrefix(r.User, "fleet-") && r.Resource != "events" && r.Resource != "leases"
+	return isReplica(r.User) && r.Resource != "events" && r.Resource != "leases"
 }
+
+// serviceAccount is the user of the replicas that the chart installs, as its documentation does.
+const serviceAccount = "system:serviceaccount:" + FleetNamespace + ":" + FleetName
+
+// isReplica reports whether a user is a replica of the fleet, of the lab or in a pod.
+func isReplica(user string) bool { return strings.HasPrefix(user, "fleet-") || user == serviceAccount }
 
 // IsToken reports whether the request was about a bootstrap token.
 func (r Request) IsToken() bool { return r.Resource == "secrets" && r.Namespace == "kube-system" }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/signal"
@@ -13,7 +14,7 @@ import (
 // leaves its lab behind.
 const cleanUp = 20 * time.Second
 
-// Begin starts a lab with two clusters for one test. The lab is stopped in any case and checked for requests that were forbidden
+// Begin starts a lab for one test, with two clusters unless the options have a number. The lab is stopped in any case and checked for requests that were forbidden
 // to the fleet, outside of outages; nil stands for none. The context ends with the test, on an interrupt, and shortly before the
 // time for all tests is over. The lab's folder stays when the test has failed.
 func Begin(t *testing.T, o Options, outages func() []Outage) (context.Context, *Lab) {
@@ -29,7 +30,7 @@ func Begin(t *testing.T, o Options, outages func() []Outage) (context.Context, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Dir, o.Clusters = dir, 2
+	o.Dir, o.Clusters = dir, cmp.Or(o.Clusters, 2)
 	lab, err := Up(ctx, o)
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func forbiddenBut(dir, expected string, outages []Outage) error {
 			if err := json.Unmarshal(line, &entry); err != nil {
 				return err
 			}
-			if entry.Stage != "ResponseComplete" || !strings.HasPrefix(entry.User.Username, "fleet-") ||
+			if entry.Stage != "ResponseComplete" || !isReplica(entry.User.Username) ||
 				entry.Annotations["authorization.k8s.io/decision"] != "forbid" && entry.Annotations[policyFailure] == "" ||
 				expected != "" && strings.Contains(entry.Annotations[policyFailure], expected) ||
 				slices.ContainsFunc(outages, func(o Outage) bool { return o.Has(entry.At) }) {

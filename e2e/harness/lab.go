@@ -37,6 +37,10 @@ type Options struct {
 	Clusters int
 	// Replicas of the fleet; 0 means 1.
 	Replicas int
+	// NoFleet installs nothing of the fleet.
+	NoFleet bool
+	// Nodes of the control cluster that belong to no machine, with real kubelets.
+	Nodes int
 	// NoRestart disables the restart of a replica's process that ends by itself; else it is restarted as by a kubelet.
 	NoRestart bool
 	// Tracing adds a Jaeger; bin/jaeger has to be built.
@@ -120,10 +124,22 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 	return nil
 }
 
+// NoKubelets returns why real kubelets cannot run on this computer; "" if they can.
+func NoKubelets(ctx context.Context) string {
+	if err := run(ctx, nil, "vm", "--check"); err != nil {
+		return "real kubelets cannot run here: " + err.Error()
+	}
+	return ""
+}
+
 // Up starts a lab and connects to it.
 func Up(ctx context.Context, o Options) (*Lab, error) {
+	replicas := max(o.Replicas, 1)
+	if o.NoFleet {
+		replicas = 0
+	}
 	args := []string{
-		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--replicas", strconv.Itoa(max(o.Replicas, 1)),
+		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--replicas", strconv.Itoa(replicas), "--nodes", strconv.Itoa(o.Nodes),
 		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags, "--tracing=" + strconv.FormatBool(o.Tracing),
 		"--cloud-endpoints", strings.Join(o.CloudEndpoints, ","),
 	}

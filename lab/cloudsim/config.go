@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -26,6 +27,8 @@ type Config struct {
 	// Hosts run the VMs, by boot mode. A create with a mode that is missing is rejected; VMs of such a mode from an earlier
 	// run are not changed.
 	Hosts map[cloudapi.BootMode]guest.Host
+	// KubeletNetwork is a /24 network of loopback addresses for the VMs with a kubelet. Without it all of them have 127.0.0.1.
+	KubeletNetwork netip.Prefix
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
 	// Log is slog's default when nil.

@@ -15,9 +15,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// kubeletIP is the address of VMs that are kubelet processes: they share this host's network.
-const kubeletIP = "127.0.0.1"
-
 // createInstance makes a VM, or finds the one that its token made. The answer follows after latency.
 func (c *Cloud) createInstance(req cloudapi.CreateInstanceRequest, latency time.Duration, call *cloudapi.Call) (cloudapi.Instance, error) {
 	params, err := c.checkCreate(&req)
@@ -115,11 +112,9 @@ func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, l
 		return nil, nil, err
 	}
 	now, id := c.cfg.Clock.Now(), fmt.Sprintf("i-%012x", number)
-	ip := kubeletIP
-	if network, _ := c.offers.network(req.Region, req.Network); req.Boot != cloudapi.BootKubelet {
-		if ip, err = address(network, number); err != nil {
-			return nil, nil, err
-		}
+	ip, err := c.addressOf(req, number)
+	if err != nil {
+		return nil, nil, err
 	}
 	made := &instance{
 		API: cloudapi.Instance{
@@ -142,6 +137,15 @@ func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, l
 		volumes = append(volumes, volume)
 	}
 	return made, volumes, nil
+}
+
+// addressOf decides the address of a new VM. c.mu is held.
+func (c *Cloud) addressOf(req cloudapi.CreateInstanceRequest, number uint64) (string, error) {
+	if req.Boot == cloudapi.BootKubelet {
+		return c.loopbackAddress(number)
+	}
+	network, _ := c.offers.network(req.Region, req.Network)
+	return address(network, number)
 }
 
 // deleteInstance begins to terminate a VM, if it meets the condition.

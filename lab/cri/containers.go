@@ -55,7 +55,8 @@ func (s *Server) StartContainer(_ context.Context, r *runtimeapi.StartContainerR
 	if err != nil {
 		return nil, err
 	}
-	args, err := s.command(c.config)
+	program, hasProgram := s.program(image(c.config.Image))
+	args, err := command(c.config, program)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -67,6 +68,9 @@ func (s *Server) StartContainer(_ context.Context, r *runtimeapi.StartContainerR
 	}
 	for _, m := range c.config.Mounts {
 		config.Mounts = append(config.Mounts, container.Mount{Source: m.HostPath, Target: m.ContainerPath, ReadOnly: m.Readonly})
+	}
+	if hasProgram {
+		config.Mounts = append(config.Mounts, program)
 	}
 	if err := c.start(config); err != nil {
 		return nil, status.Errorf(codes.Unknown, "starting container %s: %v", c.config.GetMetadata().GetName(), err)

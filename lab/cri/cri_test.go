@@ -47,9 +47,12 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	images := t.TempDir()
+	addImage(t, images, "hello", "#!/bin/sh\necho hello from $0 $*\n")
+	addImage(t, images, "hello:v2", "#!/bin/sh\necho hello from the second one\n")
 	server := NewServer(Config{
 		Dir: filepath.Join(dir, "containers"), PodIP: "127.0.0.1", ForcedEnv: map[string]string{"FORCED": "yes"},
-		Images: map[string][]string{"hello": {"echo", "hello"}}, Clock: clock.RealClock{},
+		Images: images, Clock: clock.RealClock{},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
@@ -78,6 +81,14 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f.sandbox = response.PodSandboxId
 	return f
+}
+
+// addImage writes the program of an image.
+func addImage(t *testing.T, dir, name, script string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil { //nolint:gosec // It is run by any user.
+		t.Fatal(err)
+	}
 }
 
 // start creates and starts a container.
@@ -307,35 +318,59 @@ func TestImagesAreNames(t *testing.T) {
 	if err != nil || after.Image == nil {
 		t.Errorf("after it is pulled: %v, %v", after, err)
 	}
-	id, err := f.start(&runtimeapi.ContainerConfig{Image: spec})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.ended(id)
-	if got := f.log(); got != "stdout F hello\n" {
-		t.Errorf("log: %q", got)
-	}
 	if _, err := f.start(&runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: "mystery"}}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("an image without a command: %v", err)
 	}
 }
 
+// The program of an image is chosen by its tag, and a container sees nothing else of it.
+func TestPrograms(t *testing.T) {
+	for reference, want := range map[string]string{
+		"hello":                              "stdout F hello from /hello a\n",
+		"registry.example.com/team/hello:v1": "stdout F hello from /hello a\n",
+		"registry.example.com/hello:v2@sha256:12": "stdout F hello from the second one\n",
+	} {
+		t.Run(reference, func(t *testing.T) {
+			f := newFixture(t)
+			id, err := f.start(&runtimeapi.ContainerConfig{
+				Image: &runtimeapi.ImageSpec{Image: reference}, Args: []string{"a"},
+				Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{ReadonlyRootfs: true}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.ended(id)
+			if got := f.log(); got != want {
+				t.Errorf("log: %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 func TestCommand(t *testing.T) {
-	s := NewServer(Config{Images: map[string][]string{"mine": {"run", "it"}}})
+	images := t.TempDir()
+	addImage(t, images, "mine", "")
+	addImage(t, images, "other:v2", "")
+	s := NewServer(Config{Images: images})
 	for name, test := range map[string]struct {
 		image         string
 		command, args []string
 		want          []string
 	}{
 		"its own":             {"mine", []string{"a"}, []string{"b"}, []string{"a", "b"}},
-		"of the image":        {"reg:5000/x/mine:v1@sha256:12", nil, nil, []string{"run", "it"}},
+		"of the image":        {"reg:5000/x/mine:v1@sha256:12", nil, nil, []string{"/mine"}},
+		"with arguments":      {"mine", nil, []string{"a"}, []string{"/mine", "a"}},
+		"of the tag":          {"x/other:v2", nil, nil, []string{"/other"}},
+		"another tag":         {"x/other:v1", nil, nil, nil},
+		"no name":             {"", nil, nil, nil},
 		"arguments only":      {"busybox", nil, []string{"sleep", "1"}, []string{"sleep", "1"}},
 		"built in":            {"registry.k8s.io/pause:3.10", nil, nil, []string{"sleep", "infinity"}},
 		"built in, no prefix": {"alpine", nil, nil, []string{"/bin/sh"}},
 		"unknown":             {"mystery", nil, nil, nil},
 	} {
 		config := &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: "sha256:12", UserSpecifiedImage: test.image}, Command: test.command, Args: test.args}
-		got, err := s.command(config)
+		program, _ := s.program(image(config.Image))
+		got, err := command(config, program)
 		if diff := cmp.Diff(test.want, got); diff != "" || (err == nil) != (test.want != nil) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}

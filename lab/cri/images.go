@@ -5,9 +5,14 @@ package cri
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/container"
 )
 
 // builtinImages are the commands of well-known images that can be run without them.
@@ -19,18 +24,37 @@ func builtinImages() map[string][]string {
 	}
 }
 
-// command returns the command line of a container: its own command, or that of its image, with its arguments; or, if no
-// command is known for its image, its arguments.
-func (s *Server) command(config *runtimeapi.ContainerConfig) ([]string, error) {
+// command returns the command line of a container: its own command, or the program of its image, with its arguments; or, if
+// there is no such program, its arguments, or the command that the image is known for.
+func command(config *runtimeapi.ContainerConfig, program container.Mount) ([]string, error) {
 	command := config.Command
-	if len(command) == 0 && len(config.Args) == 0 {
-		command = s.config.Images[imageName(image(config.Image))]
+	if len(command) == 0 && program.Target != "" {
+		command = []string{program.Target}
 	}
-	args := append(append([]string{}, command...), config.Args...)
+	args := slices.Concat(command, config.Args)
 	if len(args) == 0 {
-		return nil, fmt.Errorf("expected a command, got none for image %q, which is a name only here: give the container a command, or the image one (--images)", image(config.Image))
+		name, _ := parse(image(config.Image))
+		args = builtinImages()[name]
+	}
+	if len(args) == 0 {
+		return nil, fmt.Errorf("expected a command, got none for image %q, of which only the name is known here: give the container a command, or the image a program (--images)", image(config.Image))
 	}
 	return args, nil
+}
+
+// program returns the program of an image, as a mount below the root of a container. ok is false if there is none.
+func (s *Server) program(reference string) (program container.Mount, ok bool) {
+	name, tag := parse(reference)
+	if s.config.Images == "" || name == "" {
+		return container.Mount{}, false
+	}
+	for _, file := range []string{name + ":" + tag, name} {
+		path := filepath.Join(s.config.Images, file)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return container.Mount{Source: path, Target: "/" + name, ReadOnly: true}, true
+		}
+	}
+	return container.Mount{}, false
 }
 
 // image is the reference as the user wrote it.
@@ -41,12 +65,12 @@ func image(spec *runtimeapi.ImageSpec) string {
 	return spec.GetImage()
 }
 
-// imageName returns the last part of the name of an image: registry.example.com:5000/team/app:v1@sha256:… is app.
-func imageName(reference string) string {
-	name, _, _ := strings.Cut(reference, "@")
+// parse returns the last part of the name of an image, and its tag: registry.example.com:5000/team/app:v1@sha256:… is app and v1.
+func parse(reference string) (name, tag string) {
+	name, _, _ = strings.Cut(reference, "@")
 	name = name[strings.LastIndexByte(name, '/')+1:]
-	name, _, _ = strings.Cut(name, ":")
-	return name
+	name, tag, _ = strings.Cut(name, ":")
+	return name, tag
 }
 
 func describeImage(reference string) *runtimeapi.Image {

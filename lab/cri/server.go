@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"sync"
 
@@ -28,8 +27,9 @@ type Config struct {
 	PodIP string
 	// ForcedEnv is put into the environment of each container, and overrides its own.
 	ForcedEnv map[string]string
-	// Images are commands by image name without registry, tag and digest. They extend the built-in ones.
-	Images map[string][]string
+	// Images is a folder with programs that are images: files called NAME:TAG, or NAME for every other tag, where NAME is
+	// the last part of the name of the image. It is read when a container starts. "" means that there are none.
+	Images string
 	// Clock is the source of timestamps.
 	Clock clock.Clock
 }
@@ -50,9 +50,6 @@ type Server struct {
 
 // NewServer makes a runtime without pods.
 func NewServer(config Config) *Server {
-	images := builtinImages()
-	maps.Copy(images, config.Images)
-	config.Images = images
 	return &Server{
 		config:     config,
 		sandboxes:  map[string]*sandbox{},

@@ -45,9 +45,11 @@ func Main(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for the kubelet: %w", err)
 	}
-	runtime := cri.NewServer(cri.Config{
-		Dir: containersDir, PodIP: machine.NodeIP, ForcedEnv: machine.ForcedEnv, Images: machine.Images, Clock: clock.RealClock{},
-	})
+	config := cri.Config{Dir: containersDir, PodIP: machine.NodeIP, ForcedEnv: machine.ForcedEnv, Clock: clock.RealClock{}}
+	if machine.Images != "" {
+		config.Images = vm.ImagesDir
+	}
+	runtime := cri.NewServer(config)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runtime.Serve(groupCtx, listener) })
 	if machine.Volumes != "" {

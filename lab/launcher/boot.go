@@ -66,7 +66,7 @@ func (l *Launcher) boot(ctx context.Context) error {
 	if err := l.install(ctx, l.control, l.target); err != nil {
 		return err
 	}
-	l.say("custom resources and access rules are installed")
+	l.say("access rules are installed")
 	if err := l.bootCloudsim(ctx); err != nil {
 		return err
 	}
@@ -74,6 +74,9 @@ func (l *Launcher) boot(ctx context.Context) error {
 		if err := l.bootJaeger(ctx); err != nil {
 			return err
 		}
+	}
+	if err := l.bootNodes(ctx); err != nil {
+		return err
 	}
 	return l.bootFleet(ctx)
 }
@@ -191,7 +194,22 @@ func (l *Launcher) install(ctx context.Context, control, target *controlplane.Cl
 	if err := controlClient.Apply(ctx, manifests.Control()); err != nil {
 		return fmt.Errorf("access rules of the control cluster: %w", err)
 	}
-	return l.installCRDs(ctx, controlClient)
+	if l.options.Replicas == 0 {
+		l.withoutFleet = true
+		return nil // The Helm chart may install its own.
+	}
+	return l.installFleet(ctx, controlClient, targetClient)
+}
+
+// installFleet applies what replicas of the lab need.
+func (l *Launcher) installFleet(ctx context.Context, control, target *kubeapi.Client) error {
+	if err := target.Apply(ctx, manifests.FleetTarget()); err != nil {
+		return fmt.Errorf("access of the fleet to the target cluster: %w", err)
+	}
+	if err := control.Apply(ctx, manifests.FleetControl()); err != nil {
+		return fmt.Errorf("access of the fleet to the control cluster: %w", err)
+	}
+	return l.installCRDs(ctx, control)
 }
 
 func (l *Launcher) installCRDs(ctx context.Context, client *kubeapi.Client) error {
@@ -252,6 +270,9 @@ func (l *Launcher) bootCloudsim(ctx context.Context) error {
 		"--state-dir=" + folder.path("cloudsim"),
 		"--call-log=" + folder.path(cloudsimCalls),
 		"--kubeconfig=" + folder.path(cloudsimKubeconfig),
+	}
+	if err := l.makeImages(); err != nil {
+		return err
 	}
 	command, err := l.kubeletCommand(ctx)
 	if err != nil {

@@ -28,6 +28,8 @@ import (
 //	cloudsim-calls.jsonl   written by cloudsim
 //	state.json             what Down needs, in its own format
 //	pods/<replica>_<uid>/  a folder for each pod of the fleet
+//	values.yaml            what the Helm chart needs here, if the lab has Nodes of its own
+//	images/                programs that are images for real kubelets, called <name>:<tag> or <name>
 //	pki/, etcd/, cloudsim/ secrets and data
 type Folder string
 
@@ -37,6 +39,7 @@ const (
 	cloudsimKubeconfig = "cloudsim.kubeconfig"
 	cloudsimCalls      = "cloudsim-calls.jsonl"
 	stateFile          = "state.json"
+	valuesFile         = "values.yaml"
 	pidsFile           = "pids.json"
 	endpointsFile      = "endpoints.json"
 	logsDir            = "logs"
@@ -45,7 +48,7 @@ const (
 
 // remains are the files of a run, which the next one removes. Nothing else in the folder is ever removed.
 var remains = []string{
-	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", "cloudsim", "flexvolumes", logsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
+	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", imagesDir, valuesFile, "cloudsim", "flexvolumes", logsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
 }
 
 // State is the information for ending and describing a lab.

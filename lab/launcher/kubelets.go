@@ -12,25 +12,30 @@ import (
 // RequireKubeletVariable is an environment variable; with the value 1 a lab does not start where real kubelets cannot.
 const RequireKubeletVariable = "LAB_REQUIRE_KUBELET"
 
-// kubeletCommand returns the command by which cloudsim boots a VM with a real kubelet; "" where the machine does not allow that.
+// kubeletCommand returns the command by which cloudsim boots a VM with a real kubelet; "" where the machine does not allow that. It is
+// an error where they are required, by the environment or for Nodes of the lab.
 func (l *Launcher) kubeletCommand(ctx context.Context) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("finding this program, which boots VMs: %w", err)
 	}
 	output, err := exec.CommandContext(ctx, self, "vm", "--check").CombinedOutput()
+	images := l.options.folder().path(imagesDir)
 	reason := strings.TrimSpace(string(output))
 	switch _, ran := errors.AsType[*exec.ExitError](err); {
 	case err != nil && !ran:
 		return "", fmt.Errorf("checking whether real kubelets can run: %w", err)
-	case err == nil && strings.ContainsAny(self, " \t\n"):
-		reason = "cloudsim splits its command at spaces, and they occur in " + self
+	case err == nil && strings.ContainsAny(self+images, " \t\n"):
+		reason = "cloudsim splits its command at spaces, and they occur in " + self + " or " + images
 	case err == nil:
-		return self + " vm", nil
+		return self + " vm --images=" + images, nil
 	}
 	why := "real kubelets cannot run here, so all Nodes are simulated: " + reason
 	if os.Getenv(RequireKubeletVariable) == "1" {
 		return "", fmt.Errorf("%s=1: %s", RequireKubeletVariable, why)
+	}
+	if l.options.Nodes > 0 {
+		return "", fmt.Errorf("--nodes=%d: %s", l.options.Nodes, why)
 	}
 	l.say(why)
 	return "", nil

@@ -42,6 +42,7 @@ type Launcher struct {
 	etcd            *controlplane.Etcd
 	control, target *controlplane.Cluster // may be one
 	tracing         []string              // environment of the processes that send traces
+	withoutFleet    bool                  // nothing of the fleet is installed
 
 	scaling sync.Mutex // held while pods are made or removed, or etcd is restored
 

@@ -310,7 +310,10 @@ func TestValidate(t *testing.T) {
 	}{
 		"fine":           {Options{Bin: bin, Clusters: 2, Replicas: 3, Restart: RestartAlways}, ""},
 		"three clusters": {Options{Bin: bin, Clusters: 3, Replicas: 1, Restart: RestartNever}, "--clusters: expected 1 or 2"},
-		"no replica":     {Options{Bin: bin, Clusters: 1, Restart: RestartAlways}, "--replicas: expected 1 to"},
+		"no fleet":       {Options{Bin: bin, Clusters: 1, Restart: RestartAlways, Nodes: 3}, ""},
+		"less than none": {Options{Bin: bin, Clusters: 1, Restart: RestartAlways, Replicas: -1}, "--replicas: expected 0 to"},
+		"many Nodes":     {Options{Bin: bin, Clusters: 1, Restart: RestartAlways, Nodes: 21}, "--nodes: expected 0 to 20"},
+		"Nodes of two":   {Options{Bin: bin, Clusters: 2, Replicas: 1, Restart: RestartAlways, Nodes: 1}, "--nodes=1: expected one cluster"},
 		"no such policy": {Options{Bin: bin, Clusters: 1, Replicas: 2, Restart: "sometimes"}, "--restart: expected"},
 		"nothing built":  {Options{Bin: t.TempDir(), Clusters: 1, Replicas: 1, Restart: RestartAlways}, "make build"},
 		"no Jaeger":      {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Tracing: true}, "build-jaeger"},

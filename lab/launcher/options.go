@@ -19,8 +19,10 @@ type Options struct {
 	Bin string `json:"bin"`
 	// Clusters is 1, or 2 for a target cluster that is not the control cluster.
 	Clusters int `json:"clusters"`
-	// Replicas of the fleet.
+	// Replicas of the fleet. With 0 nothing of the fleet is installed, neither its access nor the CRDs: the Helm chart can do that.
 	Replicas int `json:"replicas"`
+	// Nodes with a real kubelet that belong to no machine, in the control cluster.
+	Nodes int `json:"nodes"`
 	// Restart is RestartAlways or RestartNever: whether a replica's process that ends by itself is started again.
 	Restart string `json:"restart"`
 	// Tracing adds a Jaeger, to which the replicas send their traces.
@@ -42,7 +44,8 @@ const (
 // Bind declares the options as flags, with their defaults.
 func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.Clusters, "clusters", 1, "`number` of clusters: 1, or 2 for a target cluster of its own")
-	flags.IntVar(&o.Replicas, "replicas", 3, "`number` of replicas of the fleet")
+	flags.IntVar(&o.Replicas, "replicas", 3, "`number` of replicas of the fleet; with 0 nothing of it is installed, for the Helm chart")
+	flags.IntVar(&o.Nodes, "nodes", 0, "`number` of Nodes of the control cluster that belong to no machine, with real kubelets")
 	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
 	flags.BoolVar(&o.Tracing, "tracing", false, "start a Jaeger, and send it traces")
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
@@ -76,8 +79,14 @@ func (o *Options) Validate() error {
 	if o.Clusters != 1 && o.Clusters != 2 {
 		errs = append(errs, fmt.Errorf("--clusters: expected 1 or 2, got %d", o.Clusters))
 	}
-	if o.Replicas < 1 || o.Replicas > maxReplicas {
-		errs = append(errs, fmt.Errorf("--replicas: expected 1 to %d, got %d", maxReplicas, o.Replicas))
+	if o.Replicas < 0 || o.Replicas > maxReplicas {
+		errs = append(errs, fmt.Errorf("--replicas: expected 0 to %d, got %d", maxReplicas, o.Replicas))
+	}
+	if o.Nodes < 0 || o.Nodes > mostNodes {
+		errs = append(errs, fmt.Errorf("--nodes: expected 0 to %d, got %d", mostNodes, o.Nodes))
+	}
+	if o.Nodes > 0 && o.twoClusters() {
+		errs = append(errs, fmt.Errorf("--nodes=%d: expected one cluster: the VMs of the lab's cloud join the target cluster", o.Nodes))
 	}
 	if o.Restart != RestartAlways && o.Restart != RestartNever {
 		errs = append(errs, fmt.Errorf("--restart: expected %s or %s, got %q", RestartAlways, RestartNever, o.Restart))
@@ -110,6 +119,9 @@ func (o *Options) twoClusters() bool { return o.Clusters == 2 }
 // String returns the flags for a lab like this.
 func (o *Options) String() string {
 	text := []string{fmt.Sprintf("--clusters=%d --replicas=%d --restart=%s", o.Clusters, o.Replicas, o.Restart)}
+	if o.Nodes > 0 {
+		text = append(text, fmt.Sprintf("--nodes=%d", o.Nodes))
+	}
 	if o.Tracing {
 		text = append(text, "--tracing")
 	}

@@ -171,6 +171,9 @@ func (l *Launcher) Scale(ctx context.Context, replicas int) error {
 	l.mu.Lock()
 	now := l.options.Replicas
 	l.mu.Unlock()
+	if l.withoutFleet {
+		return fmt.Errorf("%w: expected a lab that was started with replicas, got one without; its fleet is that of the Helm chart, if any", errBadRequest)
+	}
 	var group errgroup.Group
 	for i := replicas; i < now; i++ {
 		group.Go(func() error { return l.endReplica(ctx, replicaName(i)) })

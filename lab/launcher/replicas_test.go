@@ -240,6 +240,14 @@ func TestScale(t *testing.T) {
 }
 
 // A replica that failed to start is not listed, and can be started once the cause is removed.
+func TestScaleWithoutFleet(t *testing.T) {
+	l, client := newFleet(t)
+	l.withoutFleet = true
+	if _, err := client.Scale(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "started with replicas") {
+		t.Errorf("error %v, want a refusal: the cluster has no CRDs", err)
+	}
+}
+
 func TestScaleFails(t *testing.T) {
 	l, client := newFleet(t)
 	scale(t, client, 1)

@@ -1,8 +1,9 @@
 package manifests
 
 import (
-	"bytes"
 	_ "embed"
+	"strings"
+	"time"
 )
 
 var (
@@ -10,6 +11,8 @@ var (
 	control []byte
 	//go:embed target.yaml
 	target []byte
+	//go:embed nodes.yaml
+	nodes string
 	//go:embed fleet-control.yaml
 	fleetControl []byte
 	//go:embed fleet-target.yaml
@@ -19,10 +22,21 @@ var (
 // FleetNamespace is the namespace of the fleet in the control cluster.
 const FleetNamespace = "machine-controller-fleet"
 
-// Control is applied where the Machine objects are.
-func Control() []byte { return join(control, fleetControl) }
+// Control is applied where the Machine objects are, without the access of a fleet.
+func Control() []byte { return control }
 
-// Target is applied where the machines join as Nodes. It may be the same cluster.
-func Target() []byte { return join(target, fleetTarget) }
+// Target is the same where the machines join as Nodes. It may be the same cluster.
+func Target() []byte { return target }
 
-func join(streams ...[]byte) []byte { return bytes.Join(streams, []byte("\n---\n")) }
+// FleetControl is the access of a fleet where the Machine objects are.
+func FleetControl() []byte { return fleetControl }
+
+// FleetTarget is the access of a fleet where the machines join as Nodes.
+func FleetTarget() []byte { return fleetTarget }
+
+// Nodes is applied where the lab has Nodes that belong to no machine: their bootstrap token, until it expires.
+func Nodes(tokenID, tokenSecret string, expiration time.Time) []byte {
+	return []byte(strings.NewReplacer(
+		"{{ID}}", tokenID, "{{SECRET}}", tokenSecret, "{{EXPIRATION}}", expiration.UTC().Format(time.RFC3339),
+	).Replace(nodes))
+}

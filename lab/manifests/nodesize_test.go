@@ -56,7 +56,7 @@ func patched(t *testing.T, before *corev1.Node, patch string) *corev1.Node {
 // compared in their order, which a strategic merge keeps: to look each element up in the other list takes seconds here.
 func TestFleetChangesNodesOfAnySize(t *testing.T) {
 	t.Parallel()
-	policies := policiesOf(t, Target())
+	policies := policiesOf(t, FleetTarget())
 	claimed := patched(t, oversized(), `{"metadata":{"finalizers":["`+v1alpha1.NodeFinalizerName+`"]}}`)
 	marked := patched(t, claimed, `{"status":{"conditions":[{"type":"Terminating","status":"True"}]}}`)
 	for name, tc := range map[string]struct {

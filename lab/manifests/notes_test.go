@@ -59,7 +59,7 @@ func inTemplate(change func(*v1alpha1.MachineTemplateSpec)) func(metav1.Object) 
 func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 	t.Parallel()
 	const notes, fleet, tenant = "are notes of the fleet", "", "tenant"
-	policies := policiesOf(t, Control())
+	policies := policiesOf(t, FleetControl())
 	m, s, d, class := &v1alpha1.Machine{}, &v1alpha1.MachineSet{}, &v1alpha1.MachineDeployment{}, &v1alpha1.MachineClass{}
 	update := func(user string, change func(metav1.Object)) request {
 		return request{user: user, before: noted(m, nothing), after: noted(m, change)}

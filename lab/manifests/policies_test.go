@@ -276,7 +276,7 @@ func TestPoliciesOfTheControlCluster(t *testing.T) {
 	const leases = "its own Leases"
 	s := secret("n", "class")
 	held := changed(s, func(s *corev1.Secret) { s.Finalizers = []string{v1alpha1.SecretFinalizerName} })
-	runPolicyCases(t, policiesOf(t, Control()), []policyCase{
+	runPolicyCases(t, policiesOf(t, FleetControl()), []policyCase{
 		{"a Secret gets our finalizer", request{before: s, after: held}, ""},
 		{"a Secret loses our finalizer", request{before: held, after: s}, ""},
 		{"a large Secret gets our finalizer", request{
@@ -323,7 +323,7 @@ func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
 	}
 	signing := changed(token(), func(s *corev1.Secret) { s.Data["usage-bootstrap-signing"] = []byte("true") })
 	foreign := changed(token(), func(s *corev1.Secret) { delete(s.Annotations, v1alpha1.AnnotationMachineUID) })
-	runPolicyCases(t, policiesOf(t, Target()), []policyCase{
+	runPolicyCases(t, policiesOf(t, FleetTarget()), []policyCase{
 		{"a token is made", request{after: token()}, ""},
 		{"a token is read", request{before: token(), after: token()}, ""},
 		{"a token is prolonged", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-01-02T04:04:05Z") })}, ""},
@@ -432,7 +432,7 @@ func TestPoliciesOfTheTargetClusterAboutNodes(t *testing.T) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(fmt.Sprint(i)), Message: strings.Repeat("x", 500)})
 		}
 	})
-	runPolicyCases(t, policiesOf(t, Target()), []policyCase{
+	runPolicyCases(t, policiesOf(t, FleetTarget()), []policyCase{
 		{"a Node is claimed", change(func(n *corev1.Node) {
 			n.Labels[v1alpha1.LabelMachineName], n.Labels[v1alpha1.LabelSlot] = "m", "7"
 			n.Annotations = map[string]string{v1alpha1.AnnotationLastAppliedNodeTemplate: "{}"}

@@ -31,6 +31,8 @@ const (
 	// machine.
 	VolumesDir  = "/run/cloud/volumes"
 	AttachedDir = "/run/cloud/attached"
+	// ImagesDir has the programs of images.
+	ImagesDir = "/run/images"
 )
 
 // Config configures a machine.
@@ -54,8 +56,9 @@ type Config struct {
 	// ForcedEnv is put into the environment of each container, and overrides its own: the address of the API server,
 	// which Kubernetes would otherwise set to that of a Service, which is not reachable here.
 	ForcedEnv map[string]string `json:"forcedEnv"`
-	// Images are commands by image name, for containers that have none. See package cri.
-	Images map[string][]string `json:"images"`
+	// Images is a folder outside of the machine with the programs of images. See package cri. It may change while the machine
+	// runs.
+	Images string `json:"images,omitempty"`
 
 	// Volumes and Attached are paths outside of the machine. Volumes has a folder for each volume of the cloud, called by
 	// its ID, with its contents; Attached has a file for each volume that is attached to this machine, called by its ID,
@@ -66,7 +69,6 @@ type Config struct {
 	// BootstrapKubeconfig and ClientCAFile are paths outside of the machine.
 	BootstrapKubeconfig string `json:"-"`
 	ClientCAFile        string `json:"-"`
-	imagesFile          string
 }
 
 // Bind declares the configuration as flags.
@@ -84,7 +86,7 @@ func (c *Config) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&c.Volumes, "volumes", "", "`folder` with the contents of all volumes of the cloud; goes with --attached")
 	flags.StringVar(&c.Attached, "attached", "", "`folder` with a file for each volume that is attached to the machine")
 	flags.Func("forced-env", "environment of all containers, as in `K=V,K=V`", pairs(&c.ForcedEnv))
-	flags.StringVar(&c.imagesFile, "images", "", "JSON `file` with an object, image name → list of strings: the command that it runs")
+	flags.StringVar(&c.Images, "images", "", "`folder` with the programs of images, files called NAME:TAG or NAME")
 }
 
 // pairs parses k=v,k=v.
@@ -147,20 +149,14 @@ func (c *Config) folders() map[string]string {
 	if c.Volumes != "" {
 		all[VolumesDir], all[AttachedDir] = c.Volumes, c.Attached
 	}
+	if c.Images != "" {
+		all[ImagesDir] = c.Images
+	}
 	return all
 }
 
 // writeDisk makes the disk, or completes it, and writes the files for the machine to it.
 func (c *Config) writeDisk() error {
-	if c.imagesFile != "" {
-		data, err := os.ReadFile(c.imagesFile)
-		if err != nil {
-			return fmt.Errorf("reading the table of images: %w", err)
-		}
-		if err := json.Unmarshal(data, &c.Images); err != nil {
-			return fmt.Errorf("the table of images, %s: %w", c.imagesFile, err)
-		}
-	}
 	for _, dir := range []string{c.kubeletDir(), c.podLogsDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("making the disk: %w", err)

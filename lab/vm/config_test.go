@@ -25,13 +25,13 @@ func parse(args ...string) (*Config, error) {
 func complete(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, folder := range []string{"volumes/vol-1", "attached"} {
+	for _, folder := range []string{"volumes/vol-1", "attached", "images"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, content := range map[string]string{
-		"kubeconfig": "K", "ca": "CA", "images.json": `{"app":["run","it"]}`, "volumes/vol-1/file": "V", "attached/vol-1": "",
+		"kubeconfig": "K", "ca": "CA", "volumes/vol-1/file": "V", "attached/vol-1": "", "images/app": "I",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func complete(t *testing.T) []string {
 		"--cpu=4", "--memory-mib=8192", "--labels=a=b,c/d=e", "--forced-env=HOST=127.0.0.1,EMPTY=",
 		"--volumes=" + filepath.Join(dir, "volumes"), "--attached=" + filepath.Join(dir, "attached"),
 		"--bootstrap-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "--client-ca-file=" + filepath.Join(dir, "ca"),
-		"--images=" + filepath.Join(dir, "images.json"),
+		"--images=" + filepath.Join(dir, "images"),
 	}
 }
 
@@ -67,7 +67,7 @@ func TestDisk(t *testing.T) {
 	want := Config{
 		Dir: c.Dir, Name: "vm-0", ProviderID: "simulated:///r/z/vm-0", NodeIP: "127.0.0.1", Port: 10250, CPU: 4, MemoryMiB: 8192,
 		Labels: map[string]string{"a": "b", "c/d": "e"}, ForcedEnv: map[string]string{"HOST": "127.0.0.1", "EMPTY": ""},
-		Images:  map[string][]string{"app": {"run", "it"}},
+		Images:  filepath.Join(filepath.Dir(c.Dir), "images"),
 		Volumes: filepath.Join(filepath.Dir(c.Dir), "volumes"), Attached: filepath.Join(filepath.Dir(c.Dir), "attached"),
 	}
 	if id := got.InstanceID(); id != "vm-0" {
@@ -97,7 +97,6 @@ func TestRefusals(t *testing.T) {
 		"half of volumes": {"--attached=", "--attached"},
 		"broken labels":   {"--labels=a=b,c", "labels"},
 		"nameless env":    {"--forced-env==x", "forced-env"},
-		"no image table":  {"--images=/does/not/exist", "images"},
 		"no kubeconfig":   {"--bootstrap-kubeconfig=/does/not/exist", "/does/not/exist"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -55,6 +56,7 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	defer func() { _ = listener.Close() }() // The server closes it, once it serves.
 	cloud, err := cloudsim.Open(cloudsim.Config{
 		StateDir: opts.stateDir, CallLog: opts.callLog, Settings: opts.settings, Seed: opts.seed, Hosts: hosts, Log: log,
+		KubeletNetwork: kubeletNetwork(listener),
 	})
 	if err != nil {
 		return err
@@ -73,6 +75,15 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	log.Info("cloudsim serves", "address", "http://"+listener.Addr().String(), "seed", opts.seed)
 	server := &http.Server{Handler: cloud.Handler(), ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	return errors.Join(serve(ctx, server, listener, background), cloud.Close())
+}
+
+// kubeletNetwork returns the network of the VMs with a kubelet.
+func kubeletNetwork(listener net.Listener) netip.Prefix {
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	return cloudsim.LoopbackNetwork(address.AddrPort().Port())
 }
 
 // serve serves calls, and advances VMs, until ctx ends or one of them fails.

@@ -1,9 +1,8 @@
-//go:build e2e
-
-package chaos
+package record
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,23 +11,30 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// recorder counts machines during faults, and passes the records of a run to the checker. It bypasses the proxies, to which
+// Recorder counts machines during faults, and passes the records of a run to the checker. It bypasses the proxies, to which
 // faults apply.
-type recorder struct {
+type Recorder struct {
+	// Position is the end of the audit logs when the recording began.
+	Position harness.AuditPosition
+	// Outages are those of Outage.
+	Outages []harness.Outage
+	// Orphans are the UIDs of Machines that never existed, with which the test has tagged VMs.
+	Orphans []string
+
 	lab       *harness.Lab
 	namespace string
-	position  harness.AuditPosition
+	began     time.Time
 	unwatch   func()
-	outages   []harness.Outage
-	orphans   []string // UIDs of Machines that never existed, with which the test has tagged VMs
 
 	mu       sync.Mutex
 	listed   bool // all objects from the start of the watches have been observed
 	desired  map[string]int
+	surge    map[string]int             // what a rollout may add, by deployment
 	ahead    map[string]int             // desired machines that were not observed yet, by deployment
 	machines map[string]map[string]bool // by deployment, those without deletionTimestamp
 	counts   []check.Count
@@ -36,21 +42,21 @@ type recorder struct {
 	resets   []check.Reset
 }
 
-// record starts to count the machines of a namespace whose label name is their MachineDeployment's, as harness.Deployment creates
+// Start starts to count the machines of a namespace whose label name is their MachineDeployment's, as harness.Deployment creates
 // them.
-func record(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) *recorder {
+func Start(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) *Recorder {
 	t.Helper()
 	position, err := lab.AuditEnd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{lab: lab, namespace: namespace, position: position, unwatch: func() {}, endings: map[string]time.Time{}}
+	r := &Recorder{Position: position, lab: lab, namespace: namespace, began: time.Now(), unwatch: func() {}, endings: map[string]time.Time{}}
 	r.watch(ctx, t)
 	return r
 }
 
 // watch starts watches of MachineDeployments and Machines, and ends earlier ones.
-func (r *recorder) watch(ctx context.Context, t *testing.T) {
+func (r *Recorder) watch(ctx context.Context, t *testing.T) {
 	t.Helper()
 	r.unwatch()
 	r.mu.Lock()
@@ -89,7 +95,7 @@ func (r *recorder) watch(ctx context.Context, t *testing.T) {
 	}
 }
 
-func (r *recorder) deployment(obj any, there bool) {
+func (r *Recorder) deployment(obj any, there bool) {
 	d, ok := obj.(*v1alpha1.MachineDeployment)
 	if !ok || !there {
 		return // its machines are counted until they are gone
@@ -104,7 +110,7 @@ func (r *recorder) deployment(obj any, there bool) {
 	r.count(d.Name)
 }
 
-func (r *recorder) machine(obj any, there bool) {
+func (r *Recorder) machine(obj any, there bool) {
 	if unknown, missed := obj.(cache.DeletedFinalStateUnknown); missed {
 		obj = unknown.Obj
 	}
@@ -131,9 +137,9 @@ func (r *recorder) machine(obj any, there bool) {
 	}
 }
 
-// expect records that a deployment is about to be scaled up. Its watch may show that later than that of machines shows the next
+// Expect records that a deployment is about to be scaled up. Its watch may show that later than that of machines shows the next
 // one.
-func (r *recorder) expect(deployment string, replicas int) {
+func (r *Recorder) Expect(deployment string, replicas int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ahead == nil {
@@ -143,29 +149,39 @@ func (r *recorder) expect(deployment string, replicas int) {
 	r.count(deployment)
 }
 
+// Rolls records that a rollout of a deployment may have so many machines more than desired, from now on.
+func (r *Recorder) Rolls(deployment string, surge int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.surge == nil {
+		r.surge = map[string]int{}
+	}
+	r.surge[deployment] = surge
+}
+
 // count records the number of machines; r.mu is held.
-func (r *recorder) count(deployment string) {
+func (r *Recorder) count(deployment string) {
 	desired, known := r.desired[deployment]
 	if !known || !r.listed {
 		return // the two watches are not ordered: the next change counts
 	}
-	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Desired: desired, Machines: len(r.machines[deployment])})
+	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Desired: desired, Surge: r.surge[deployment], Machines: len(r.machines[deployment])})
 }
 
-// reset records that the epochs of a slot start again; -1 means all.
-func (r *recorder) reset(slot int, from, to time.Time) {
+// Reset records that the epochs of a slot start again; -1 means all.
+func (r *Recorder) Reset(slot int, from, to time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.resets = append(r.resets, check.Reset{From: from, To: to, Slot: slot})
 }
 
-// outage runs a function that stops and restarts the API server. The watches are restarted then: the earlier ones would recover
+// Outage runs a function that stops and restarts the API server. The watches are restarted then: the earlier ones would recover
 // half a minute later, and after a restore of etcd never.
-func (r *recorder) outage(ctx context.Context, t *testing.T, do func()) harness.Outage {
+func (r *Recorder) Outage(ctx context.Context, t *testing.T, do func()) harness.Outage {
 	t.Helper()
 	from := time.Now()
 	do()
-	back, cancel := context.WithTimeout(ctx, patience)
+	back, cancel := context.WithTimeout(ctx, backWithin)
 	defer cancel()
 	if err := harness.Eventually(back, "the API server is available", func(ctx context.Context) error {
 		_, err := r.lab.Holders(ctx)
@@ -175,21 +191,26 @@ func (r *recorder) outage(ctx context.Context, t *testing.T, do func()) harness.
 	}
 	r.watch(ctx, t)
 	o := harness.Outage{From: from, To: time.Now().Add(settled)}
-	r.outages = append(r.outages, o)
+	r.Outages = append(r.Outages, o)
 	return o
 }
+
+// backWithin bounds the time until a restarted API server answers.
+const backWithin = 3 * time.Minute
 
 // settled is how long after its end an outage still counts.
 const settled = 10 * time.Second
 
-// verdict checks the records of the run, and fails the test for each fault.
-func (r *recorder) verdict(t *testing.T) check.Report {
+// Verdict checks the records of the run, and fails the test for each fault.
+func (r *Recorder) Verdict(t *testing.T) check.Report {
 	t.Helper()
 	calls, err := r.lab.Cloud.Calls()
 	if err != nil {
 		t.Fatal(err)
 	}
-	requests, err := r.lab.Requests(r.position)
+	// The VMs of the lab's own Nodes were made before, without a fleet.
+	calls = slices.DeleteFunc(calls, func(c cloudapi.Call) bool { return c.End.Before(r.began) })
+	requests, err := r.lab.Requests(r.Position)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,11 +221,11 @@ func (r *recorder) verdict(t *testing.T) check.Report {
 		endings = append(endings, check.Ending{At: at, MachineUID: uid})
 	}
 	var outages []check.Outage
-	for _, o := range r.outages {
+	for _, o := range r.Outages {
 		outages = append(outages, check.Outage(o))
 	}
 	report := check.Check(check.History{
-		Calls: calls, Writes: writes(requests), Counts: r.counts, Endings: endings, Outages: outages, Resets: r.resets, Orphans: r.orphans,
+		Calls: calls, Writes: writes(requests), Counts: r.counts, Endings: endings, Outages: outages, Resets: r.resets, Orphans: r.Orphans,
 	})
 	for _, fault := range report.Faults {
 		t.Error(fault)
