@@ -106,7 +106,9 @@ func TestExhaustedBudgetHoldsReplacements(t *testing.T) {
 		if n := b.Waiting(); n != 1 {
 			t.Errorf("%d machines wait, want 1", n)
 		}
-		b.wait(48 * time.Minute)
+		b.wait(44 * time.Minute)
+		b.join(machine(b.set, 1, v1alpha1.MachineUnknown, time.Now())) // it is decided on later than the reservation ends
+		b.wait(4 * time.Minute)
 		b.wantReplaced()
 		b.wait(time.Minute + time.Second)
 		b.wantReplaced("s-0")

@@ -110,7 +110,11 @@ func TestReserve_IsSharedByReplicas(t *testing.T) {
 	c.clock.Step(20 * time.Minute)
 	c.want(c.replica(2), "b d", "b", 40*time.Minute)
 	c.want(c.replica(2), "a", "a", 0) // again, after its process ended before it could act
+	c.sent.Store(0)
 	c.want(c.replica(2), "d", "", time.Hour)
+	if n := c.sent.Load(); n != 1 {
+		t.Errorf("%d requests, want one that reads", n)
+	}
 	c.clock.Step(time.Hour - time.Second)
 	c.want(c.replica(2), "d", "", time.Second)
 	c.clock.Step(time.Second)
@@ -149,6 +153,27 @@ func TestReserve_AtTheSameTime_StaysWithinTheLimit(t *testing.T) {
 	all.Wait()
 	if n := reserved.Load(); n != 3 {
 		t.Errorf("%d reservations, want 3", n)
+	}
+}
+
+// The Lease that another process creates or writes between read and write is read again.
+func TestReserve_AnotherWriteMeanwhile_IsCounted(t *testing.T) {
+	for _, method := range []string{http.MethodPost, http.MethodPut} {
+		t.Run(method, func(t *testing.T) {
+			c := newCluster(t, limits{})
+			other := &cluster{T: t, Server: c.Server, limits: c.limits, clock: c.clock}
+			if method == http.MethodPut {
+				other.want(other.replica(9), "before", "before", 0)
+			}
+			c.before = func(r *http.Request) error {
+				if r.Method == method {
+					c.before = nil
+					other.want(other.replica(9), "theirs", "theirs", 0)
+				}
+				return nil
+			}
+			c.want(c.replica(1), "a", "", time.Hour)
+		})
 	}
 }
 
