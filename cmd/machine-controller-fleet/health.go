@@ -58,7 +58,7 @@ func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
 		Limits: disruption.Limits{
 			HealthTimeout: o.health.timeout, Budget: intstr.Parse(o.health.disruptionBudget), Thresholds: o.health.thresholds,
 		},
-		Replica: o.replicaName, Holds: f.session.fence.Holds, Held: f.holds.Held,
+		Replica: o.replicaName, Holds: f.session.fence.Holds, Held: f.holds.Held, Budget: f.budget,
 		SlotOf: func(labels map[string]string) (int, bool) {
 			return policy.Read(labels[v1alpha1.LabelSlot], f.slots.spread.Count())
 		},
@@ -81,12 +81,12 @@ func countBreakers(registerer prometheus.Registerer, breakers *remediation.Break
 	}))
 }
 
-// heldDeletions returns a metric of the machines that wait because deletions are held. While acts returns false this replica may have lost
+// heldDeletions returns a metric of the machines that wait because deletions are held or the deletion budget is exhausted. While acts returns false this replica may have lost
 // its slots without a notice, and reports 0.
 func heldDeletions(acts func() bool, replacements *remediation.Controller) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mcf_deletions_held",
-		Help: "Machines in this replica's slots that should be deleted or replaced and are not, because deletions are held.",
+		Help: "Machines in this replica's slots that should be deleted or replaced and are not, because deletions are held or the deletion budget is exhausted.",
 	}, func() float64 {
 		if !acts() {
 			return 0

@@ -53,6 +53,7 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--machine-drain-timeout=-1s", "--machine-drain-timeout: expected 0 or more"},
 		{"--machine-max-evict-retries=-1", "--machine-max-evict-retries: expected 0 or more"},
 		{"--machine-safety-apiserver-statuscheck-period=10s", "statuscheck-period: expected at least 30s"},
+		{"--safety-max-deletions-per-hour=501", "--safety-max-deletions-per-hour: expected at most 500, got 501"},
 		{"--safety-max-orphan-deletions=501", "--safety-max-orphan-deletions: expected at most 500, got 501"},
 		{"--machine-safety-orphan-vms-quarantine=-1s", "--machine-safety-orphan-vms-quarantine: expected 0 or more"},
 		{"--safety-up=-1", "--safety-up: expected 0 or more"},

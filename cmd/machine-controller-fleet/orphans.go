@@ -27,7 +27,7 @@ func newOrphans(o options, f *fleet) (*safety.Orphans, error) {
 		Served: func(ctx context.Context, namespace string) (bool, error) {
 			return isServed(ctx, f.control, identity, namespace)
 		},
-		Held: f.holds.Held, Deletions: f.deletions,
+		Held: f.holds.Held, Budget: f.budget, Deletions: f.deletions,
 		Gate: fence.NewLeaderGate[string](f.session.fence), Token: rand.Text,
 		Period: o.safety.orphanVMsPeriod, Quarantine: o.safety.orphanVMsQuarantine, Limit: o.safety.maxOrphanDeletions, DryRun: o.safety.dryRun,
 		Clock: clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,

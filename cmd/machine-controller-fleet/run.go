@@ -28,6 +28,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/holds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/namespaces"
@@ -125,6 +126,9 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 		return nil, nil, err
 	}
 	f.holds = holds.New(f.namespaces)
+	f.budget = &deletionbudget.Budget{
+		Namespaces: f.namespaces, Leases: f.control.CoordinationV1(), Default: o.safety.maxDeletions, Clock: clock.RealClock{},
+	}
 	f.view = objectcache.NewView()
 	f.identity = &controlCluster{namespaces: f.control.CoreV1().Namespaces(), clock: clock.RealClock{}}
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
@@ -186,6 +190,7 @@ type fleet struct {
 	view        *objectcache.View
 	namespaces  *namespaces.Namespaces
 	holds       *holds.Holds
+	budget      *deletionbudget.Budget
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
 	collectors  []prometheus.Collector // of the objects in this replica's slots

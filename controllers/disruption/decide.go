@@ -37,6 +37,10 @@ type World struct {
 	Away      bool
 	// Held reports whether deletions of machines are held: no machine that has run gets a disruption.
 	Held bool
+	// Limited reports whether machines that have run need a reservation of the deletion budget. Reserved are the reservations, by
+	// Disruption.Key.
+	Limited  bool
+	Reserved map[string]bool
 	// Deleted reports whether the root is being deleted, with its machines.
 	Deleted bool
 }
@@ -67,6 +71,10 @@ type Verdict struct {
 	Open []Scope
 	// Waiting is how many machines are not deleted or replaced only because deletions are held.
 	Waiting int
+	// Deletions are the keys of the disruptions that are added for machines that have run. Unreserved is how many such machines have none
+	// only because they lack a reservation.
+	Deletions  []string
+	Unreserved int
 	// Wake is the time until the next decision; 0 means when an event arrives.
 	Wake time.Duration
 }
@@ -77,9 +85,8 @@ type Verdict struct {
 // limit of 1, of three that are unhealthy for too long the first gets a disruption. It fails, is deleted, and another is created;
 // when that one runs, the second gets one.
 func Decide(w World) Verdict {
-	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w)}
-	v.Disruptions = append(v.Disruptions, newDisruptions(w, v.Disruptions)...)
-	v.Waiting = waiting(w)
+	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w), Waiting: waiting(w)}
+	v.addDisruptions(w)
 	v.Wake = wake(w, v.Disruptions)
 	v.Changed = len(v.Disruptions) != len(w.Disruptions) || !slices.EqualFunc(v.Disruptions, w.Disruptions, func(a, b Disruption) bool {
 		return a.UID == b.UID && a.Since.Equal(&b.Since)
@@ -105,23 +112,24 @@ type candidate struct {
 	neverUp bool
 }
 
-// newDisruptions returns the disruptions that are added now.
-func newDisruptions(w World, stand []Disruption) (added []Disruption) {
+// addDisruptions adds those that are added now.
+func (v *Verdict) addDisruptions(w World) {
 	if w.Away || w.Now.Before(w.NotBefore) {
-		return nil
+		return
 	}
-	waiting := candidates(w, stand)
-	load := loadOf(w, stand, waiting)
+	waiting := candidates(w, v.Disruptions)
+	load := loadOf(w, v.Disruptions, waiting)
 	limit := limitOf(w)
 	many := manyFailToComeUp(w)
 	for _, c := range waiting {
-		if len(stand)+len(added) >= maxDisruptions {
+		if len(v.Disruptions) >= maxDisruptions {
 			break // the others follow when some of these are replaced
 		}
 		if w.Held && !c.neverUp {
 			continue
 		}
 		free := c.neverUp && len(w.Breakers.openFor(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
+		added := disruptionOf(c.Machine)
 		switch {
 		case free:
 		case !c.neverUp && !w.Breakers.Complete:
@@ -130,11 +138,18 @@ func newDisruptions(w World, stand []Disruption) (added []Disruption) {
 			continue
 		case load.against(c) >= limit:
 			continue
+		case !c.neverUp && w.Limited && !w.Reserved[added.Key()]:
+			if load.against(c)+v.Unreserved < limit {
+				v.Unreserved++
+			}
+			continue
 		}
 		load = load.with(c)
-		added = append(added, disruptionOf(c.Machine))
+		v.Disruptions = append(v.Disruptions, added)
+		if !c.neverUp {
+			v.Deletions = append(v.Deletions, added.Key())
+		}
 	}
-	return added
 }
 
 // candidates returns the machines to be replaced, in the order in which they became candidates.

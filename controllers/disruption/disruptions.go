@@ -33,6 +33,9 @@ func disruptionOf(m *v1alpha1.Machine) Disruption {
 	return Disruption{Name: m.Name, UID: m.UID, Since: m.Status.CurrentStatus.LastUpdateTime}
 }
 
+// Key identifies the replacement that the disruption allows: the same machine's next failure has another one.
+func (p Disruption) Key() string { return fmt.Sprintf("%s@%d", p.UID, p.Since.Unix()) }
+
 // ReadDisruptions returns the disruptions that are recorded on a root. Errors: an annotation that another client has written.
 func ReadDisruptions(root metav1.Object) ([]Disruption, error) {
 	text, ok := root.GetAnnotations()[v1alpha1.AnnotationDisruptions]

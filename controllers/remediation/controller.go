@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -25,7 +26,7 @@ const (
 	NameOfSets = "replacement-machinesets"
 )
 
-// Config is the configuration of the controller. All fields but Servers, Held, the Gates, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Servers, Held, Budget, the Gates, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -42,6 +43,8 @@ type Config struct {
 	// Held reports whether deletions of machines in a namespace are held, and why; with nil they never are. HoldChanged has to be
 	// called when that changes.
 	Held func(namespace string) (why string, held bool)
+	// Budget has the deletion budgets of namespaces; with nil nothing is limited.
+	Budget *deletionbudget.Budget
 	// Replica is the name under which this process reports its counts.
 	Replica string
 	// SlotOf returns the slot in an object's labels. Holds reports whether the slot is held and its objects are all in the View.

@@ -1,6 +1,7 @@
 package remediation
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -9,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -19,7 +22,8 @@ func (c *Controller) HoldChanged(namespace string) {
 	c.sets.enqueueIn(namespace)
 }
 
-// Waiting returns how many machines of this process's slots are not deleted or replaced only because deletions are held.
+// Waiting returns how many machines of this process's slots are not deleted or replaced only because deletions are held or the deletion
+// budget of their namespace is exhausted.
 func (c *Controller) Waiting() int { return c.deployments.waitingNow() + c.sets.waitingNow() }
 
 // waitingNow returns how many machines of the roots wait. A pass may end after its root has left the cache, so that only roots that are
@@ -65,6 +69,38 @@ func atLeast(n int) string {
 	return fmt.Sprintf("at least %d", floor)
 }
 
+// holding is the content of the condition DeletionsHeld of a root. The zero value means that it has none.
+type holding struct{ reason, message string }
+
+// holdingOf returns the condition of a root. by is the annotation that holds deletions, and grant what the deletion budget allows.
+func holdingOf(by string, v disruption.Verdict, grant deletionbudget.Grant) holding {
+	if message := heldMessage(by, v.Waiting); message != "" {
+		return holding{v1alpha1.ReasonHoldAnnotation, message}
+	}
+	if v.Unreserved == 0 {
+		return holding{}
+	}
+	return holding{v1alpha1.ReasonDeletionBudget, fmt.Sprintf("Unhealthy machines that wait to be replaced: %s; %s", atLeast(v.Unreserved), grant.Exhausted())}
+}
+
+// decide decides on a root. Replacements are reserved of the deletion budget before they are recorded: what is reserved and not recorded,
+// because the process ends, is reserved again by the next pass and counts once.
+func (r *roots[T]) decide(ctx context.Context, root T, w disruption.World) (v disruption.Verdict, grant deletionbudget.Grant, err error) {
+	v = disruption.Decide(w)
+	if r.cfg.Budget == nil || w.Deleted || len(v.Deletions) == 0 {
+		return v, grant, nil
+	}
+	if grant, err = r.cfg.Budget.Reserve(ctx, root.GetNamespace(), v.Deletions); err != nil {
+		return v, grant, err
+	}
+	w.Limited, w.Reserved = true, grant.Reserved
+	v = disruption.Decide(w)
+	if v.Unreserved > 0 && (v.Wake == 0 || grant.Next < v.Wake) {
+		v.Wake = grant.Next
+	}
+	return v, grant, nil
+}
+
 // announceHeld emits an Event when machines of a root begin to wait, and when none waits any more.
 func (r *roots[T]) announceHeld(before T, message string) {
 	about, ok := any(before).(runtime.Object)
@@ -74,7 +110,7 @@ func (r *roots[T]) announceHeld(before T, message string) {
 	case was == "" && message != "":
 		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsHeld, message)
 	case was != "" && message == "":
-		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsReleased, "No machine waits any more because deletions are held")
+		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsReleased, "No machine waits any more because deletions are held or the deletion budget is exhausted")
 	}
 }
 
@@ -85,13 +121,13 @@ func heldByDeployment(d *v1alpha1.MachineDeployment) string {
 	return ""
 }
 
-func reportHeldOnDeployment(d *v1alpha1.MachineDeployment, now time.Time, message string) {
-	if message == "" {
+func reportHeldOnDeployment(d *v1alpha1.MachineDeployment, now time.Time, is holding) {
+	if is == (holding{}) {
 		machinefacts.DropMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentDeletionsHeld)
 		return
 	}
 	machinefacts.PutMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCondition{
-		Type: v1alpha1.MachineDeploymentDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation, Message: message,
+		Type: v1alpha1.MachineDeploymentDeletionsHeld, Status: corev1.ConditionTrue, Reason: is.reason, Message: is.message,
 	}, now)
 }
 
@@ -102,12 +138,12 @@ func heldBySet(s *v1alpha1.MachineSet) string {
 	return ""
 }
 
-func reportHeldOnSet(s *v1alpha1.MachineSet, now time.Time, message string) {
-	if message == "" {
+func reportHeldOnSet(s *v1alpha1.MachineSet, now time.Time, is holding) {
+	if is == (holding{}) {
 		machinefacts.DropMachineSetCondition(&s.Status, v1alpha1.MachineSetDeletionsHeld)
 		return
 	}
 	machinefacts.PutMachineSetCondition(&s.Status, v1alpha1.MachineSetCondition{
-		Type: v1alpha1.MachineSetDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation, Message: message,
+		Type: v1alpha1.MachineSetDeletionsHeld, Status: corev1.ConditionTrue, Reason: is.reason, Message: is.message,
 	}, now)
 }

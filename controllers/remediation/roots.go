@@ -39,9 +39,9 @@ type kind[T ownerref.Object[T]] struct {
 	// isAway reports whether the root's status has an API server that is away; setAway has it so.
 	isAway  func(T) bool
 	setAway func(root T, now time.Time, away bool)
-	// held returns the message of the root's condition DeletionsHeld; "" if it has none. reportHeld sets it, or, with "", removes it.
+	// held returns the message of the root's condition DeletionsHeld; "" if it has none. reportHeld sets it, or removes it.
 	held       func(T) string
-	reportHeld func(root T, now time.Time, message string)
+	reportHeld func(root T, now time.Time, is holding)
 	events     events.EventRecorder
 }
 
@@ -56,7 +56,7 @@ type roots[T ownerref.Object[T]] struct {
 	commit     *patch.Committer[T]
 	runner     *runner.Runner[types.NamespacedName]
 	seen       sync.Map // the thresholds of roots whose status was read, by UID
-	waiting    sync.Map // the number of machines that wait because deletions are held, by the UID of their root; none is not there
+	waiting    sync.Map // the number of machines that wait because deletions are held or the budget is exhausted, by the UID of their root; none is not there
 }
 
 func newRoots[T ownerref.Object[T]](
@@ -129,8 +129,11 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	case err != nil:
 		return runner.Result{}, err
 	}
-	verdict := disruption.Decide(world)
-	r.keepWaiting(root.GetUID(), verdict.Waiting)
+	verdict, grant, err := r.decide(ctx, root, world)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	r.keepWaiting(root.GetUID(), verdict.Waiting+verdict.Unreserved)
 	wanted, is := root.DeepCopy(), r.reported(root)
 	if !world.Deleted { // otherwise its machines are deleted with it
 		if verdict.Changed {
@@ -140,7 +143,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		r.report(wanted, world.Now, is)
 	}
 	r.setAway(wanted, world.Now, world.Away)
-	held := heldMessage(why.held, verdict.Waiting)
+	held := holdingOf(why.held, verdict, grant)
 	r.reportHeld(wanted, world.Now, held)
 	if apiequality.Semantic.DeepEqual(root, wanted) {
 		return runner.Result{RequeueAfter: verdict.Wake}, nil
@@ -156,11 +159,11 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	if before := r.reported(root); why.ignored != "" && !strings.Contains(before.message, why.ignored) {
 		r.emit(root, v1alpha1.ReasonThresholdsIgnored, why.ignored)
 	}
-	r.announceHeld(root, held)
+	r.announceHeld(root, held.message)
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
-// reasons are what is reported beside a verdict: why an annotation with thresholds is ignored, and why deletions are held; "" if not.
+// reasons are what is reported beside a verdict: why annotations are ignored, and why deletions are held; "" if not.
 type reasons struct{ ignored, held string }
 
 // observe collects the input of a decision about a root.
@@ -188,6 +191,11 @@ func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) 
 	w.Machines, w.Undecodable = r.tree.members(sets)
 	if w.Limits.Thresholds, why.ignored, err = r.thresholds.of(root, r.breakers.Snapshots()); err != nil {
 		return w, why, err
+	}
+	if r.cfg.Budget != nil {
+		if ignored := r.cfg.Budget.Ignored(root.GetNamespace()); ignored != "" {
+			why.ignored = strings.TrimPrefix(why.ignored+". "+ignored, ". ")
+		}
 	}
 	r.remember(root, w.Limits.Thresholds, w.Machines)
 	w.Breakers = r.breakers.Snapshots().Of[w.Limits.Thresholds].Snapshot

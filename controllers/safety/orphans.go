@@ -23,6 +23,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -43,7 +44,7 @@ const (
 // plan is the key that enqueues the namespaces; it is no name of a namespace.
 const plan = ""
 
-// OrphansConfig is the configuration of Orphans. All fields but Namespace, Held, Metrics and Tracer are required.
+// OrphansConfig is the configuration of Orphans. All fields but Namespace, Held, Budget, Metrics and Tracer are required.
 type OrphansConfig struct {
 	// Machines, Metadata, Secrets and Leases read and write in the control cluster, without a cache. Machines must return a
 	// decode.ListError for objects that cannot be decoded.
@@ -65,6 +66,8 @@ type OrphansConfig struct {
 	Served func(ctx context.Context, namespace string) (bool, error)
 	// Held reports whether deletions in a namespace are held, and why; with nil they never are.
 	Held func(namespace string) (why string, held bool)
+	// Budget has the deletion budgets of namespaces; with nil only Limit limits.
+	Budget *deletionbudget.Budget
 	// Deletions records why resources are deleted.
 	Deletions *deletionlog.Recorder
 	// Gate admits the leader's work, with the leadership in the context.

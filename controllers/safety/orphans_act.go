@@ -66,10 +66,8 @@ func (s *sweep) holdAll(why string) {
 	}
 }
 
-// reserve reserves the deletion of the namespace's confirmed orphans that need no approval. Where that is not possible they are held,
-// except those that were reserved before.
-func (s *sweep) reserve(ctx context.Context) error {
-	var wanted []orphans.Suspect
+// unapproved returns the namespace's confirmed orphans that need no approval.
+func (s *sweep) unapproved() (wanted []orphans.Suspect) {
 	for _, sc := range s.scopes {
 		for _, suspect := range sc.suspectsThat(orphans.Delete) {
 			if !sc.before.Suspects[suspect.Key()].Approved {
@@ -77,24 +75,61 @@ func (s *sweep) reserve(ctx context.Context) error {
 			}
 		}
 	}
+	return wanted
+}
+
+// hold holds an orphan.
+func (s *sweep) hold(suspect orphans.Suspect, why string) {
+	for _, sc := range s.scopes {
+		if _, has := sc.verdicts[suspect.Key()]; has {
+			sc.verdicts[suspect.Key()] = orphans.Verdict{Do: orphans.Hold, Why: why}
+		}
+	}
+}
+
+// notReserved is why orphans are held whose deletion could not be reserved because of an error.
+const notReserved = "the deletion could not be reserved"
+
+// reserve reserves the deletion of the namespace's confirmed orphans that need no approval. Where that is not possible they are held,
+// except those that were reserved before.
+func (s *sweep) reserve(ctx context.Context) error {
+	wanted := s.unapproved()
 	if len(wanted) == 0 {
 		return nil
 	}
 	before, why, err := s.ledger.reserve(ctx, s.namespace, wanted, s.cfg.Limit)
 	if err != nil {
-		why = "the deletion could not be reserved"
+		why = notReserved
 	}
-	if why == "" {
+	if why != "" {
+		for _, suspect := range wanted {
+			if !before[suspect.Key()] || err != nil {
+				s.hold(suspect, why)
+			}
+		}
+	}
+	return errors.Join(err, s.reserveOfBudget(ctx))
+}
+
+// reserveOfBudget reserves of the deletion budget what is left to be deleted, after the limit for orphans: what that holds must not use up
+// the budget, which machines share. What the budget does not allow is held, and reserved by a later sweep.
+func (s *sweep) reserveOfBudget(ctx context.Context) error {
+	wanted := s.unapproved()
+	if s.cfg.Budget == nil || len(wanted) == 0 {
 		return nil
 	}
+	keys := make([]string, len(wanted))
+	for i, suspect := range wanted {
+		keys[i] = string(suspect.Key())
+	}
+	grant, err := s.cfg.Budget.Reserve(ctx, s.namespace, keys)
+	why := grant.Exhausted()
+	if err != nil {
+		why = notReserved
+	}
 	for _, suspect := range wanted {
-		if before[suspect.Key()] && err == nil {
-			continue
-		}
-		for _, sc := range s.scopes {
-			if _, has := sc.verdicts[suspect.Key()]; has {
-				sc.verdicts[suspect.Key()] = orphans.Verdict{Do: orphans.Hold, Why: why}
-			}
+		if !grant.Reserved[string(suspect.Key())] {
+			s.hold(suspect, why)
 		}
 	}
 	return err

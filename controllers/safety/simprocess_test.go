@@ -21,8 +21,10 @@ import (
 	"k8s.io/utils/clock"
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -187,6 +189,13 @@ func (w *world) newProcess(t *testing.T) *process {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
+	limit, budget := w.limit, (*deletionbudget.Budget)(nil)
+	if w.seed%3 == 1 { // the deletion budget is the limit
+		limit = orphans.MaxLimit
+		if !w.broken.noBudget {
+			budget = &deletionbudget.Budget{Namespaces: noAnnotations{}, Leases: core.CoordinationV1(), Default: w.limit, Clock: clock.RealClock{}}
+		}
+	}
 	var err error
 	p.orphans, err = NewOrphans(OrphansConfig{
 		Machines: machineclientset.New(machines).MachineV1alpha1(), Metadata: names, Secrets: core.CoreV1(), Leases: core.CoordinationV1(),
@@ -201,7 +210,7 @@ func (w *world) newProcess(t *testing.T) *process {
 		},
 		Deletions: deletionlog.New(clock.RealClock{}, nil, nil),
 		Gate:      p, Token: func() string { return fmt.Sprintf("%d-%d", p.serial, p.tokens.Add(1)) },
-		Period: w.period, Quarantine: w.quarantine, Limit: w.limit, DryRun: w.dryRun, Clock: clock.RealClock{},
+		Period: w.period, Quarantine: w.quarantine, Limit: limit, Budget: budget, DryRun: w.dryRun, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		t.Fatal(err)

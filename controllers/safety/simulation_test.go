@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 // promises are what a world may break, to show that it is found.
 type promises struct {
-	singlePhase, cachedReads, nameAlone, partialLists, noLimit, survives bool
+	singlePhase, cachedReads, nameAlone, partialLists, noLimit, noBudget, survives bool
 }
 
 // breakRules replaces rules of a process, and has its lists come in several pages.
@@ -192,7 +192,7 @@ func TestSweeps(t *testing.T) {
 func TestBrokenRules(t *testing.T) {
 	for name, broken := range map[string]promises{
 		"a single phase": {singlePhase: true}, "reads from a cache": {cachedReads: true}, "a match by name alone": {nameAlone: true},
-		"a part of a list taken as the whole": {partialLists: true}, "no limit": {noLimit: true}, "a suspicion that survives the machine's return": {survives: true},
+		"a part of a list taken as the whole": {partialLists: true}, "no limit": {noLimit: true}, "no deletion budget": {noBudget: true}, "a suspicion that survives the machine's return": {survives: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(300) {

@@ -29,6 +29,7 @@ var pure = []string{
 	"controllers/safety/unmanaged",
 	"controllers/safety/orphans",
 	"internal/bounded",
+	"internal/deletionbudget/ledger",
 	"internal/objectversion",
 	"target/reach",
 	"internal/receipt",

@@ -308,6 +308,7 @@ func TestPoliciesOfTheControlCluster(t *testing.T) {
 		{"a Lease of Kubernetes", request{before: lease("kube-system", "kube-controller-manager"), after: lease("kube-system", "kube-controller-manager")}, leases},
 		{"MCM's Lease", request{after: lease("n", v1alpha1.LeaseManager)}, ""},
 		{"MCM's other Lease", request{before: lease("n", v1alpha1.LeaseMachineController), after: lease("n", v1alpha1.LeaseMachineController)}, ""},
+		{"the deletion budget", request{before: lease("n", v1alpha1.LeaseDeletions), after: lease("n", v1alpha1.LeaseDeletions)}, ""},
 		{"its Lease is deleted", request{before: lease(FleetNamespace, "fleet-slot-001")}, ""},
 		{"another's Lease is deleted", request{before: lease(FleetNamespace, "x")}, leases},
 	})

@@ -147,7 +147,8 @@ const (
 	ReasonZoneNotReady = "ZoneNotReady"
 	// ReasonTargetNotReady means that too many machines of the whole target cluster are not Ready.
 	ReasonTargetNotReady = "TargetNotReady"
-	// ReasonThresholdsIgnored (False) means that an AnnotationCircuitBreaker is invalid, or that too many different ones are in use.
+	// ReasonThresholdsIgnored (False) means that an AnnotationCircuitBreaker is invalid, or that too many different ones are in use, or that
+	// the AnnotationMaxDeletions is invalid.
 	ReasonThresholdsIgnored = "ThresholdsIgnored"
 )
 

@@ -174,8 +174,8 @@ func replacementEvents() []EventReason {
 		},
 		{
 			ReasonThresholdsIgnored, true, roots,
-			"The annotation `fleet.machine.sapcloud.io/circuit-breaker` of the object or of its Namespace is invalid, or too many different ones are in use. It is ignored; the thresholds of the Namespace or of the flags apply.",
-			"The message says what was expected; see [thresholds](operations/configure.md#thresholds-of-circuit-breakers).",
+			"The annotation `fleet.machine.sapcloud.io/circuit-breaker` of the object or of its Namespace is invalid, or too many different ones are in use, or the annotation `fleet.machine.sapcloud.io/max-deletions-per-hour` of its Namespace is invalid. It is ignored; the thresholds of the Namespace, or the flags, apply.",
+			"The message says what was expected; see [thresholds](operations/configure.md#thresholds-of-circuit-breakers) and [deletion budgets](operations/configure.md#deletion-budgets).",
 		},
 	}
 }

@@ -6,12 +6,20 @@ const (
 	// fleet deletes none that may run pods, except those that a client has deleted. Its value is the reason, for people to read;
 	// "" and "false" hold nothing.
 	AnnotationHoldDeletions = FleetDomain + "hold-deletions"
+	// AnnotationMaxDeletions on a Namespace is its deletion budget: how many machines of it are replaced for their health, and orphans of it
+	// deleted, within an hour. "0" means any number. Without it, or with an invalid value, the fleet's setting applies.
+	AnnotationMaxDeletions = FleetDomain + "max-deletions-per-hour"
+	// AnnotationDeletions on the Lease LeaseDeletions has, as JSON, what was reserved of the deletion budget within the last hour.
+	AnnotationDeletions = FleetDomain + "deletions"
 )
+
+// LeaseDeletions is the Lease in a namespace with AnnotationDeletions. It has no holder, and is created when a deletion budget is first used.
+const LeaseDeletions = "machine-controller-fleet-deletions"
 
 // The conditions of roots whose machines wait to be deleted.
 const (
 	// MachineDeploymentDeletionsHeld is True while machines of the deployment that should be deleted or replaced are not, because
-	// deletions are held. Else it is not there.
+	// deletions are held or the deletion budget is exhausted. Else it is not there.
 	MachineDeploymentDeletionsHeld MachineDeploymentConditionType = "DeletionsHeld"
 	// MachineSetDeletionsHeld is what MachineDeploymentDeletionsHeld is, on a set without a controller.
 	MachineSetDeletionsHeld MachineSetConditionType = "DeletionsHeld"
@@ -21,6 +29,8 @@ const (
 const (
 	// ReasonHoldAnnotation means that a Namespace or the leader Lease has AnnotationHoldDeletions.
 	ReasonHoldAnnotation = "HoldAnnotation"
+	// ReasonDeletionBudget means that the deletion budget of the namespace is exhausted: AnnotationMaxDeletions, or the fleet's setting.
+	ReasonDeletionBudget = "DeletionBudget"
 )
 
 // Reasons of Events on roots whose machines wait to be deleted.
@@ -34,12 +44,12 @@ func holdEvents() []EventReason {
 	return []EventReason{
 		{
 			EventDeletionsHeld, true, roots,
-			"Machines that should be deleted or replaced are not: a person holds deletions by an annotation. The message has the annotation and its reason. It is on a MachineSet only if the MachineSet has no controller.",
-			"Remove the annotation `fleet.machine.sapcloud.io/hold-deletions` from the Namespace, or from the leader Lease, when its reason is gone.",
+			"Machines that should be deleted or replaced are not: a person holds deletions by an annotation, or the deletion budget of the Namespace is exhausted. The message has the annotation and its reason, or the limit. It is on a MachineSet only if the MachineSet has no controller.",
+			"Remove the annotation `fleet.machine.sapcloud.io/hold-deletions` from the Namespace, or from the leader Lease, when its reason is gone. If the deletion budget is exhausted, find out why so many machines are unhealthy; to have more replaced within the hour, raise the annotation `fleet.machine.sapcloud.io/max-deletions-per-hour` of the Namespace.",
 		},
 		{
 			EventDeletionsReleased, false, roots,
-			"No machine waits any more because deletions are held.",
+			"No machine waits any more because deletions are held or the deletion budget is exhausted.",
 			"",
 		},
 	}

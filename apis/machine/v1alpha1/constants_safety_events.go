@@ -16,7 +16,7 @@ func orphanEvents() []EventReason {
 		},
 		{
 			EventOrphansHeld, true, class,
-			"Resources at the cloud belong to no Machine, and are not deleted: they are more than `--safety-max-orphan-deletions` allows in an hour, the Node of one of them is Ready, or the sweep is a dry run. It is emitted in each sweep.",
+			"Resources at the cloud belong to no Machine, and are not deleted: they are more than `--safety-max-orphan-deletions` or the deletion budget of the Namespace allows in an hour, the Node of one of them is Ready, deletions are held, or the sweep is a dry run. It is emitted in each sweep.",
 			"Check the resources that the message names. To delete exactly these, annotate the MachineClass with `fleet.machine.sapcloud.io/delete-orphans=<the value in the message>`.",
 		},
 	}
