@@ -47,6 +47,7 @@ func (p *process) reconcileSet(slot int) {
 			w.Owned = append(w.Owned, m)
 		}
 	}
+	w.Held = p.setsHeld(w.Set)
 	for range 32 {
 		v := scale.Decide(w)
 		switch v.Do {
@@ -80,8 +81,10 @@ func (p *process) reconcileSet(slot int) {
 			}
 		case scale.Delete:
 			for _, m := range v.Machines {
+				kept := p.mustKeep()
 				_, goOn := p.write(func() bool {
 					if p.machines.delete(m, p.now) {
+						p.judge("a set deletes", m.UID, kept)
 						w.Done.Deleted[m.UID] = true
 					} else {
 						w.Done.Refused[m.UID] = true

@@ -28,13 +28,15 @@ type process struct {
 	lastReport string
 	seen       map[types.UID]bool
 	servers    map[string]reach.State
+	born       time.Time
+	sight      sight
 }
 
 // caches are the positions of those of the kinds.
 type caches struct{ deployments, sets, machines, nodes int }
 
 func newProcess(w *world, name string) *process {
-	p := &process{world: w, name: name, shown: map[int]*caches{}, seen: map[types.UID]bool{}, servers: map[string]reach.State{}}
+	p := &process{world: w, name: name, shown: map[int]*caches{}, seen: map[types.UID]bool{}, servers: map[string]reach.State{}, born: w.now}
 	if w.wild {
 		p.ahead = time.Duration(w.dice.IntN(4000)-2000) * time.Millisecond
 	}
@@ -203,6 +205,7 @@ func (p *process) reconcileRoot(slot int) {
 	}
 	w.Breakers = p.breakers.Snapshot()
 	w.Away, w.NotBefore = p.reach().Away, p.reach().Settled()
+	w.Held = p.held(ignoredByHealth)
 	v := disruption.Decide(w)
 	if (len(v.Open) > 0) == (len(root.Status.Conditions) > 0) && !v.Changed {
 		return
@@ -214,6 +217,7 @@ func (p *process) reconcileRoot(slot int) {
 		p.breakersSeen[root.Name] = true
 		desired.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{Type: v1alpha1.MachineDeploymentCircuitBreakerOpen}}
 	}
+	p.judgeDisruptions(disruptions, v.Disruptions)
 	p.write(func() bool {
 		_, ok := p.deployments.update(desired)
 		return ok

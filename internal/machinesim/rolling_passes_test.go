@@ -271,6 +271,7 @@ func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
 			w.Disruptions = append(w.Disruptions, disruption.Disruption{Name: m.Name, UID: m.UID, Since: m.Status.CurrentStatus.LastUpdateTime})
 		}
 	}
+	w.Held = r.owner.setsHeld(set)
 	return w
 }
 
@@ -321,8 +322,10 @@ func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 		}
 	case scale.Delete:
 		for _, m := range v.Machines {
+			kept := r.mustKeep()
 			_, goOn := r.owner.write(func() bool {
 				if r.machines.delete(m, r.now) {
+					r.judge("a set deletes", m.UID, kept)
 					w.Done.Deleted[m.UID] = true
 				} else {
 					w.Done.Refused[m.UID] = true

@@ -57,6 +57,7 @@ type world struct {
 	breakersSeen   map[string]bool // deployments whose circuit breaker was observed open
 	cut            string          // the API server that is away: control or target; "" for none
 	unchecked      bool            // no process checks API servers
+	holding        *holding        // nil where deletions are never held
 }
 
 // newWorld makes deployments whose machines all run, owned in turns by as many processes.
