@@ -74,6 +74,7 @@ func TestExtend(t *testing.T) {
 		"its deadline was in the outage":          {outage, 0, 500, 1100},
 		"its deadline was before the outage":      {outage, 0, 90, 90},
 		"the outage lasts":                        {Fact{Away: true, From: at(100)}, 0, 500, 500},
+		"one is back, and the other one is away":  {Fact{Away: true, From: at(100), Back: at(700)}, 0, 500, 500},
 		"a second outage lasts, the first counts": {Fact{Away: true, From: at(900), Back: at(700)}, 0, 500, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +91,7 @@ func TestBoth(t *testing.T) {
 		"the first is away":  {Fact{Away: true, From: at(5)}, Fact{Reached: at(2)}, Fact{Away: true, From: at(5), Reached: at(2)}},
 		"the second is away": {Fact{Reached: at(2)}, Fact{Away: true, From: at(5)}, Fact{Away: true, From: at(5), Reached: at(2)}},
 		"both are away":      {Fact{Away: true, From: at(7)}, Fact{Away: true, From: at(5)}, Fact{Away: true, From: at(5)}},
+		"both, in reverse":   {Fact{Away: true, From: at(5)}, Fact{Away: true, From: at(7)}, Fact{Away: true, From: at(5)}},
 		"one is back later":  {Fact{From: at(1), Back: at(9)}, Fact{From: at(5), Back: at(8)}, Fact{From: at(1), Back: at(9)}},
 		"the other one is":   {Fact{From: at(5), Back: at(8)}, Fact{From: at(1), Back: at(9)}, Fact{From: at(1), Back: at(9)}},
 		"one is away, the other one is back": {

@@ -102,10 +102,8 @@ func (s *Server) check(ctx context.Context) (again time.Duration) {
 	case err = <-read:
 	case <-timeout.C():
 		cancel()
-		err = <-read
-		if IsAnswer(err) { // it came too late
-			err = context.DeadlineExceeded
-		}
+		<-read // an answer now comes too late
+		err = context.DeadlineExceeded
 	}
 	cancel()
 	if ctx.Err() != nil {
