@@ -252,6 +252,11 @@ func TestTextOfAll_NamesSome(t *testing.T) {
 	if got, want := TextOfAll(ctx, []Deletion{d}), "Deleted 1 machines, by replica r-0, slot 7, epoch 12, trace 01000000000000000000000000000000: m (Node node-m): ScaledDown: replicas 5 → 4"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	d.Node = ""
+	if got := TextOfAll(ctx, []Deletion{d}); !strings.HasSuffix(got, ": m: ScaledDown: replicas 5 → 4") {
+		t.Errorf("without a Node: got %q", got)
+	}
+	d.Node = "node-m"
 	if got := TextOfAll(ctx, slices.Repeat([]Deletion{d}, 100)); strings.Count(got, "m (Node node-m)") != mostNamed || !strings.HasSuffix(got, "; 95 more") {
 		t.Errorf("got %q", got)
 	}

@@ -46,7 +46,7 @@ func TestText(t *testing.T) {
 	hidden := vm()
 	hidden.ProviderID, hidden.By = "", By{Replica: "r-0", Leader: true}
 	machine := vm()
-	machine.Object = Object{Kind: Machine, Namespace: "shoot--a", Name: "m", UID: "u", Node: "node-m"}
+	machine.Object = Object{Kind: Machine, Namespace: "shoot--a", Name: "m", UID: "u", Machine: "m", MachineUID: "u", Node: "node-m"}
 	bare, node := hidden, vm()
 	bare.Object, bare.Reason = Object{Kind: VM, ProviderID: "sim:///vm-1"}, Because(Orphaned, "")
 	node.Object, node.By = Object{Kind: Node, Name: "node-m", Machine: "m", Node: "node-m"}, By{Replica: "r-0", Slot: vm().Slot}

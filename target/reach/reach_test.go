@@ -29,6 +29,7 @@ func TestServerIsAwayAfterTheTimeout(t *testing.T) {
 		"a moment less":                  {[]check{{0, 0, true}, {60, 66, false}, {83, 89, false}}, Fact{Reached: at(0)}, 6 * time.Second},
 		"a blip in between":              {[]check{{0, 0, true}, {60, 66, false}, {72, 72, true}, {84, 95, false}}, Fact{Reached: at(0)}, 6 * time.Second},
 		"it is back":                     {[]check{{0, 0, true}, {60, 66, false}, {84, 90, false}, {600, 600, true}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, time.Minute},
+		"it is back, and stays":          {[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 660, true}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, time.Minute},
 		"it is back, and a check fails":  {[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 666, false}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, 6 * time.Second},
 		"it is away again":               {[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 700, false}}, Fact{Away: true, From: at(600), Back: at(600), Reached: at(0)}, 6 * time.Second},
 		"it was away from the beginning": {[]check{{0, 6, false}, {24, 30, false}}, Fact{Away: true, From: at(0)}, 6 * time.Second},

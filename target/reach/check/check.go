@@ -74,7 +74,7 @@ func (s *Server) wait(ctx context.Context, begun time.Time, again time.Duration)
 			return true
 		case <-suspicion:
 			suspicion = nil
-			timer.Reset(max(spacing-s.cfg.Clock.Since(begun), 0))
+			timer.Reset(spacing - s.cfg.Clock.Since(begun)) // at once if that is negative
 		}
 	}
 }
