@@ -252,7 +252,51 @@ func TestTextOfAll_NamesSome(t *testing.T) {
 	if got, want := TextOfAll(ctx, []Deletion{d}), "Deleted 1 machines, by replica r-0, slot 7, epoch 12, trace 01000000000000000000000000000000: m (Node node-m): ScaledDown: replicas 5 → 4"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	d.Node = ""
+	if got := TextOfAll(ctx, []Deletion{d}); !strings.HasSuffix(got, ": m: ScaledDown: replicas 5 → 4") {
+		t.Errorf("without a Node: got %q", got)
+	}
+	d.Node = "node-m"
 	if got := TextOfAll(ctx, slices.Repeat([]Deletion{d}, 100)); strings.Count(got, "m (Node node-m)") != mostNamed || !strings.HasSuffix(got, "; 95 more") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestDelete_WithoutOwnerTraceAndFile_NamesNone: what is not known is left out of the Event and the log.
+func TestDelete_WithoutOwnerTraceAndFile_NamesNone(t *testing.T) {
+	log, emitted := &ktesting.BufferTL{}, events.NewFakeRecorder(10)
+	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig()))
+	r := New(testclock.NewFakePassiveClock(noon), nil, nil)
+	if outcome, err := r.Delete(ctx, emitted, deletion(), func(context.Context) error { return nil }); err != nil || outcome != receipt.Accepted {
+		t.Errorf("outcome %q, error %v", outcome, err)
+	}
+	if got := <-emitted.Events; !strings.HasSuffix(got, "; by replica ") {
+		t.Errorf("Event %q names an owner or a trace", got)
+	}
+	for _, absent := range []string{"providerID", "machineUID", "replica=", "leader", "slot", "epoch", "traceID"} {
+		if strings.Contains(log.String(), absent) {
+			t.Errorf("log has %s, which is not known: %s", absent, log.String())
+		}
+	}
+	if n := testutil.ToFloat64(r.unlogged); n != 0 {
+		t.Errorf("mcf_deletion_log_errors_total is %v without a deletion log", n)
+	}
+}
+
+func TestKeysAndValues_Ownership(t *testing.T) {
+	slot, epoch := 7, int64(12)
+	for _, c := range []struct {
+		by   receipt.By
+		want []any
+	}{
+		{receipt.By{Slot: &slot, Epoch: &epoch}, []any{"kind", receipt.Machine, "slot", 7, "epoch", int64(12)}},
+		{receipt.By{Leader: true}, []any{"kind", receipt.Machine, "leader", true}},
+		{receipt.By{Slot: &slot}, []any{"kind", receipt.Machine}},
+		{receipt.By{Epoch: &epoch}, []any{"kind", receipt.Machine}},
+	} {
+		got := keysAndValues(receipt.Receipt{Object: receipt.Object{Kind: receipt.Machine}, By: c.by})
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }

@@ -46,11 +46,19 @@ func TestText(t *testing.T) {
 	hidden := vm()
 	hidden.ProviderID, hidden.By = "", By{Replica: "r-0", Leader: true}
 	machine := vm()
-	machine.Object = Object{Kind: Machine, Namespace: "shoot--a", Name: "m", UID: "u", Node: "node-m"}
+	machine.Object = Object{Kind: Machine, Namespace: "shoot--a", Name: "m", UID: "u", Machine: "m", MachineUID: "u", Node: "node-m"}
+	bare, node := hidden, vm()
+	bare.Object, bare.Reason = Object{Kind: VM, ProviderID: "sim:///vm-1"}, Because(Orphaned, "")
+	node.Object, node.By = Object{Kind: Node, Name: "node-m", Machine: "m", Node: "node-m"}, By{Replica: "r-0", Slot: vm().Slot}
+	unowned := bare
+	unowned.By = By{Replica: "r-0", Epoch: vm().Epoch}
 	for _, c := range []struct {
 		receipt Receipt
 		want    string
 	}{
+		{bare, "Started to delete VM sim:///vm-1: Orphaned; by replica r-0, leader"},
+		{node, "Started to delete Node node-m of machine m: ScaledDown: replicas 5 → 4; by replica r-0"},
+		{unowned, "Started to delete VM sim:///vm-1: Orphaned; by replica r-0"},
 		{vm(), "Started to delete VM sim:///vm-1 of machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, slot 7, epoch 12, trace 4bf9"},
 		{machine, "Started to delete Machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, slot 7, epoch 12, trace 4bf9"},
 		{hidden, "Started to delete VM without a known provider ID of machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, leader"},
@@ -64,5 +72,17 @@ func TestText(t *testing.T) {
 func TestBecause_BoundsEvidence(t *testing.T) {
 	if got := len(Because(Unhealthy, strings.Repeat("x", 10_000)).Evidence); got != mostEvidence {
 		t.Errorf("evidence of a long message has %d bytes, want %d", got, mostEvidence)
+	}
+}
+
+// TestIsValid_OnlyKnownRules: a reason that was read from an object may be forged.
+func TestIsValid_OnlyKnownRules(t *testing.T) {
+	for _, rule := range Rules() {
+		if !Because(rule, "").IsValid() {
+			t.Errorf("%s is not valid", rule)
+		}
+	}
+	if Because("Forged", "").IsValid() || (Reason{}).IsValid() {
+		t.Error("a rule that does not exist is valid")
 	}
 }

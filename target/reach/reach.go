@@ -52,7 +52,7 @@ func (s State) Failed(begun, now time.Time, settings Settings) State {
 	if s.failing.IsZero() {
 		s.failing = begun
 	}
-	if s.away || now.Sub(s.failing) < settings.Timeout {
+	if now.Sub(s.failing) < settings.Timeout {
 		return s
 	}
 	s.away = true

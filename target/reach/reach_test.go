@@ -29,6 +29,7 @@ func TestServerIsAwayAfterTheTimeout(t *testing.T) {
 		"a moment less":                  {[]check{{0, 0, true}, {60, 66, false}, {83, 89, false}}, Fact{Reached: at(0)}, 6 * time.Second},
 		"a blip in between":              {[]check{{0, 0, true}, {60, 66, false}, {72, 72, true}, {84, 95, false}}, Fact{Reached: at(0)}, 6 * time.Second},
 		"it is back":                     {[]check{{0, 0, true}, {60, 66, false}, {84, 90, false}, {600, 600, true}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, time.Minute},
+		"it is back, and stays":          {[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 660, true}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, time.Minute},
 		"it is back, and a check fails":  {[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 666, false}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, 6 * time.Second},
 		"it is away again":               {[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 700, false}}, Fact{Away: true, From: at(600), Back: at(600), Reached: at(0)}, 6 * time.Second},
 		"it was away from the beginning": {[]check{{0, 6, false}, {24, 30, false}}, Fact{Away: true, From: at(0)}, 6 * time.Second},
@@ -74,6 +75,7 @@ func TestExtend(t *testing.T) {
 		"its deadline was in the outage":          {outage, 0, 500, 1100},
 		"its deadline was before the outage":      {outage, 0, 90, 90},
 		"the outage lasts":                        {Fact{Away: true, From: at(100)}, 0, 500, 500},
+		"one is back, and the other one is away":  {Fact{Away: true, From: at(100), Back: at(700)}, 0, 500, 500},
 		"a second outage lasts, the first counts": {Fact{Away: true, From: at(900), Back: at(700)}, 0, 500, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +92,7 @@ func TestBoth(t *testing.T) {
 		"the first is away":  {Fact{Away: true, From: at(5)}, Fact{Reached: at(2)}, Fact{Away: true, From: at(5), Reached: at(2)}},
 		"the second is away": {Fact{Reached: at(2)}, Fact{Away: true, From: at(5)}, Fact{Away: true, From: at(5), Reached: at(2)}},
 		"both are away":      {Fact{Away: true, From: at(7)}, Fact{Away: true, From: at(5)}, Fact{Away: true, From: at(5)}},
+		"both, in reverse":   {Fact{Away: true, From: at(5)}, Fact{Away: true, From: at(7)}, Fact{Away: true, From: at(5)}},
 		"one is back later":  {Fact{From: at(1), Back: at(9)}, Fact{From: at(5), Back: at(8)}, Fact{From: at(1), Back: at(9)}},
 		"the other one is":   {Fact{From: at(5), Back: at(8)}, Fact{From: at(1), Back: at(9)}, Fact{From: at(1), Back: at(9)}},
 		"one is away, the other one is back": {

@@ -128,11 +128,9 @@ func (c *Counter) Count() Count {
 	for _, set := range c.sets {
 		is := *c.counts[set.UID]
 		count.sets[set.UID] = is
-		if uid := ownerOf(set); uid != "" {
-			if d, known := count.deployments[uid]; known {
-				d.live += is.live + is.transferred
-				count.deployments[uid] = d
-			}
+		if d, known := count.deployments[ownerOf(set)]; known {
+			d.live += is.live + is.transferred
+			count.deployments[ownerOf(set)] = d
 		}
 	}
 	return count

@@ -54,33 +54,28 @@ func (c *Counter) Decide(l Limits) (verdicts []Verdict) {
 	return verdicts
 }
 
-// setOvershoots reports whether a set has created machines beyond its replicas since the count before.
+// setOvershoots reports whether a set has created machines beyond its replicas since the count before. One that was not counted before
+// had no machines then.
 func (c *Counter) setOvershoots(l Limits, is setCount, set *v1alpha1.MachineSet) bool {
-	before, known := c.before.sets[set.UID]
-	high := l.high(is.replicas)
-	return known && before.generation == is.generation && before.replicas == is.replicas &&
-		before.live >= high && is.live >= high && is.created > 0
+	before, high := c.before.sets[set.UID], l.high(is.replicas)
+	return before.generation == is.generation && before.replicas == is.replicas && before.live >= high && is.live >= high && is.created > 0
 }
 
 // deploymentOvershoots reports whether a set was enlarged and has created machines since the count before, while all sets of its
-// MachineDeployment had too many.
+// MachineDeployment had too many. One that was not counted, now or before, has no machines.
 func (c *Counter) deploymentOvershoots(l Limits, now Count, set *v1alpha1.MachineSet) bool {
 	uid := ownerOf(set)
-	is, known := now.deployments[uid]
-	before, wasKnown := c.before.deployments[uid]
+	is, before := now.deployments[uid], c.before.deployments[uid]
 	high := l.high(is.most)
-	return known && wasKnown && before.generation == is.generation && before.most == is.most && before.live >= high && is.live >= high &&
+	return before.generation == is.generation && before.most == is.most && before.live >= high && is.live >= high &&
 		now.sets[set.UID].created > 0 && now.sets[set.UID].replicas > c.before.sets[set.UID].replicas
 }
 
-// isLow reports whether neither a set nor its MachineDeployment has too many machines any more.
+// isLow reports whether neither a set nor its MachineDeployment has too many machines any more. A MachineDeployment that was not counted
+// has none.
 func (c *Counter) isLow(l Limits, now Count, set *v1alpha1.MachineSet) bool {
-	is := now.sets[set.UID]
-	if is.live > l.low(is.replicas) {
-		return false
-	}
-	d, known := now.deployments[ownerOf(set)]
-	return !known || d.live <= l.low(d.most)
+	is, d := now.sets[set.UID], now.deployments[ownerOf(set)]
+	return is.live <= l.low(is.replicas) && d.live <= l.low(d.most)
 }
 
 // isFrozenForOvershooting reports whether a frozen set was frozen for its number of machines, by the fleet or by Machine Controller

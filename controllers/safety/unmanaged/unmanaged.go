@@ -37,9 +37,7 @@ func NewMachines(served func(namespace string) bool, partial bool) *Machines {
 func (ms *Machines) Add(m metav1.Object) {
 	ms.keys[types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}] = true
 	ms.names[m.GetName()] = true
-	if node := m.GetLabels()[v1alpha1.LabelNode]; node != "" {
-		ms.nodes[node] = true
-	}
+	ms.nodes[m.GetLabels()[v1alpha1.LabelNode]] = true // no Node has the name ""
 	ms.foreign = ms.foreign || !ms.served(m.GetNamespace())
 }
 
@@ -54,7 +52,7 @@ func (ms *Machines) Unmanaged(node metav1.Object) bool {
 	}
 	name := node.GetLabels()[v1alpha1.LabelMachineName]
 	switch {
-	case ms.nodes[node.GetName()], ms.names[node.GetName()], name != "" && ms.names[name]:
+	case ms.nodes[node.GetName()], ms.names[node.GetName()], ms.names[name]:
 		return false
 	case ms.foreign:
 		return name == "" && !HasFinalizer(node) // another manager may have given them to the Node

@@ -44,6 +44,7 @@ func TestUnmanaged(t *testing.T) {
 		{"another manager has machines, and may have added our finalizer", finalizer, []*v1alpha1.Machine{machine("other", "m", "")}, false, false},
 		{"another manager has machines, and may have named one that is gone", named, []*v1alpha1.Machine{machine("other", "o", "")}, false, false},
 		{"another manager has machines, and none may be its own", none, []*v1alpha1.Machine{machine("other", "m", "")}, false, true},
+		{"another manager has the first of the machines", finalizer, []*v1alpha1.Machine{machine("other", "o", ""), machine("served", "m", "")}, false, false},
 		{"another manager may have machines that cannot be read", finalizer, nil, true, false},
 		{"another manager may have machines that cannot be read, and none may be its own", none, nil, true, true},
 	} {
@@ -58,5 +59,14 @@ func TestUnmanaged(t *testing.T) {
 				t.Errorf("unmanaged: %t, want %t", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestIsAnnotated(t *testing.T) {
+	for value, want := range map[string]bool{"1": true, "": false, "0": false} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationNotManaged: value}}}
+		if got := IsAnnotated(node); got != want {
+			t.Errorf("annotation %q: %t, want %t", value, got, want)
+		}
 	}
 }

@@ -74,7 +74,7 @@ func (s *Server) wait(ctx context.Context, begun time.Time, again time.Duration)
 			return true
 		case <-suspicion:
 			suspicion = nil
-			timer.Reset(max(spacing-s.cfg.Clock.Since(begun), 0))
+			timer.Reset(spacing - s.cfg.Clock.Since(begun)) // at once if that is negative
 		}
 	}
 }
@@ -102,10 +102,8 @@ func (s *Server) check(ctx context.Context) (again time.Duration) {
 	case err = <-read:
 	case <-timeout.C():
 		cancel()
-		err = <-read
-		if IsAnswer(err) { // it came too late
-			err = context.DeadlineExceeded
-		}
+		<-read // an answer now comes too late
+		err = context.DeadlineExceeded
 	}
 	cancel()
 	if ctx.Err() != nil {

@@ -1,0 +1,196 @@
+package safety
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
+)
+
+// tooMany has the next count freeze the set, and returns how often Machines are listed and the set is patched in the minute in which it does.
+// onPatch is called before each patch.
+func (c *counting) tooMany(onPatch func() error) (lists, patches int) {
+	c.Helper()
+	c.create(4)
+	c.lead()
+	c.create(1)
+	c.intercept(func(r *http.Request) error {
+		if strings.HasSuffix(r.URL.Path, "/machines") {
+			lists++
+		}
+		if r.Method == http.MethodPatch {
+			patches++
+			return onPatch()
+		}
+		return nil
+	})
+	time.Sleep(time.Minute)
+	c.intercept(nil)
+	return lists, patches
+}
+
+// What is read again, and how often, when the write of a freeze fails.
+func TestFreezeThatCannotBeWritten(t *testing.T) {
+	touch := func(c *counting) {
+		c.edit(func(set *v1alpha1.MachineSet) {
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, "writes", set.ResourceVersion)
+		})
+	}
+	for name, tc := range map[string]struct {
+		onPatch        func(c *counting, patch int) error
+		lists, patches int
+		gone           bool
+	}{
+		"the set is deleted meanwhile": {func(c *counting, _ int) error {
+			c.Remove("machinesets", namespace, "s")
+			return nil
+		}, 1, 1, true},
+		"the request fails: it is counted again": {func(_ *counting, patch int) error {
+			if patch == 1 {
+				return errors.New("the connection was closed")
+			}
+			return nil
+		}, 2, 2, false},
+		"the set changes again and again: it is counted again": {func(c *counting, patch int) error {
+			if patch <= freezeAttempts {
+				touch(c)
+			}
+			return nil
+		}, 2, freezeAttempts + 1, false},
+		"the set is made anew with the same name": {func(c *counting, patch int) error {
+			set := c.set()
+			c.Remove("machinesets", namespace, "s")
+			anew := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, Labels: set.Labels}, Spec: set.Spec}
+			if _, err := c.user.MachineV1alpha1().MachineSets(namespace).Create(c.Context(), anew, metav1.CreateOptions{}); err != nil {
+				c.Error(patch, err)
+			}
+			return nil
+		}, 1, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onCounting(t, 2, func(c *counting) {
+				patch := 0
+				lists, patches := c.tooMany(func() error {
+					patch++
+					return tc.onPatch(c, patch)
+				})
+				if lists != tc.lists || patches != tc.patches {
+					c.Errorf("%d lists of Machines and %d patches, want %d and %d", lists, patches, tc.lists, tc.patches)
+				}
+				if gone := c.Get("machinesets", namespace, "s") == nil; gone != tc.gone {
+					c.Errorf("the set is gone: %t", gone)
+				}
+			})
+		})
+	}
+}
+
+// The set is deleted between a conflict and the read after it.
+func TestFreezeOfASetThatIsDeletedAfterAConflict(t *testing.T) {
+	onCounting(t, 2, func(c *counting) {
+		lists, patches := c.tooMany(func() error {
+			c.edit(func(set *v1alpha1.MachineSet) { metav1.SetMetaDataAnnotation(&set.ObjectMeta, "writes", "1") })
+			c.mu.Lock()
+			before := c.before
+			c.before = func(r *http.Request) error {
+				if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/machinesets/s") {
+					c.Remove("machinesets", namespace, "s")
+				}
+				return before(r)
+			}
+			c.mu.Unlock()
+			return nil
+		})
+		if lists != 1 || patches != 1 {
+			c.Errorf("%d lists of Machines and %d patches, want 1 and 1", lists, patches)
+		}
+	})
+}
+
+// The count of a namespace that is not served any more is forgotten: when it is served again its sets may have other sizes.
+func TestCountOfANamespaceThatIsNotListedAnyMoreIsForgotten(t *testing.T) {
+	onCounting(t, 2, func(c *counting) {
+		c.lead()
+		c.counts.mu.Lock()
+		c.counts.counts["left"] = overshoot.Count{}
+		c.counts.mu.Unlock()
+		time.Sleep(time.Minute)
+		c.counts.mu.Lock()
+		defer c.counts.mu.Unlock()
+		_, left := c.counts.counts["left"]
+		if _, kept := c.counts.counts[namespace]; left || !kept {
+			c.Errorf("counts of the namespace that left: %t, of the one that stays: %t", left, kept)
+		}
+	})
+}
+
+// The timeout is reached when a search finds a Node without a machine exactly so much later.
+func TestNodeIsAnnotatedAtTheTimeout(t *testing.T) {
+	onSearching(t, func(s *searching) {
+		s.search.cfg.Timeout = 20 * time.Minute
+		s.join("n", nil)
+		s.search.Begin()
+		time.Sleep(20*time.Minute + time.Second)
+		s.expect("n", true)
+	})
+}
+
+// A Node that is deleted while it is annotated is no failure: nothing is searched again.
+func TestNodeThatIsDeletedMeanwhileIsNotAnError(t *testing.T) {
+	onSearching(t, func(s *searching) {
+		s.join("n", nil)
+		s.search.Begin()
+		time.Sleep(21 * time.Minute)
+		requests := 0
+		s.target.intercept(func(r *http.Request) error {
+			if requests++; r.Method == http.MethodPatch {
+				s.target.Remove("nodes", "", "n")
+			}
+			return nil
+		})
+		time.Sleep(10 * time.Minute)
+		if requests != 2 {
+			s.Errorf("%d requests, want a list and a patch", requests)
+		}
+	})
+}
+
+// A search that does not read all Nodes changes nothing of what is known of them, and one that fails for one Node annotates the others.
+func TestNodesOfASearchThatFails(t *testing.T) {
+	onSearching(t, func(s *searching) {
+		for i := range pageSize + 1 {
+			s.join(fmt.Sprintf("n-%04d", i), nil)
+		}
+		s.search.Begin()
+		time.Sleep(time.Minute)
+		s.target.intercept(func(r *http.Request) error {
+			if r.URL.Query().Get("continue") != "" {
+				return errors.New("the connection was closed")
+			}
+			return nil
+		})
+		s.target.Edit("nodes", "", "n-0000", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{v1alpha1.LabelMachineName: "none"}) })
+		time.Sleep(10 * time.Minute)
+		if got := len(s.search.since); got != pageSize+1 {
+			s.Errorf("%d Nodes are known, want those of the complete search", got)
+		}
+		s.target.intercept(func(r *http.Request) error {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/n-0001") {
+				return errors.New("the connection was closed")
+			}
+			return nil
+		})
+		time.Sleep(20 * time.Minute)
+		s.expect("n-0000", true)
+		s.expect("n-0001", false)
+		s.expect("n-0002", true)
+	})
+}

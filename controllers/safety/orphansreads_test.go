@@ -1,0 +1,329 @@
+package safety
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// failing returns an answer that fails requests of a method whose path ends with a text.
+func failing(method, suffix string) func(r *http.Request) (int, error) {
+	return func(r *http.Request) (int, error) {
+		if r.Method == method && strings.HasSuffix(r.URL.Path, suffix) {
+			return 0, errors.New("the connection was closed")
+		}
+		return 0, nil
+	}
+}
+
+// A sweep in which a read or a write fails deletes nothing that depends on it, and reports the error.
+func TestSweep_RequestFails_DeletesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(r *http.Request) (int, error)
+		err    string
+	}{
+		"one Machine by its name":      {failing(http.MethodGet, "/machines/machine-of-1"), "read Machine machine-of-1"},
+		"the other Machine by name":    {failing(http.MethodGet, "/machines/machine-of-2"), "read Machine machine-of-2"},
+		"the list of Machines":         {failing(http.MethodGet, "/machines"), "list the Machines"},
+		"the list of MachineClasses":   {failing(http.MethodGet, "/machineclasses"), "list the MachineClasses"},
+		"the record of suspicions":     {failing(http.MethodPatch, "/machineclasses/"+class), "record the suspicions"},
+		"the read of the reservations": {failing(http.MethodGet, "/leases/fleet-safety"), "read Lease"},
+		"the reservation":              {failing(http.MethodPost, "/leases"), "reserve deletions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSweeping(t, 10)
+			v := recording(s)
+			s.add(driver.ResourceVM, namespace, "1", "2")
+			s.sweep(namespace)
+			v.answer = c.answer
+			s.fails(c.err)
+			s.wantDeleted()
+			v.answer = nil
+			s.sweep(namespace)
+			s.wantDeleted("1", "2")
+		})
+	}
+}
+
+func TestSweep_CloudCannotBeListed_IsReported(t *testing.T) {
+	s, c := newSweeping(t, 10), &listingCloud{}
+	s.use(c)
+	s.add(driver.ResourceVM, namespace, "vm")
+	s.sweep(namespace)
+	c.listErr = errors.New("no answer")
+	s.fails("no answer")
+	s.wantDeleted()
+}
+
+// A driver that repeats pages must not occupy the leader, nor its memory.
+func TestSweep_CloudRepeatsPages_EndsWithAnError(t *testing.T) {
+	page := make([]driver.Resource, driver.MaxListed)
+	for name, c := range map[string]struct {
+		pages int
+		fails bool
+	}{"as many as allowed": {4, false}, "one page more": {5, true}} {
+		t.Run(name, func(t *testing.T) {
+			s, listed := newSweeping(t, 10), 0
+			s.use(&listingCloud{listAgain: func() ([]driver.Resource, string) {
+				if listed++; listed == c.pages {
+					return page, ""
+				}
+				return page, "more"
+			}})
+			if c.fails {
+				s.fails("repeats pages")
+				return
+			}
+			s.sweep(namespace)
+		})
+	}
+}
+
+// Whether another manager serves the namespace is asked before the sweep, and again before the first deletion. Without an answer nothing is done.
+func TestSweep_UnknownWhetherServed_IsReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers []error // for each time
+		served  bool
+	}{
+		"before the sweep": {[]error{errors.New("no answer")}, false}, "before the sweep, with a value": {[]error{errors.New("no answer")}, true},
+		"before the deletion": {[]error{nil, errors.New("no answer")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, asked := newSweeping(t, 10), 0
+			s.add(driver.ResourceVM, namespace, "vm")
+			s.sweep(namespace)
+			s.config.Served = func(context.Context, string) (bool, error) {
+				err := c.answers[min(asked, len(c.answers)-1)]
+				asked++
+				return c.served || err == nil, err
+			}
+			s.orphans.cfg.Served = s.config.Served
+			s.fails("no answer")
+			s.wantDeleted()
+			if asked != len(c.answers) {
+				t.Errorf("asked %d times, want %d", asked, len(c.answers))
+			}
+		})
+	}
+}
+
+// putMachine puts a Machine with a provider ID and returns its UID.
+func (s *sweeping) putMachine(name, providerID string) types.UID {
+	s.Helper()
+	document := machineDocument(namespace, name, class)
+	_ = unstructured.SetNestedField(document, providerID, "spec", "providerID")
+	o, err := s.Put("machines", document)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return o.GetUID()
+}
+
+// Of two VMs of a Machine the one that it does not name is deleted; but not when the Machine that was read is not the one that was listed.
+func TestSweep_TwoVMsOfAMachine(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(s *sweeping) // between the list of Machines and the read of this one
+		want      []string
+	}{
+		"it exists":       {func(*sweeping) {}, []string{"w"}},
+		"it is gone":      {func(s *sweeping) { s.Remove("machines", namespace, "m") }, nil},
+		"it is a new one": {func(s *sweeping) { s.Remove("machines", namespace, "m"); s.putMachine("m", "v") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSweeping(t, 10)
+			uid, changed := s.putMachine("m", "v"), false
+			s.cloud.items = []driver.Resource{
+				{Kind: driver.ResourceVM, ID: "v", Namespace: namespace, Machine: "m", MachineUID: uid, NodeName: "v"},
+				{Kind: driver.ResourceVM, ID: "w", Namespace: namespace, Machine: "m", MachineUID: uid, NodeName: "w"},
+			}
+			s.use(&listingCloud{onListed: func() {
+				if !changed {
+					c.meanwhile(s)
+				}
+				changed = true
+			}})
+			s.sweep(namespace)
+			if record := s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans]; (record != "") != (c.want != nil) {
+				t.Errorf("record %q after the first sweep", record)
+			}
+			if c.want != nil {
+				s.sweep(namespace)
+			}
+			s.wantDeleted(c.want...)
+		})
+	}
+}
+
+// A Machine that cannot be decoded protects its VM; one of which not even that can be read protects all of the namespace.
+func TestSweep_MachineThatCannotBeDecoded(t *testing.T) {
+	broken := func(name string, spec map[string]any) func(s *sweeping) {
+		return func(s *sweeping) {
+			spec["class"] = map[string]any{"kind": "MachineClass", "name": class}
+			s.put("machines", map[string]any{
+				"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": map[string]any{"namespace": namespace, "name": name}, "spec": spec,
+			})
+		}
+	}
+	for name, c := range map[string]struct {
+		put   func(s *sweeping)
+		want  []string
+		fails bool
+	}{
+		"that has the VM":                        {broken("x", map[string]any{"providerID": "vm", "nodeTemplate": "none"}), nil, false},
+		"that has another VM":                    {broken("x", map[string]any{"providerID": "other", "nodeTemplate": "none"}), []string{"vm"}, false},
+		"of the name, with another VM":           {broken("machine-of-vm", map[string]any{"providerID": "other", "nodeTemplate": "none"}), []string{"vm"}, false},
+		"of an unknown VM":                       {broken("x", map[string]any{"providerID": map[string]any{}}), nil, false},
+		"of the name, and whose VM is not known": {broken("machine-of-vm", map[string]any{"providerID": map[string]any{}}), nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSweeping(t, 10)
+			recording(s)
+			c.put(s)
+			s.add(driver.ResourceVM, namespace, "vm")
+			s.sweep(namespace)
+			if c.fails {
+				s.fails("cannot be decoded")
+			} else {
+				s.sweep(namespace)
+			}
+			s.wantDeleted(c.want...)
+		})
+	}
+}
+
+// A suspect costs no reads before it is old enough, and the age that suffices is the quarantine exactly.
+func TestSweep_YoungSuspects_CostNoReads(t *testing.T) {
+	s := newSweeping(t, 10)
+	s.config.Quarantine = timeBetween
+	v := recording(s)
+	s.add(driver.ResourceVM, namespace, "old")
+	s.sweep(namespace)
+	if n := v.count(http.MethodGet, "/machines"); n != 1 {
+		t.Errorf("%d reads of Machines, want the list of their UIDs", n)
+	}
+	if n := v.count(http.MethodGet, "/leases"); n != 0 {
+		t.Errorf("%d reads of the reservations without a deletion", n)
+	}
+	s.add(driver.ResourceVM, namespace, "young")
+	s.sweep(namespace)
+	if n := v.count(http.MethodGet, "/machines/machine-of-young"); n != 0 {
+		t.Errorf("%d reads of the Machine of a young suspect", n)
+	}
+	s.wantDeleted("old")
+}
+
+// A target cluster that does not exist has no Nodes.
+func TestSweep_NoTargetCluster_HasNoNodes(t *testing.T) {
+	s := newSweeping(t, 10)
+	s.config.Targets = target.Single{}
+	s.lead()
+	s.add(driver.ResourceVM, namespace, "vm")
+	s.sweepTwice()
+	s.wantDeleted("vm")
+}
+
+// Only the condition Ready counts.
+func TestSweep_NodeWithAnotherTrueCondition_IsNotReady(t *testing.T) {
+	s := newSweeping(t, 10)
+	s.add(driver.ResourceVM, namespace, "vm")
+	s.put("nodes", map[string]any{
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node-of-vm"}, "spec": map[string]any{"providerID": "vm"},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "DiskPressure", "status": "True"}, map[string]any{"type": "Ready", "status": "Unknown"}}},
+	})
+	s.sweepTwice()
+	s.wantDeleted("vm")
+}
+
+// record puts a record onto the MachineClass, as another client does.
+func (s *sweeping) record(text string) {
+	s.Edit("machineclasses", namespace, class, func(u *unstructured.Unstructured) {
+		u.SetAnnotations(map[string]string{v1alpha1.AnnotationOrphans: text})
+	})
+}
+
+// The time before this process first read a record does not count, whatever the record says about who wrote it.
+func TestRecord_WithoutTokenOfAWrite_HasTheAgeThatItStates(t *testing.T) {
+	s := newSweeping(t, 10)
+	s.add(driver.ResourceVM, namespace, "vm")
+	forged := orphans.Record{Scope: orphans.ScopeKey(providerOfClass, "account"), Suspects: map[orphans.Key]orphans.Entry{s.suspects["vm"].Key(): {Age: 1}}}
+	s.record(forged.Text())
+	s.sweep(namespace)
+	s.wantDeleted()
+	s.sweep(namespace)
+	s.wantDeleted("vm")
+}
+
+// What another leader has written since is not observed by this one.
+func TestRecord_OfAnotherLeader_BeginsToAgeWhenItIsRead(t *testing.T) {
+	s := newSweeping(t, 10)
+	s.config.Quarantine = 25 * timeBetween / 10
+	s.lead()
+	s.add(driver.ResourceVM, namespace, "vm")
+	first := s.orphans
+	s.sweep(namespace)
+	s.sweep(namespace) // 15 min old
+	s.record("")
+	s.lead()
+	s.sweep(namespace) // suspected anew, by another leader
+	s.orphans = first
+	s.sweep(namespace) // read by the first one: age 0
+	s.sweep(namespace)
+	s.sweep(namespace)
+	s.wantDeleted()
+	s.sweep(namespace)
+	s.wantDeleted("vm")
+}
+
+// A record is written when it changes, and removed with the last suspicion.
+func TestRecord_IsWrittenOnlyWhenItChanges(t *testing.T) {
+	s := newSweeping(t, 0)
+	v := recording(s)
+	writes := func(want int, when string) {
+		t.Helper()
+		if n := v.count(http.MethodPatch, "/machineclasses/"); n != want {
+			t.Errorf("%s: %d writes, want %d", when, n, want)
+		}
+		v.asked = nil
+	}
+	s.sweep(namespace)
+	writes(0, "no suspects")
+	s.add(driver.ResourceVM, namespace, "vm")
+	s.sweepTwice()
+	writes(2, "a suspect that is held")
+	s.cloud.items = nil
+	s.sweep(namespace)
+	writes(1, "its end")
+	if _, has := s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans]; has {
+		t.Error("the annotation is not removed")
+	}
+	s.sweep(namespace)
+	writes(0, "no suspects any more")
+}
+
+// The age is that of the observation, also when the outcome of a deletion is recorded in the same sweep; and an outcome is recorded once.
+func TestRecord_AfterADeletion_HasAgeAndOutcome(t *testing.T) {
+	s := newSweeping(t, 10)
+	s.cloud.remain = true
+	v := recording(s)
+	s.add(driver.ResourceVM, namespace, "vm")
+	s.sweep(namespace)
+	for sweep, want := range []struct{ writes, minutes int }{{2, 15}, {1, 30}, {1, 45}} {
+		v.asked = nil
+		s.sweep(namespace)
+		record := orphans.ParseRecord(s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans], orphans.ScopeKey(providerOfClass, "account"))
+		entry := record.Suspects[s.suspects["vm"].Key()]
+		if n := v.count(http.MethodPatch, "/machineclasses/"); n != want.writes || entry.Duration().Minutes() != float64(want.minutes) || entry.Recorded != "Accepted" {
+			t.Errorf("sweep %d: %d writes and %+v, want %d and an age of %d min", sweep, n, entry, want.writes, want.minutes)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package safety
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+)
+
+// transport is a RoundTripper that records requests, and answers some of them itself.
+type transport struct {
+	*sweeping
+
+	asked  []string // methods and paths
+	answer func(r *http.Request) (status int, err error)
+}
+
+// RoundTrip is http.RoundTripper's.
+func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	v.asked = append(v.asked, r.Method+" "+r.URL.Path)
+	if v.answer != nil {
+		status, err := v.answer(r)
+		if err != nil {
+			return nil, err
+		}
+		if status != 0 {
+			return &http.Response{StatusCode: status, Request: r, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(nil))}, nil
+		}
+	}
+	return v.Server.RoundTrip(r)
+}
+
+// count returns how many requests have a method and a path that contains a text.
+func (v *transport) count(method, part string) (n int) {
+	for _, request := range v.asked {
+		if strings.HasPrefix(request, method+" ") && strings.Contains(request, part) {
+			n++
+		}
+	}
+	return n
+}
+
+// recording has all requests of a new leader, also those for Secrets and Nodes, pass a transport, with clients that report what cannot be decoded.
+func recording(s *sweeping) *transport {
+	s.Helper()
+	v := &transport{sweeping: s}
+	config := &rest.Config{Host: "http://memory", Transport: v, QPS: -1}
+	core, err1 := kubernetes.NewForConfig(config)
+	names, err2 := metadata.NewForConfig(config)
+	machines, err3 := rest.RESTClientFor(decode.Config(config))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		s.Fatal(err)
+	}
+	s.config.Secrets, s.config.Leases, s.config.Metadata = core.CoreV1(), core.CoordinationV1(), names
+	s.config.Machines = machineclientset.New(machines).MachineV1alpha1()
+	s.lead()
+	return v
+}
+
+// editClass changes the MachineClass.
+func (s *sweeping) editClass(edit func(fields map[string]any)) {
+	s.Edit("machineclasses", namespace, class, func(u *unstructured.Unstructured) { edit(u.Object) })
+}
+
+// fails sweeps, and checks that the sweep reports an error.
+func (s *sweeping) fails(part string) {
+	s.Helper()
+	s.clock.Step(timeBetween)
+	if _, err := s.orphans.reconcile(s.Context(), namespace); err == nil || !strings.Contains(err.Error(), part) {
+		s.Errorf("error %v, want one with %q", err, part)
+	}
+}
+
+// TestScope_Credentials: with credentials that the class may use its scope is swept, without them it is skipped, and the error of a read
+// is reported.
+func TestScope_Credentials(t *testing.T) {
+	elsewhere := func(sharedWith string) func(s *sweeping) {
+		return func(s *sweeping) {
+			s.put("secrets", map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
+				"namespace": "elsewhere", "name": "shared", "annotations": map[string]any{v1alpha1.AnnotationSharedWith: sharedWith},
+			}})
+			s.editClass(func(fields map[string]any) {
+				fields["secretRef"] = map[string]any{"namespace": "elsewhere", "name": "shared"}
+			})
+		}
+	}
+	refer := func(name string) func(s *sweeping) {
+		return func(s *sweeping) {
+			s.editClass(func(fields map[string]any) { fields["secretRef"] = map[string]any{"name": name} })
+		}
+	}
+	forbidden := func(r *http.Request) (int, error) {
+		if strings.Contains(r.URL.Path, "/secrets/") {
+			return http.StatusForbidden, nil
+		}
+		return 0, nil
+	}
+	for name, c := range map[string]struct {
+		prepare  func(s *sweeping)
+		answer   func(r *http.Request) (int, error)
+		only     bool // the fleet serves this namespace only
+		listed   bool // the cloud is listed
+		err      string
+		metadata int // requests for a Secret, and for its metadata first
+		secrets  int
+	}{
+		"in the namespace":                          {listed: true, secrets: 1},
+		"no reference":                              {prepare: func(s *sweeping) { s.editClass(func(fields map[string]any) { delete(fields, "secretRef") }) }},
+		"no Secret":                                 {prepare: refer("missing"), secrets: 1},
+		"a reference that no Secret can have":       {prepare: refer("../credentials")},
+		"no access":                                 {answer: forbidden, err: "read Secret", secrets: 1},
+		"elsewhere, shared":                         {prepare: elsewhere("other, " + namespace), listed: true, metadata: 1, secrets: 1},
+		"elsewhere, not shared":                     {prepare: elsewhere("other"), metadata: 1},
+		"elsewhere, no Secret":                      {prepare: func(s *sweeping) { elsewhere(namespace)(s); s.Remove("secrets", "elsewhere", "shared") }, metadata: 1},
+		"elsewhere, no access":                      {prepare: elsewhere(namespace), answer: forbidden, err: "read its metadata", metadata: 1},
+		"elsewhere, which the fleet does not serve": {prepare: elsewhere(namespace), answer: forbidden, only: true, metadata: 1},
+		"elsewhere, no longer shared when it is read": {
+			prepare: elsewhere(namespace), metadata: 1, secrets: 1,
+			answer: nil, // set below: it changes the Secret between the two reads
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSweeping(t, 10)
+			if c.prepare != nil {
+				c.prepare(s)
+			}
+			if c.only {
+				s.config.Namespace = namespace
+			}
+			v, reads := recording(s), 0
+			listed := false
+			s.config.Sweeper = func(string) (driver.Sweeper, bool) {
+				return &listingCloud{memoryCloud: &s.cloud, listed: &listed}, true
+			}
+			s.lead()
+			metadataReads := 0
+			v.answer = func(r *http.Request) (int, error) {
+				if !strings.Contains(r.URL.Path, "/secrets/") {
+					return 0, nil
+				}
+				if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+					metadataReads++
+				} else {
+					reads++
+					if strings.HasSuffix(name, "when it is read") {
+						s.Edit("secrets", "elsewhere", "shared", func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
+					}
+				}
+				if c.answer != nil {
+					return c.answer(r)
+				}
+				return 0, nil
+			}
+			s.clock.Step(timeBetween)
+			_, err := s.orphans.reconcile(t.Context(), namespace)
+			if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("error %v, want %q", err, c.err)
+			}
+			if listed != c.listed || metadataReads != c.metadata || reads != c.secrets {
+				t.Errorf("listed: %t, %d reads of metadata and %d of Secrets, want %t, %d and %d", listed, metadataReads, reads, c.listed, c.metadata, c.secrets)
+			}
+		})
+	}
+}
+
+// listingCloud is a Sweeper that records whether it was listed, and fails where the test says so.
+type listingCloud struct {
+	*memoryCloud
+
+	listed    *bool
+	scopeErr  error
+	listErr   error
+	onListed  func() // after a list
+	listAgain func() ([]driver.Resource, string)
+}
+
+func (c *listingCloud) Scope(req driver.ScopeRequest) (string, error) {
+	if c.scopeErr != nil {
+		return "", c.scopeErr
+	}
+	return c.memoryCloud.Scope(req)
+}
+
+func (c *listingCloud) ListResources(ctx context.Context, req driver.ListResourcesRequest) (answer driver.ListResourcesResponse, err error) {
+	if c.listed != nil {
+		*c.listed = true
+	}
+	if c.onListed != nil {
+		defer c.onListed()
+	}
+	if c.listErr != nil {
+		return answer, c.listErr
+	}
+	if c.listAgain != nil {
+		answer.Items, answer.Continue = c.listAgain()
+		return answer, nil
+	}
+	return c.memoryCloud.ListResources(ctx, req)
+}
+
+// use has a new leader use a cloud.
+func (s *sweeping) use(c *listingCloud) {
+	s.Helper()
+	c.memoryCloud = &s.cloud
+	s.config.Sweeper = func(string) (driver.Sweeper, bool) { return c, true }
+	s.lead()
+}
+
+func TestScope_NotDetermined_IsReported(t *testing.T) {
+	s := newSweeping(t, 10)
+	s.use(&listingCloud{scopeErr: errors.New("no account")})
+	s.fails("no account")
+}
+
+// Two classes with the same account are one scope, whose record is on the class that stays. Their Secret is read once.
+func TestScope_OfTwoClasses_IsListedOnceWithTheClassThatStays(t *testing.T) {
+	for name, missing := range map[string]bool{"with their Secret": false, "without it": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSweeping(t, 10)
+			v := recording(s)
+			s.put("machineclasses", map[string]any{
+				"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": "d"},
+				"provider": providerOfClass, "providerSpec": map[string]any{}, "secretRef": map[string]any{"name": "credentials"},
+			})
+			s.editClass(func(fields map[string]any) {
+				_ = unstructured.SetNestedStringSlice(fields, []string{"keep"}, "metadata", "finalizers")
+				_ = unstructured.SetNestedField(fields, metav1.Unix(1e9, 0).UTC().Format("2006-01-02T15:04:05Z"), "metadata", "deletionTimestamp")
+			})
+			s.add(driver.ResourceVM, namespace, "vm")
+			if missing {
+				s.Remove("secrets", namespace, "credentials")
+			}
+			s.sweep(namespace)
+			if n := v.count(http.MethodGet, "/secrets/"); n != 1 {
+				t.Errorf("%d reads of the Secret, want 1", n)
+			}
+			for name, want := range map[string]bool{class: false, "d": !missing} {
+				if _, has := s.Get("machineclasses", namespace, name).GetAnnotations()[v1alpha1.AnnotationOrphans]; has != want {
+					t.Errorf("MachineClass %s has a record: %t, want %t", name, has, want)
+				}
+			}
+		})
+	}
+}
+
+// A class that cannot be decoded exists: machines that name it do not stop the sweep of the namespace.
+func TestScope_ClassThatCannotBeDecoded_Exists(t *testing.T) {
+	s := newSweeping(t, 10)
+	recording(s)
+	s.put("machineclasses", map[string]any{
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": "broken"}, "provider": map[string]any{"no": "text"},
+	})
+	s.put("machines", machineDocument(namespace, "m", "broken"))
+	s.add(driver.ResourceVM, namespace, "vm")
+	s.sweepTwice()
+	s.wantDeleted("vm")
+	s.add(driver.ResourceVM, namespace, "later")
+	s.sweep(namespace)
+	s.Remove("machineclasses", namespace, "broken")
+	s.sweep(namespace)
+	s.wantDeleted("vm")
+}
+
+// The first class by name is the same in each sweep, also when classes of several scopes are listed in another order.
+func TestSorted_OrdersByClass(t *testing.T) {
+	scopes := map[string]*scope{}
+	var want []string
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		scopes["key-of-"+name] = &scope{class: &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+		want = append(want, name)
+	}
+	for range 10 {
+		var got []string
+		for _, sc := range sorted(scopes) {
+			got = append(got, sc.class.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("order %q, want %q", got, want)
+		}
+	}
+}
