@@ -16,7 +16,7 @@ render() { bin/helm template fleet "$chart" --namespace machine-controller-fleet
 
 # Kinds that Kubernetes does not have are skipped.
 validate() { # version, files
-  go tool -modfile=tools/kubeconform/go.mod kubeconform -strict -kubernetes-version "$1" -skip ServiceMonitor \
+  go tool -modfile=tools/kubeconform/go.mod kubeconform -strict -kubernetes-version "$1" -skip ServiceMonitor,ScaledObject \
     -schema-location 'hack/apischemas/schemas/{{.NormalizedKubernetesVersion}}/{{.ResourceKind}}{{.KindSuffix}}.json' "${@:2}"
 }
 
