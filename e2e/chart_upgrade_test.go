@@ -18,7 +18,7 @@ import (
 // those of other tests.
 func replicasOnly(command, release string, args ...string) []string {
 	return append([]string{
-		command, release, chart, "-f", chart + "/ci/one-cluster.yaml", "--set", "nodeSelector.nowhere=true",
+		command, release, chart, "-f", chart + "/ci/one-cluster.yaml", "--set", "nodeSelector.nowhere=yes",
 		"--set", "install.crds=false,install.controlAccess=false,install.targetAccess=false,flowControl.enabled=false",
 	}, args...)
 }

@@ -16,7 +16,7 @@ render() { bin/helm template fleet "$chart" --namespace machine-controller-fleet
 
 # Kinds that Kubernetes does not have are skipped.
 validate() { # version, files
-  go tool -modfile=tools/kubeconform/go.mod kubeconform -strict -kubernetes-version "$1" -skip ServiceMonitor,ScaledObject \
+  go tool -modfile=tools/kubeconform/go.mod kubeconform -strict -kubernetes-version "$1" -skip ServiceMonitor,PrometheusRule,ScaledObject \
     -schema-location 'hack/apischemas/schemas/{{.NormalizedKubernetesVersion}}/{{.ResourceKind}}{{.KindSuffix}}.json' "${@:2}"
 }
 
@@ -33,6 +33,8 @@ for values in "$chart"/ci/*.yaml; do
     failed=1
   fi
 done
+
+hack/chart-alerts.sh || failed=1
 
 versions=$(cd hack/apischemas/schemas && printf '%s\n' v* | sed s/^v//)
 for version in $versions; do
@@ -88,6 +90,11 @@ extraObjects={"kind":"ConfigMap"}                    /extraObjects
 podSecurityContext=[]                                /podSecurityContext
 containerSecurityContext=true                        /containerSecurityContext
 serviceMonitor.honorLabels="yes"                     /serviceMonitor/honorLabels
+prometheusRule.runbooks="docs"                       /prometheusRule/runbooks
+prometheusRule.enabled="yes"                         /prometheusRule/enabled
+prometheusRule.rules=[]                              rules
+dashboards.labels.x=1                                /dashboards/labels/x
+dashboards.enabled="yes"                             /dashboards/enabled
 bootstrapTokens.extraGroups=["system:masters"]       /bootstrapTokens/extraGroups
 bootstrapTokens.signing="yes"                        /bootstrapTokens/signing
 otel.JAEGER_ENDPOINT="x"                             JAEGER_ENDPOINT
