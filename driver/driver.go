@@ -39,7 +39,8 @@ type Driver interface {
 	// the Machine's, and otherwise for the one that has the Machine's UID.
 	// Errors: NotFound when the cloud answers that there is none (one that has ended, or is ending, is none; nor is one of
 	// another Machine, which the response then reports together with the error),
-	// OutOfRange when there are several, Uninitialized, together with a filled response, when InitializeMachine has
+	// OutOfRange when there are several, which has the leader list the scope of the class soon and delete those that the Machine does not
+	// name, if it names one of them and the driver has a Sweeper; Uninitialized, together with a filled response, when InitializeMachine has
 	// to be called, Unimplemented where the cloud cannot be searched; see the package comment for the consequences.
 	GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (GetMachineStatusResponse, error)
 

@@ -266,6 +266,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		if err != nil {
 			return nil, err
 		}
+		f.slots.classes.OnSweepRequest(sweep.Requested)
 		all = append(all, sweep)
 	}
 	if f.cluster != nil {

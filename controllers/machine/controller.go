@@ -230,6 +230,11 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	if wait := c.writeDelay(p, verdict); wait > 0 {
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
+	if verdict.RequestSweep {
+		if err := c.requestSweep(ctx, p); err != nil {
+			return runner.Result{}, c.complain(ctx, p, err)
+		}
+	}
 	c.dropUnwanted(p)
 	again := c.awaitSecrets(p, verdict)
 	uid := p.world.Machine.UID

@@ -100,6 +100,7 @@ type Orphans struct {
 	mu      sync.Mutex
 	planned time.Time
 	seen    map[types.NamespacedName]sighting // MachineClasses with suspicions
+	extra   map[string]extra                  // sweeps beside the usual ones, by namespace
 }
 
 // rules are the decisions of package orphans. Tests replace one to show that its absence is found.
@@ -108,12 +109,18 @@ type rules struct {
 	age     time.Duration // the minimum age of a suspicion that is acted upon
 	next    func(record orphans.Record, suspects []orphans.Suspect, more int) orphans.Record
 	confirm func(facts orphans.Facts) orphans.Verdict
+
+	due    func(suspects []orphans.Suspect, record orphans.Record, age time.Duration) time.Duration
+	spaced func(wanted, last, spacing time.Duration) time.Duration
 }
 
 // newRules returns the rules of a configuration. A suspicion that was recorded at the end of one sweep is acted upon in the next one: that
 // begins a little less than a period later.
 func newRules(cfg OrphansConfig) rules {
-	return rules{page: pageSize, age: max(cfg.Quarantine, cfg.Period-cfg.Period/10), next: orphans.Record.Next, confirm: orphans.Confirm}
+	return rules{
+		page: pageSize, age: max(cfg.Quarantine, cfg.Period-cfg.Period/10), next: orphans.Record.Next, confirm: orphans.Confirm,
+		due: orphans.Due, spaced: orphans.Spaced,
+	}
 }
 
 // sighting is when this process last wrote or first read a record.
@@ -130,7 +137,9 @@ func NewOrphans(cfg OrphansConfig) (*Orphans, error) {
 	if cfg.Held == nil {
 		cfg.Held = func(string) (string, bool) { return "", false }
 	}
-	o := &Orphans{cfg: cfg, rules: newRules(cfg), metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}}
+	o := &Orphans{
+		cfg: cfg, rules: newRules(cfg), metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}, extra: map[string]extra{},
+	}
 	o.ledger = &ledger{leases: cfg.Leases, key: cfg.Ledger, clock: cfg.Clock, token: cfg.Token}
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
@@ -177,7 +186,8 @@ func (o *Orphans) reconcile(ctx context.Context, namespace string) (runner.Resul
 	case namespace == plan:
 		return runner.Result{}, o.plan(ctx)
 	default:
-		return runner.Result{}, o.sweep(ctx, namespace, id)
+		again, err := o.sweep(ctx, namespace, id)
+		return runner.Result{RequeueAfter: again}, err
 	}
 }
 
@@ -202,16 +212,24 @@ func (o *Orphans) plan(ctx context.Context) error {
 		}
 		return err
 	}
-	for namespace := range namespaces {
+	for namespace, requested := range namespaces {
 		o.runner.EnqueueAfter(namespace, offset(namespace, window))
+		if requested {
+			o.Requested(namespace)
+		}
 	}
 	o.metrics.keepOnly(namespaces)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.planned = now
 	for class := range o.seen {
-		if !namespaces[class.Namespace] {
+		if _, has := namespaces[class.Namespace]; !has {
 			delete(o.seen, class)
+		}
+	}
+	for namespace := range o.extra {
+		if _, has := namespaces[namespace]; !has {
+			delete(o.extra, namespace)
 		}
 	}
 	return nil
@@ -224,7 +242,7 @@ func offset(namespace string, window time.Duration) time.Duration {
 	return time.Duration(float64(window) * float64(h.Sum32()) / (1 << 32))
 }
 
-// namespaces returns those with MachineClasses, by a live list.
+// namespaces returns those with MachineClasses, by a live list, and whether one of them requests a sweep.
 func (o *Orphans) namespaces(ctx context.Context) (map[string]bool, error) {
 	found, options := map[string]bool{}, metav1.ListOptions{Limit: o.rules.page}
 	classes := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(o.cfg.Namespace)
@@ -234,7 +252,8 @@ func (o *Orphans) namespaces(ctx context.Context) (map[string]bool, error) {
 			return nil, fmt.Errorf("list the MachineClasses: %w", err)
 		}
 		for i := range list.Items {
-			found[list.Items[i].Namespace] = true
+			class := &list.Items[i]
+			found[class.Namespace] = found[class.Namespace] || class.Annotations[v1alpha1.AnnotationSweepRequested] != ""
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
 			klog.FromContext(ctx).V(2).Info("Planned sweeps of orphans", "namespaces", len(found))

@@ -32,6 +32,7 @@ func (s *sweep) act(ctx context.Context) error {
 			errs = append(errs, err)
 			continue
 		}
+		sc.recorded = true
 		doomed := sc.suspectsThat(orphans.Delete)
 		if held := sc.suspectsThat(orphans.Hold); approved {
 			klog.FromContext(ctx).Info("Deleting orphans with an approval", "namespace", s.namespace, "machineClass", sc.class.Name, "orphans", len(held))

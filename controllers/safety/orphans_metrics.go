@@ -101,7 +101,7 @@ func (m *orphanMetrics) keepOnly(namespaces map[string]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for namespace := range m.namespaces {
-		if !namespaces[namespace] {
+		if _, has := namespaces[namespace]; !has {
 			delete(m.namespaces, namespace)
 		}
 	}

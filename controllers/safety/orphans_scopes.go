@@ -30,6 +30,7 @@ type scope struct {
 	suspects []orphans.Suspect
 	more     int
 	verdicts map[orphans.Key]orphans.Verdict
+	recorded bool // its suspicions are recorded as this sweep has found them
 }
 
 // findScopes reads the MachineClasses of the namespace and their Secrets, and returns each scope once. Errors: scopes that could not be
@@ -43,6 +44,7 @@ func (s *sweep) findScopes(ctx context.Context) ([]*scope, error) {
 	for _, class := range classes {
 		sweeper, can := s.cfg.Sweeper(class.Provider)
 		if !can {
+			s.addRequest(class, "")
 			continue
 		}
 		request := driver.ScopeRequest{Class: class, ControlCluster: s.controlCluster}
@@ -51,6 +53,7 @@ func (s *sweep) findScopes(ctx context.Context) ([]*scope, error) {
 			continue
 		}
 		if request.Secret == nil {
+			s.addRequest(class, "")
 			continue // there are no credentials, so that no Machine of the class can have a VM
 		}
 		text, err := sweeper.Scope(request)
@@ -59,6 +62,7 @@ func (s *sweep) findScopes(ctx context.Context) ([]*scope, error) {
 			continue
 		}
 		key := orphans.ScopeKey(class.Provider, text)
+		s.addRequest(class, key)
 		if known := scopes[key]; known == nil || compareClasses(class, known.class) < 0 {
 			scopes[key] = &scope{key: key, class: class, sweeper: sweeper, request: request}
 		}

@@ -26,31 +26,34 @@ type sweep struct {
 	classes                   map[string]bool // the names of all MachineClasses
 	uids                      map[types.UID]bool
 	scopes                    []*scope // those that were listed completely
+	requests                  []request
 }
 
-// sweep sweeps a namespace. Errors: all that failed; what did not depend on it was done.
-func (o *Orphans) sweep(ctx context.Context, namespace, controlCluster string) error {
+// sweep sweeps a namespace. again is after which time to do so once more; 0 means with the next plan. Errors: all that failed; what did
+// not depend on it was done.
+func (o *Orphans) sweep(ctx context.Context, namespace, controlCluster string) (again time.Duration, err error) {
 	s := &sweep{Orphans: o, namespace: namespace, controlCluster: controlCluster}
 	served, err := o.cfg.Served(ctx, namespace)
 	if err == nil && !served {
 		o.metrics.swept(resultSkipped)
 		o.metrics.show(namespace, nil)
 		klog.FromContext(ctx).V(2).Info("Skipped sweep of orphans: another manager serves the namespace", "namespace", namespace)
-		return nil
+		return 0, nil
 	}
 	if err == nil {
-		err = s.run(ctx)
+		err = errors.Join(s.run(ctx), s.endRequests(ctx))
 	}
 	if err != nil {
 		o.metrics.swept(resultIncomplete)
-		return fmt.Errorf("sweep orphans of namespace %s: %w", namespace, err)
+		return 0, fmt.Errorf("sweep orphans of namespace %s: %w", namespace, err)
 	}
 	o.metrics.swept(resultComplete)
-	return nil
+	return s.again(), nil
 }
 
 func (s *sweep) run(ctx context.Context) error {
 	scopes, err := s.findScopes(ctx)
+	s.begins()
 	if len(scopes) == 0 {
 		return err // a namespace without a driver that can list costs no list of its Machines
 	}

@@ -231,6 +231,7 @@ type memoryCloud struct {
 	deleted   []string // IDs of the deletions that were accepted, in order
 	remain    bool     // what is being deleted is still listed
 	refuses   error    // what a deletion returns
+	unlisted  error    // what a list returns
 	onDeleted func()
 }
 
@@ -238,6 +239,9 @@ func (*memoryCloud) Scope(driver.ScopeRequest) (string, error) { return "account
 
 // ListResources returns all in one page.
 func (c *memoryCloud) ListResources(_ context.Context, req driver.ListResourcesRequest) (answer driver.ListResourcesResponse, err error) {
+	if c.unlisted != nil {
+		return answer, c.unlisted
+	}
 	for _, r := range c.items {
 		if r.Namespace == req.Class.Namespace && req.ControlCluster == ourCluster && (c.remain || !slices.Contains(c.deleted, r.ID)) {
 			answer.Items = append(answer.Items, r)

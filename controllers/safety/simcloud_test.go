@@ -19,6 +19,7 @@ type item struct {
 	driver.Resource
 
 	account, fleet string
+	made           time.Time
 	ends           time.Time // when an accepted deletion has ended; zero for none
 	gone           bool      // it was reported
 }
@@ -48,7 +49,7 @@ func (c *cloud) ListResources(ctx context.Context, req driver.ListResourcesReque
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if req.Continue == "" {
-		w.lists[req.Class.Namespace+"/"+string(req.Secret["account"])]++
+		w.countList(req.Class.Namespace + "/" + string(req.Secret["account"]))
 	}
 	var all []driver.Resource
 	for _, i := range w.items {
@@ -61,6 +62,15 @@ func (c *cloud) ListResources(ctx context.Context, req driver.ListResourcesReque
 		answer.Continue = strconv.Itoa(from + fewAPage)
 	}
 	return answer, nil
+}
+
+// countList counts a list of a scope. w.mu is held. A suspicion does not become old enough sooner because of lists beside the usual ones.
+func (w *world) countList(scope string) {
+	w.lists[scope]++
+	if now := time.Now(); now.Sub(w.counted[scope]) >= w.period-w.period/10 {
+		w.usual[scope]++
+		w.counted[scope] = now
+	}
 }
 
 func (c *cloud) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (answer driver.DeleteResourceResponse, err error) {
@@ -101,6 +111,9 @@ func (w *world) judge(i *item) {
 	if i.fleet != "ours" {
 		w.fail("%s %s of another fleet was deleted", i.Kind, i.ID)
 	}
+	if age := now.Sub(i.made); age < w.quarantine {
+		w.fail("%s %s was deleted %s after it was made", i.Kind, i.ID, age)
+	}
 	if ended, had := w.ended[i.MachineUID]; had && now.Sub(ended) < w.quarantine {
 		w.fail("%s %s was deleted %s after its machine had ended", i.Kind, i.ID, now.Sub(ended))
 	}
@@ -138,7 +151,7 @@ func (w *world) create(kind driver.ResourceKind, namespace, account, machine, ui
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.count++
-	i := &item{account: account, fleet: "ours"}
+	i := &item{account: account, fleet: "ours", made: time.Now()}
 	i.Resource = driver.Resource{Kind: kind, ID: fmt.Sprintf("%s-%d", kind, w.count), Namespace: namespace, Machine: machine}
 	i.MachineUID = uidOf(uid)
 	if kind == driver.ResourceVM {

@@ -56,6 +56,8 @@ type world struct {
 	deletions map[string][]time.Time
 	passes    map[*process][]context.CancelFunc
 	lists     map[string]int // of whole scopes, by namespace and account
+	usual     map[string]int // of these, those that are as far apart as usual sweeps
+	counted   map[string]time.Time
 	events    []event
 	late      []func() // creates that are still on their way
 	returning *returning
@@ -87,7 +89,7 @@ func newWorld(seed uint64, broken promises, story *lockedBuffer) *world {
 	w := &world{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 7)), period: 15 * time.Minute, quarantine: 10 * time.Minute, limit: 3, broken: broken, story: story,
 		ended: map[types.UID]time.Time{}, returned: map[types.UID]time.Time{}, off: map[string]bool{}, approved: map[string]bool{}, deletions: map[string][]time.Time{},
-		passes: map[*process][]context.CancelFunc{}, lists: map[string]int{},
+		passes: map[*process][]context.CancelFunc{}, lists: map[string]int{}, usual: map[string]int{}, counted: map[string]time.Time{},
 	}
 	if w.random.IntN(3) > 0 {
 		w.limit = 12
@@ -267,6 +269,8 @@ func (w *world) live(t *testing.T) {
 		w.adopt()
 	case 25:
 		w.removeForNow(pick(w, w.machines()))
+	case 26:
+		w.requestSweep(namespace, pick(w, []string{"class-1a", "class-1b", "class-2"}))
 	default:
 		if w.leader == nil || w.leader.dead.Load() {
 			w.changeLeader(t)
@@ -357,13 +361,15 @@ func (w *world) leaveSomething(namespace string) {
 	w.create(pick(w, []driver.ResourceKind{driver.ResourceDisk, driver.ResourceNetworkInterface}), namespace, "1", "m1", uid)
 }
 
-// doubleVM makes another VM for a Machine.
-func (w *world) doubleVM(m machine) {
+// doubleVM makes another VM for a Machine, and has its owner request a sweep.
+func (w *world) doubleVM(m machine) (vm *item) {
 	if m.name == "" {
-		return
+		return nil
 	}
-	vm := w.create(driver.ResourceVM, m.namespace, accountOf(m.class), m.name, string(m.uid))
+	vm = w.create(driver.ResourceVM, m.namespace, accountOf(m.class), m.name, string(m.uid))
 	w.tell("second VM %s of %s", vm.ID, m.uid)
+	w.requestSweep(m.namespace, m.class)
+	return vm
 }
 
 // foreign makes a VM of another fleet.

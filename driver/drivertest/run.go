@@ -46,6 +46,7 @@ func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 		{"sweep lists left-overs, also those on further pages", testSweepLeftovers},
 		{"sweep requires the control cluster and the UID", testSweepArguments},
 		{"sweep deletes that VM only", testSweepVM},
+		{"sweep lists both VMs of a machine, and deletes the second one only", testSweepSurplus},
 		{"sweep deletes a VM with the tags of its request only", testSweepOtherTags},
 		{"sweep deletes that left-over only", testSweepLeftover},
 		{"a resource is not gone when the cloud does not answer", testSweepUnknown},

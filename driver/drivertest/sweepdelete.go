@@ -77,6 +77,28 @@ func testSweepVM(s *suite) {
 	}
 }
 
+func testSweepSurplus(s *suite) {
+	_ = s.sweeper()
+	if s.DoubleVM == nil {
+		s.t.Skip("Env.DoubleVM is not set")
+	}
+	m := s.machine()
+	own := vmOf(m, s.mustCreate(m))
+	s.DoubleVM(s.t, m)
+	all, _ := s.resources()
+	surplus := slices.IndexFunc(all, func(r driver.Resource) bool { return r.ID != own.ID && r.MachineUID == m.UID })
+	if len(all) != 2 || surplus < 0 {
+		s.t.Fatalf("ListResources with two VMs of a machine returned %+v, want both", all)
+	}
+	s.mustSweep(all[surplus])
+	s.wantResources("after the deletion of the second VM of a machine", own)
+	ctx, cancel := s.bounded()
+	defer cancel()
+	if vm, code := s.status(ctx, m); code == driver.OutOfRange || vm.ProviderID != own.ID {
+		s.t.Errorf("GetMachineStatus after the deletion of the second VM: VM %q, code %v; want the first one", vm.ProviderID, code)
+	}
+}
+
 func testSweepOtherTags(s *suite) {
 	_ = s.sweeper()
 	victim, other := s.mustMake(), s.mustMake()

@@ -111,6 +111,22 @@ func (c *Classes) Opened() {
 	again(c.kick)
 }
 
+// OnSweepRequest has a function called with the namespace of each class that begins to request a sweep of orphans. It is called before
+// Run.
+func (c *Classes) OnSweepRequest(call func(namespace string)) {
+	requested := func(class *metav1.PartialObjectMetadata) string {
+		if class == nil {
+			return ""
+		}
+		return class.Annotations[v1alpha1.AnnotationSweepRequested]
+	}
+	c.names.OnChange(func(before, after *metav1.PartialObjectMetadata) {
+		if is := requested(after); is != "" && is != requested(before) {
+			call(after.Namespace)
+		}
+	})
+}
+
 // NamespaceChanged enqueues the classes of a namespace: the gate may admit them now.
 func (c *Classes) NamespaceChanged(namespace string) {
 	for _, class := range c.names.In(namespace) {
@@ -142,11 +158,15 @@ func (c *Classes) Run(ctx context.Context) {
 	}
 }
 
-// nameOf keeps little more of a class than its name. A class without our finalizer is not stored.
+// nameOf keeps little more of a class than its name, and whether it requests a sweep. A class without our finalizer is not stored.
 func nameOf(class *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, bool) {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+	kept := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: class.Namespace, Name: class.Name, ResourceVersion: class.ResourceVersion,
-	}}, slices.Contains(class.Finalizers, v1alpha1.FinalizerName)
+	}}
+	if request := class.Annotations[v1alpha1.AnnotationSweepRequested]; request != "" {
+		kept.Annotations = map[string]string{v1alpha1.AnnotationSweepRequested: request}
+	}
+	return kept, slices.Contains(class.Finalizers, v1alpha1.FinalizerName)
 }
 
 // lookAtAll enqueues all classes; the gate admits those whose slot is held. It also checks the namespaces again: no handler

@@ -3,6 +3,7 @@ package slotcache
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -179,4 +180,43 @@ func TestClassesAreEnqueued(t *testing.T) {
 		b.expectEnqueued("b/c")
 		b.expectStored()
 	})
+}
+
+// Each request for a sweep is reported once.
+func TestSweepRequestsAreReported(t *testing.T) {
+	view, version := objectcache.NewView(), 0
+	put := func(c *Classes, finalizer bool, request string) {
+		class := &metav1.PartialObjectMetadata{ObjectMeta: in("a")}
+		version++
+		class.ResourceVersion = strconv.Itoa(version)
+		if class.Annotations = map[string]string{v1alpha1.AnnotationSweepRequested: request}; finalizer {
+			class.Finalizers = []string{v1alpha1.FinalizerName}
+		}
+		names := &mirror[*metav1.PartialObjectMetadata]{store: c.names, mine: c.names.Each, keep: nameOf}
+		if err := names.Update(class); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var reported []string
+	c := NewClasses(ClassesConfig{View: view, Look: func(types.NamespacedName) {}, Clock: clock.RealClock{}})
+	c.OnSweepRequest(func(namespace string) { reported = append(reported, namespace) })
+	for i, step := range []struct {
+		finalizer bool
+		request   string
+		want      int // reports so far
+	}{
+		{true, "", 0},
+		{true, "m", 1}, // requested
+		{true, "m", 1}, // another change of the class
+		{true, "", 1},  // served
+		{true, "m", 2}, // requested again
+		{false, "m", 2},
+	} {
+		if put(c, step.finalizer, step.request); len(reported) != step.want {
+			t.Errorf("after step %d there were the reports %q, want %d", i, reported, step.want)
+		}
+	}
+	if slices.ContainsFunc(reported, func(namespace string) bool { return namespace != "a" }) {
+		t.Errorf("reported %q, want the namespace a", reported)
+	}
 }

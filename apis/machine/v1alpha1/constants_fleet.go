@@ -65,6 +65,10 @@ const (
 	// AnnotationDeleteOrphans on a MachineClass approves the deletion of orphans that are held. Users write it. Its value is from the
 	// Event OrphansHeld, and approves exactly the orphans of that Event. It is removed when it was acted upon.
 	AnnotationDeleteOrphans = FleetDomain + "delete-orphans"
+	// AnnotationSweepRequested on a MachineClass has the leader search for orphans in the namespace of the class soon: a driver has found
+	// several VMs of a Machine (OutOfRange), whose name is the value. The leader removes it when it has listed the cloud account of the
+	// class. Without it the next sweep is the usual one.
+	AnnotationSweepRequested = FleetDomain + "sweep-requested"
 	// AnnotationOrphanDeletions on the Lease <fleet>-safety has, as JSON, the deletions of orphans within the last hour.
 	AnnotationOrphanDeletions = FleetDomain + "orphan-deletions"
 )

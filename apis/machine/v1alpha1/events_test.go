@@ -45,7 +45,8 @@ func eventsPage() string {
 # Events
 
 The Events that the fleet emits (` + "`kubectl describe`, `kubectl events`" + `), and what to do about each. Events report when something
-happened; the current state is in the object's status. A failure is reported once, regardless of the number of attempts. Machine Controller
+happened; the current state is in the object's status. A failure is reported once, regardless of the number of attempts. No Event is on
+a Node: Events about a Node are on its Machine, or on the root, in the control cluster, and their messages name the Node. Machine Controller
 Manager has no Events on Machines.
 `)
 	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineClass", "Lease"} {

@@ -288,7 +288,8 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 	setPhase(w, m, phase, false)
 	keepNote(m, w.VM)
 	before, known := noteFailure(w, m, v1alpha1.MachineOperationCreate, code, message)
-	v := Verdict{Do: Rest, Machine: m}
+	// Once for each series of failures: what the next answers of the cloud are must not cause further sweeps.
+	v := Verdict{Do: Rest, Machine: m, RequestSweep: code == driver.OutOfRange && !known}
 	switch {
 	case givenUp:
 		v = v.with(v1alpha1.EventCreateTimedOut, message)

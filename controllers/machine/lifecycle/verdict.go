@@ -73,6 +73,9 @@ type Verdict struct {
 	Events []Event
 	// Why the machine is deleted, with DeleteMachine, DeleteVM and DeleteNode.
 	Why receipt.Reason
+	// RequestSweep reports, with Rest, whether the leader has to be asked, before Machine is written, to search for VMs that are not the
+	// machine's.
+	RequestSweep bool
 	// Patch of the Node, with ClaimNode and PatchNode.
 	Patch *nodesync.Patch
 }

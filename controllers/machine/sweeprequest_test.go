@@ -1,0 +1,57 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// requested returns the Machine for which the class requests a sweep; "" for none.
+func (b *bench) requested() string {
+	class, _ := b.server.Object("machineclasses", "n", "c").(*v1alpha1.MachineClass)
+	return class.Annotations[v1alpha1.AnnotationSweepRequested]
+}
+
+// A machine of which the cloud has several VMs requests one sweep, however often the cloud answers so, whichever replica calls it.
+func TestSeveralVMs_RequestOneSweep(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.fails(testFault{code: driver.Internal}, driver.OpStatus)
+		b.create(patient)
+		b.pass(time.Second)
+		if got := b.requested(); got != "" {
+			t.Fatalf("a sweep for %q is requested for another error", got)
+		}
+		b.cloud.fails(testFault{code: driver.OutOfRange}, driver.OpStatus)
+		b.pass(5 * time.Minute)
+		if got := b.requested(); got != "m" {
+			t.Fatalf("a sweep for %q is requested, want m", got)
+		}
+		b.patchClass(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationSweepRequested + `":null}}}`) // the leader has served it
+		b.pass(30 * time.Minute)
+		b.takeOver(time.Minute)
+		b.pass(30 * time.Minute)
+		if got := b.requested(); got != "" {
+			t.Fatalf("a sweep for %q is requested again for the same occurrence", got)
+		}
+		b.cloud.works()
+		b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
+	})
+}
+
+// The request of another machine of the class, which the leader has not served, counts for all.
+func TestSeveralVMs_RequestThatIsNotServed_IsLeft(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.patchClass(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationSweepRequested + `":"other"}}}`)
+		b.cloud.fails(testFault{code: driver.OutOfRange}, driver.OpStatus)
+		b.create(patient)
+		b.pass(5 * time.Minute)
+		if got := b.requested(); got != "other" {
+			t.Errorf("a sweep for %q is requested, want the one for other", got)
+		}
+		if last := b.get().Status.LastOperation; last.ErrorCode != driver.OutOfRange.String() {
+			t.Errorf("the last operation is %+v", last)
+		}
+	})
+}
