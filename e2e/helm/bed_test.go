@@ -29,7 +29,7 @@ const (
 	slots     = 256
 	namespace = "load"
 	// patience bounds the wait for one condition. A busy computer takes much longer than an idle one.
-	patience = 4 * time.Minute
+	patience = 6 * time.Minute
 	// firstTag and secondTag are those of two builds of the image.
 	firstTag, secondTag = "0.1.0", "0.2.0"
 )

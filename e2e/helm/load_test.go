@@ -135,12 +135,15 @@ func (b *bed) middle(name string) {
 	b.Logf("%d of %d machines of %s are updated", d.Status.UpdatedReplicas, d.Spec.Replicas, name)
 }
 
-// buildSecond builds the image again, with another version, and puts it where the lab's Nodes find it.
+// buildSecond builds the image again, with another version, and puts it where the lab's Nodes find it. The build stays in bin, so that
+// the next run links nothing.
 func (b *bed) buildSecond() {
 	b.Helper()
 	const variable = "github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo.version"
-	b.shell("GOFLAGS='-trimpath -buildvcs=false' go build -ldflags '-X " + variable + "=v" + secondTag + "' -o '" +
-		filepath.Join(b.lab.Dir, "images", "machine-controller-fleet:"+secondTag) + "' ./cmd/machine-controller-fleet")
+	program := filepath.Join(b.bin, "second", "machine-controller-fleet")
+	image := filepath.Join(b.lab.Dir, "images", "machine-controller-fleet:"+secondTag)
+	b.shell("GOFLAGS='-trimpath -buildvcs=false' go build -ldflags '-X " + variable + "=v" + secondTag + "' -o '" + program + "' ./cmd/machine-controller-fleet\n" +
+		"cp '" + program + "' '" + image + "'")
 }
 
 // runs checks which version each replica is.
