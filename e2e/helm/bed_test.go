@@ -29,7 +29,7 @@ const (
 	slots     = 256
 	namespace = "load"
 	// patience bounds the wait for one condition. A busy computer takes much longer than an idle one.
-	patience = 4 * time.Minute
+	patience = 6 * time.Minute
 	// firstTag and secondTag are those of two builds of the image.
 	firstTag, secondTag = "0.1.0", "0.2.0"
 )
@@ -59,8 +59,10 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	b := &bed{T: t, readme: readme(t), root: root, bin: bin, home: t.TempDir(), tag: firstTag}
-	if reason := harness.NoKubelets(t.Context()); reason != "" || os.Geteuid() != 0 {
-		reason = "pods of the fleet need root and real kubelets; " + reason
+	if os.Geteuid() != 0 {
+		t.Skip("the lab runs pods of other users than root only as root")
+	}
+	if reason := harness.NoKubelets(t.Context()); reason != "" {
 		if os.Getenv("LAB_REQUIRE_KUBELET") == "1" {
 			t.Fatal(reason)
 		}
@@ -205,14 +207,6 @@ func (b *bed) roll(name, revision string) {
 		}
 		return err
 	})
-}
-
-// replaced returns how many machines of a MachineDeployment have its present template.
-func (b *bed) replaced(name string) int32 {
-	b.Helper()
-	d, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Get(b.ctx, name, metav1.GetOptions{})
-	b.must(err)
-	return d.Status.UpdatedReplicas
 }
 
 // served waits until each MachineDeployment has its desired machines, of its present template, each with one VM.
