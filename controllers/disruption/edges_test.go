@@ -203,9 +203,12 @@ func TestReports_WorstOfSeveral(t *testing.T) {
 		{"a": text(9, 1), "b": text(1, 1), "c": text(5, 0), "d": text(0, 0)},
 		{"a": text(1, 1), "b": text(9, 1), "c": text(0, 0), "d": text(5, 0)},
 	} {
-		total, complete := Sum(nil, ParseReports(texts, []string{"gone"}))
-		if got := total[zone1].Count; got != (Count{Ready: 1, NotReady: 1}) || !complete {
-			t.Errorf("%+v, complete %t, want the report with the fewest that are Ready of those with most that are not", got, complete)
+		for range 20 { // maps have no order
+			texts["without the slot"] = "{}"
+			total, complete := Sum(nil, ParseReports(texts, []string{"gone"}))
+			if got := total[zone1].Count; got != (Count{Ready: 1, NotReady: 1}) || !complete {
+				t.Fatalf("%+v, complete %t, want the report with the fewest that are Ready of those with most that are not", got, complete)
+			}
 		}
 	}
 	if _, complete := Sum(nil, ParseReports(map[string]string{"a": text(1, 1)}, []string{"gone", "gone"})); complete {
@@ -222,12 +225,37 @@ func TestReport_OfEarlierSlots(t *testing.T) {
 	if got, want := Report("a", Own{1: {}}, reports, `{"counts":{"/z1":{"0":[2,0],"2":[1,0]}}}`), `{"counts":{"/z1":{"0":[2,0]}},"empty":[1]}`; got != want {
 		t.Errorf("reported %s, want %s", got, want)
 	}
+	reports.holders[0] = "a"
 	if got, want := Report("a", Own{1: {}}, reports, ""), `{"counts":{"/z1":{"0":[1,0]}},"empty":[1]}`; got != want {
 		t.Errorf("a new session reported %s, want %s", got, want)
 	}
 }
 
-// The order in which zones are kept is the same in each report.
+// A report has the machines of all slots of a namespace, and the namespaces with most of them, whatever their names are.
+func TestReports_NamespacesOfAllSlots(t *testing.T) {
+	own := Own{0: {}, 1: {}}
+	for slot := range own {
+		for i := range 20 {
+			own[slot].Add(zone1, fmt.Sprint("n", i), Count{NotReady: 1})
+		}
+		own[slot].Add(zone1, "worst", Count{NotReady: 2})
+	}
+	total, _ := Sum(nil, ParseReports(map[string]string{"r": write(own)}, []string{"r", "r"}))
+	if got := total[zone1]; got.NotReady != 44 || got.Unready["worst"] != 4 {
+		t.Errorf("%+v, want 4 of 44 in the worst namespace", got)
+	}
+}
+
+// A zone has the first of the turns that it gets in its namespaces.
+func TestTurns_OfAZoneOfTwoNamespaces_IsTheFirst(t *testing.T) {
+	for range 20 { // maps have no order
+		if turn := turns(map[Scope]map[string]int{{Zone: "a"}: {"v": 5, "w": 1}, {Zone: "b"}: {"w": 2}}); turn[Scope{Zone: "a"}] != 0 {
+			t.Fatalf("turns %v, want a first", turn)
+		}
+	}
+}
+
+// Scopes without a known namespace are the last ones.
 func TestTurns_OfScopesWithoutNamespace_AreLast(t *testing.T) {
 	turn := turns(map[Scope]map[string]int{{Zone: "a"}: {}, {Zone: "b"}: {"n": 1}, {Zone: "c"}: {"n": 2}})
 	if turn[Scope{Zone: "a"}] != math.MaxInt || turn[Scope{Zone: "b"}] != 1 || turn[Scope{Zone: "c"}] != 0 {
