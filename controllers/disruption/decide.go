@@ -88,7 +88,7 @@ func Decide(w World) Verdict {
 	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w), Waiting: waiting(w)}
 	v.addDisruptions(w)
 	v.Wake = wake(w, v.Disruptions)
-	v.Changed = len(v.Disruptions) != len(w.Disruptions) || !slices.EqualFunc(v.Disruptions, w.Disruptions, func(a, b Disruption) bool {
+	v.Changed = !slices.EqualFunc(v.Disruptions, w.Disruptions, func(a, b Disruption) bool {
 		return a.UID == b.UID && a.Since.Equal(&b.Since)
 	})
 	return v
@@ -315,9 +315,8 @@ func wake(w World, stand []Disruption) (wait time.Duration) {
 		next(w.NotBefore)
 	}
 	for _, member := range w.Machines {
-		if at, ok := machinefacts.HealthDeadline(member.Machine, w.Limits.HealthTimeout); ok {
-			next(at)
-		}
+		at, _ := machinefacts.HealthDeadline(member.Machine, w.Limits.HealthTimeout) // without a deadline at is long ago
+		next(at)
 		if expiry := member.Machine.Status.CurrentStatus.PreserveExpiryTime; expiry != nil && stageOf(member.Machine, w.Now) == aside {
 			next(expiry.Time)
 		}

@@ -76,9 +76,7 @@ func forms() []form {
 func ParseReports(texts map[string]string, holders []string) Reports {
 	reports := Reports{by: map[string]Own{}, holders: slices.Clone(holders)}
 	for replica, text := range texts {
-		if own, ok := read(text); ok {
-			reports.by[replica] = own
-		}
+		reports.by[replica], _ = read(text) // nil, which has no slots, if it is invalid
 	}
 	return reports
 }

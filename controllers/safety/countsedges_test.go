@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
@@ -163,7 +162,7 @@ func TestNodeThatIsDeletedMeanwhileIsNotAnError(t *testing.T) {
 	})
 }
 
-// A search that does not read all Nodes changes nothing of what is known of them, and one that fails for one Node annotates the others.
+// A search that does not read all Nodes changes nothing of what is known of them.
 func TestNodesOfASearchThatFails(t *testing.T) {
 	onSearching(t, func(s *searching) {
 		for i := range pageSize + 1 {
@@ -177,20 +176,32 @@ func TestNodesOfASearchThatFails(t *testing.T) {
 			}
 			return nil
 		})
-		s.target.Edit("nodes", "", "n-0000", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{v1alpha1.LabelMachineName: "none"}) })
 		time.Sleep(10 * time.Minute)
 		if got := len(s.search.since); got != pageSize+1 {
 			s.Errorf("%d Nodes are known, want those of the complete search", got)
 		}
+	})
+}
+
+// A Node that cannot be annotated delays no other one.
+func TestNodeThatCannotBeAnnotated(t *testing.T) {
+	onSearching(t, func(s *searching) {
+		for _, name := range []string{"a", "b", "c"} {
+			s.join(name, nil)
+		}
 		s.target.intercept(func(r *http.Request) error {
-			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/n-0001") {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/b") {
 				return errors.New("the connection was closed")
 			}
 			return nil
 		})
-		time.Sleep(20 * time.Minute)
-		s.expect("n-0000", true)
-		s.expect("n-0001", false)
-		s.expect("n-0002", true)
+		s.search.Begin()
+		time.Sleep(31 * time.Minute)
+		s.expect("a", true)
+		s.expect("b", false)
+		s.expect("c", true)
+		s.target.intercept(nil)
+		time.Sleep(10 * time.Minute)
+		s.expect("b", true)
 	})
 }

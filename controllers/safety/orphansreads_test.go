@@ -284,6 +284,19 @@ func TestRecord_OfAnotherLeader_BeginsToAgeWhenItIsRead(t *testing.T) {
 	s.wantDeleted("vm")
 }
 
+// It begins to age when it is read, also when this leader cannot write it at first.
+func TestRecord_OfAnotherLeader_AgesAlsoWhileItCannotBeWritten(t *testing.T) {
+	s := newSweeping(t, 10)
+	s.add(driver.ResourceVM, namespace, "vm")
+	s.sweep(namespace)
+	v := recording(s) // another leader
+	v.answer = failing(http.MethodPatch, "/machineclasses/"+class)
+	s.fails("record the suspicions")
+	v.answer = nil
+	s.sweep(namespace)
+	s.wantDeleted("vm")
+}
+
 // A record is written when it changes, and removed with the last suspicion.
 func TestRecord_IsWrittenOnlyWhenItChanges(t *testing.T) {
 	s := newSweeping(t, 0)

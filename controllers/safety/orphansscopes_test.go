@@ -129,6 +129,16 @@ func TestScope_Credentials(t *testing.T) {
 		"elsewhere, no Secret":                      {prepare: func(s *sweeping) { elsewhere(namespace)(s); s.Remove("secrets", "elsewhere", "shared") }, metadata: 1},
 		"elsewhere, no access":                      {prepare: elsewhere(namespace), answer: forbidden, err: "read its metadata", metadata: 1},
 		"elsewhere, which the fleet does not serve": {prepare: elsewhere(namespace), answer: forbidden, only: true, metadata: 1},
+		"elsewhere, shared, in the only namespace that is served": {prepare: elsewhere(namespace), only: true, listed: true, metadata: 1, secrets: 1},
+		"elsewhere, no answer, in the only namespace that is served": {
+			prepare: elsewhere(namespace), only: true, metadata: 1, err: "read its metadata",
+			answer: func(r *http.Request) (int, error) {
+				if strings.Contains(r.URL.Path, "/secrets/") {
+					return http.StatusBadGateway, nil
+				}
+				return 0, nil
+			},
+		},
 		"elsewhere, no longer shared when it is read": {
 			prepare: elsewhere(namespace), metadata: 1, secrets: 1,
 			answer: nil, // set below: it changes the Secret between the two reads
@@ -183,6 +193,7 @@ type listingCloud struct {
 	*memoryCloud
 
 	listed    *bool
+	onScope   func(req driver.ScopeRequest)
 	scopeErr  error
 	listErr   error
 	onListed  func() // after a list
@@ -190,6 +201,9 @@ type listingCloud struct {
 }
 
 func (c *listingCloud) Scope(req driver.ScopeRequest) (string, error) {
+	if c.onScope != nil {
+		c.onScope(req)
+	}
 	if c.scopeErr != nil {
 		return "", c.scopeErr
 	}
@@ -219,6 +233,18 @@ func (s *sweeping) use(c *listingCloud) {
 	c.memoryCloud = &s.cloud
 	s.config.Sweeper = func(string) (driver.Sweeper, bool) { return c, true }
 	s.lead()
+}
+
+// The driver gets the data of the Secret with the credentials.
+func TestScope_Credentials_AreThoseOfTheSecret(t *testing.T) {
+	s := newSweeping(t, 10)
+	s.Edit("secrets", namespace, "credentials", func(u *unstructured.Unstructured) { u.Object["data"] = map[string]any{"account": "MQ=="} })
+	var got []string
+	s.use(&listingCloud{onScope: func(req driver.ScopeRequest) { got = append(got, string(req.Secret["account"])) }})
+	s.sweep(namespace)
+	if !slices.Equal(got, []string{"1"}) {
+		t.Errorf("accounts %q, want that of the Secret", got)
+	}
 }
 
 func TestScope_NotDetermined_IsReported(t *testing.T) {
