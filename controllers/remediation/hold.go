@@ -110,7 +110,7 @@ func (r *roots[T]) announceHeld(before T, message string) {
 	case was == "" && message != "":
 		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsHeld, message)
 	case was != "" && message == "":
-		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsReleased, "No machine waits any more because deletions are held or the deletion budget is exhausted")
+		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsReleased, "No machine waits any more for the end of a hold of deletions, or for the deletion budget")
 	}
 }
 

@@ -49,7 +49,7 @@ func holdEvents() []EventReason {
 		},
 		{
 			EventDeletionsReleased, false, roots,
-			"No machine waits any more because deletions are held or the deletion budget is exhausted.",
+			"No machine waits any more for the end of a hold of deletions, or for the deletion budget.",
 			"",
 		},
 	}
