@@ -157,7 +157,7 @@ func TestTheAddressWithTheMostConnectionsMakesRoom(t *testing.T) {
 // Each connection has a request in flight that does not end.
 func TestProbesAreAnsweredWhileReadersUseAllConnections(t *testing.T) {
 	inFlight, endless := 0, make(chan struct{})
-	readers := func(w http.ResponseWriter, r *http.Request) {
+	readers := func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/livez" {
 			return
 		}

@@ -354,8 +354,7 @@ func (l *logLines) expect(t *testing.T, texts ...string) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	matches := func(line, text string) bool { return strings.Contains(line, text) }
-	if !slices.EqualFunc(l.lines, texts, matches) {
+	if !slices.EqualFunc(l.lines, texts, strings.Contains) {
 		t.Errorf("log %q, want %q", l.lines, texts)
 	}
 }

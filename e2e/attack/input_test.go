@@ -97,35 +97,39 @@ func portWithoutEnd(a *tenant) {
 		a.must(err)
 		a.Cleanup(func() { _ = conn.Close() })
 	}
-	elsewhere := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
-	}}
-	get := func(path, token string) (status int, body string) {
+	client := func(address net.IP) *http.Client {
+		return &http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: address}}).DialContext,
+		}}
+	}
+	here, elsewhere := client(net.IPv4(127, 0, 0, 1)), client(net.IPv4(127, 0, 0, 2))
+	get := func(from *http.Client, path, token string) (status int, body string) {
 		a.Helper()
 		r, err := http.NewRequestWithContext(a.ctx, http.MethodGet, endpoint+path, nil)
 		a.must(err)
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
-		resp, err := elsewhere.Do(r)
+		resp, err := from.Do(r)
 		a.must(err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
 		a.must(err)
 		return resp.StatusCode, string(text)
 	}
-	if status, body := get("/readyz", ""); status != http.StatusOK {
-		a.Errorf("/readyz: %d %s", status, body)
+	for _, from := range []*http.Client{here, elsewhere} {
+		if status, body := get(from, "/readyz", ""); status != http.StatusOK {
+			a.Errorf("/readyz: %d %s", status, body)
+		}
 	}
 	for _, path := range []string{"/metrics", "/debug/slots"} {
-		if status, body := get(path, ""); status != http.StatusUnauthorized || strings.Contains(body, victimNamespace) {
+		if status, body := get(elsewhere, path, ""); status != http.StatusUnauthorized || strings.Contains(body, victimNamespace) {
 			a.Errorf("%s without a token: %d %s", path, status, body)
 		}
-		if status, body := get(path, a.reader("outsider", "/nothing")); status != http.StatusForbidden || strings.Contains(body, victimNamespace) {
+		if status, body := get(elsewhere, path, a.reader("outsider", "/nothing")); status != http.StatusForbidden || strings.Contains(body, victimNamespace) {
 			a.Errorf("%s by a user without access: %d %s", path, status, body)
 		}
-		if status, body := get(path, a.reader("scraper"+strings.ReplaceAll(path, "/", "-"), path)); status != http.StatusOK {
+		if status, body := get(elsewhere, path, a.reader("scraper"+strings.ReplaceAll(path, "/", "-"), path)); status != http.StatusOK {
 			a.Errorf("%s by a user with access: %d %s", path, status, body)
 		}
 	}
