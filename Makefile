@@ -133,6 +133,12 @@ test-again: ## All tests TIMES (20) times, BESIDE (5) of them beside a compiler,
 test-e2e: ## End-to-end tests, each against a lab of its own
 	@hack/test.sh e2e
 
+.PHONY: scale-e2e
+scale-e2e: build ## Scale a fleet by its load with a real autoscaler, some 8 min; needs Prometheus on the PATH; bin/scaling.csv and .svg
+	@hack/build-helm.sh
+	@go -C lab build -o ../bin/ ./cmd/metricsadapter
+	@go test -tags e2e -count=1 -timeout 25m -v ./e2e/scale
+
 .PHONY: chaos
 chaos: ## The faults in their long form, at most 85 minutes; SEED repeats a run
 	@hack/test.sh chaos
