@@ -154,6 +154,12 @@ test-e2e: ## End-to-end tests, each against a lab of its own
 helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose a Node and reinstall under load, at most 30 minutes
 	@hack/test.sh helm
 
+.PHONY: scale-e2e
+scale-e2e: build ## Scale a fleet by its load with a real autoscaler, some 8 min; needs Prometheus on the PATH; bin/scaling.csv and .svg
+	@hack/build-helm.sh
+	@go -C lab build -o ../bin/ ./cmd/metricsadapter
+	@go test -tags e2e -count=1 -timeout 25m -v ./e2e/scale
+
 .PHONY: chaos
 chaos: ## The faults in their long form, at most 85 minutes; SEED repeats a run
 	@hack/test.sh chaos

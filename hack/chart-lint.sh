@@ -123,6 +123,7 @@ autoscaling={"enabled":true}                         autoscaling.prometheus.serv
 autoscaling={"enabled":true,"maxReplicas":1,"prometheus":{"serverAddress":"http://p"}} autoscaling.maxReplicas
 autoscaling={"enabled":true,"prometheus":{"serverAddress":"http://p"},"scaleDown":{"podSeconds":30}} autoscaling.scaleDown.podSeconds
 autoscaling={"enabled":true,"prometheus":{"serverAddress":"http://p"},"scaleDown":{"stabilizationSeconds":59}} autoscaling.scaleDown.stabilizationSeconds
+autoscaling.externalMetric="A"                       /autoscaling/externalMetric
 autoscaling.minReplicas=0                            /autoscaling/minReplicas
 autoscaling.prometheus.serverAddress="prometheus"    /autoscaling/prometheus/serverAddress
 autoscaling.target=2                                 target

@@ -97,10 +97,11 @@ unit() {
   tests . -race -short "${order[@]}" -- "${every[@]}"
   # shellcheck disable=SC2086
   tests . "${order[@]}" -- $explore
-  # Packages that link Kubernetes are tested without the race detector, which would need all of Kubernetes to be compiled once more.
+  # Packages that link Kubernetes, or its library for API servers, are tested without the race detector, which would need all of it to be
+  # compiled once more.
   go -C lab list -f '{{.ImportPath}} {{join .Deps " "}}' ./... >"$work/lab"
-  mapfile -t own < <(awk '!/ k8s\.io\/kubernetes\// {print $1}' "$work/lab")
-  mapfile -t kubernetes < <(awk '/ k8s\.io\/kubernetes\// {print $1}' "$work/lab")
+  mapfile -t own < <(awk '!/ k8s\.io\/(kubernetes|apiserver)\// {print $1}' "$work/lab")
+  mapfile -t kubernetes < <(awk '/ k8s\.io\/(kubernetes|apiserver)\// {print $1}' "$work/lab")
   tests lab -race "${order[@]}" -- "${own[@]}"
   tests lab "${order[@]}" -- "${kubernetes[@]}"
   tests e2e/autoscaler "${order[@]}" -- ./... # it is pure
@@ -118,7 +119,7 @@ e2e() {
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
-  mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -v -e '/e2e/chaos$' -e '/e2e/helm$')
+  mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -vE '/e2e/(chaos|helm|scale)$')
   # They mostly wait: for VMs, drains, and periods in which nothing may change.
   tests lab -tags e2e -count=1 -timeout 10m -parallel 4 -- ./smoke
   tests . -tags e2e -count=1 -timeout 20m -- "${packages[@]}"

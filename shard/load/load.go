@@ -10,8 +10,8 @@
 // autoscaler that acts on the sum does not react to its own rebalancing. A maximum over replicas would. The number of replicas
 // needed is the sum over replicas in the dimension that needs most, since one replica has memory and workers at the same time.
 //
-// Not guaranteed: work in slots that no replica reports is missing from the sum. A reader knows from mcf_owned_slots how many
-// slots are in it; docs/operations/scaling.md has the query.
+// Work in slots that no replica reports is missing from the sum, which is too low then and never too high. So each replica also
+// reports how many slots are in its load, and a reader ignores a sum with too few; docs/operations/scaling.md has the query.
 package load
 
 import (
@@ -40,6 +40,9 @@ const (
 
 // Work is what one replica has to do.
 type Work struct {
+	// Slots is the number of slots that the rest is in. A slot that is not open yet, or is handed over, does not count: its
+	// objects are not known, and it would be taken for one without work.
+	Slots                          int
 	Machines, Transitions, Overdue int
 }
 
@@ -85,9 +88,9 @@ func InTransition(m *v1alpha1.Machine) bool {
 	return false
 }
 
-// Count returns the work of a replica with these machines and that many overdue keys.
-func Count(machines []*v1alpha1.Machine, overdue int) Work {
-	w := Work{Machines: len(machines), Overdue: overdue}
+// Count returns the work of a replica with these machines in so many slots, and with so many overdue keys.
+func Count(slots int, machines []*v1alpha1.Machine, overdue int) Work {
+	w := Work{Slots: slots, Machines: len(machines), Overdue: overdue}
 	for _, m := range machines {
 		if InTransition(m) {
 			w.Transitions++

@@ -104,8 +104,8 @@ func TestInTransition(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	got := load.Count([]*v1alpha1.Machine{machine(v1alpha1.MachineRunning), machine(v1alpha1.MachinePending), machine("")}, 7)
-	if diff := cmp.Diff(load.Work{Machines: 3, Transitions: 2, Overdue: 7}, got); diff != "" {
+	got := load.Count(9, []*v1alpha1.Machine{machine(v1alpha1.MachineRunning), machine(v1alpha1.MachinePending), machine("")}, 7)
+	if diff := cmp.Diff(load.Work{Slots: 9, Machines: 3, Transitions: 2, Overdue: 7}, got); diff != "" {
 		t.Errorf("work (-want +got):\n%s", diff)
 	}
 }
@@ -158,6 +158,17 @@ func TestHandOverLeavesTheSumUnchanged(t *testing.T) {
 		}
 		if after := w.needed(); math.Abs(after-before) > 1e-9*max(1, before) {
 			t.Fatalf("needed replicas: %g before the hand-over, %g after it", before, after)
+		}
+	})
+}
+
+// A failed scrape, a replica that has just died and slots without a holder leave slots out: they must not add replicas.
+func TestSlotsThatNoReplicaReportsNeedNone(t *testing.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
+		w := draw(t)
+		part := world{slots: w.slots[:rapid.IntRange(0, len(w.slots)).Draw(t, "reported")], holder: w.holder}
+		if all, got := w.needed(), part.needed(); got > all*(1+1e-9) {
+			t.Fatalf("needed replicas: %g when some slots are missing, %g with all", got, all)
 		}
 	})
 }

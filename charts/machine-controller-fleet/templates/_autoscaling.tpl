@@ -1,7 +1,28 @@
-{{/* How many replicas the fleet needs, in PromQL. Slots in no answer, because a scrape failed or a replica has just died, count
-as the others do. Where less than half of all slots are in the answers there is no value, and nothing is scaled. */}}
+{{/* How many replicas the fleet needs, in PromQL. Where less than 90 % of the slots are in the answers, because a scrape has
+failed or a replica has just died, there is no value, and nothing is scaled. */}}
 {{- define "fleet.neededReplicas" -}}
 {{- $own := printf "namespace=%s,service=%s" (quote .Release.Namespace) (include "fleet.name" . | quote) }}
 {{- $of := .Values.autoscaling.prometheus.matchers | default $own -}}
-max(sum by (dimension) (mcf_load{ {{- $of -}} })) * {{ .Values.slots }} / (sum(mcf_owned_slots{ {{- $of -}} } unless (mcf_suspended{ {{- $of -}} } == 1)) > {{ divf .Values.slots 2 }})
+max(sum by (dimension) (mcf_load{ {{- $of -}} })) and (sum(mcf_load_slots{ {{- $of -}} }) >= {{ mulf .Values.slots 0.9 }})
+{{- end }}
+
+{{- define "fleet.scaleTarget" -}}
+apiVersion: apps/v1
+kind: StatefulSet
+name: {{ include "fleet.name" . }}
+{{- end }}
+
+{{/* How fast the number changes. A new replica gets its share within a minute; until then more of them would not help. Each
+replica that leaves hands its slots over: one leaves at a time, and the next one after the others have settled. */}}
+{{- define "fleet.scaleBehavior" -}}
+scaleUp:
+  stabilizationWindowSeconds: {{ .Values.autoscaling.scaleUp.stabilizationSeconds }}
+  policies:
+  - {type: Percent, value: 100, periodSeconds: 60}
+  - {type: Pods, value: 2, periodSeconds: 60}
+  selectPolicy: Max
+scaleDown:
+  stabilizationWindowSeconds: {{ .Values.autoscaling.scaleDown.stabilizationSeconds }}
+  policies:
+  - {type: Pods, value: 1, periodSeconds: {{ .Values.autoscaling.scaleDown.podSeconds }}}
 {{- end }}
