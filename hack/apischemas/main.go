@@ -84,6 +84,7 @@ var kinds = []kind{
 	{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding"},
 	{"apiextensions.k8s.io", "v1", "CustomResourceDefinition"},
 	{"apps", "v1", "StatefulSet"},
+	{"autoscaling", "v2", "HorizontalPodAutoscaler"},
 	{"flowcontrol.apiserver.k8s.io", "v1", "FlowSchema"},
 	{"flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration"},
 	{"networking.k8s.io", "v1", "NetworkPolicy"},
