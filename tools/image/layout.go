@@ -44,7 +44,7 @@ func write(dir, imageName string, r release, variants []variant, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	if err := clear(dir); err != nil {
+	if err := removeEarlier(dir); err != nil {
 		return err
 	}
 	written, err := layout.Write(filepath.Join(dir, layoutFolder), empty.Index)
@@ -72,8 +72,8 @@ func write(dir, imageName string, r release, variants []variant, out io.Writer) 
 	return os.WriteFile(filepath.Join(dir, digestFile), []byte(digest.String()+"\n"), 0o600)
 }
 
-// clear removes an earlier image from the folder, and nothing else.
-func clear(dir string) error {
+// removeEarlier removes an earlier image from the folder, and nothing else.
+func removeEarlier(dir string) error {
 	lists, err := filepath.Glob(filepath.Join(dir, "*"+sbomSuffix))
 	if err != nil {
 		return err

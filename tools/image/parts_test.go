@@ -3,7 +3,10 @@ package main
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"os"
+	"regexp"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,5 +82,31 @@ func TestDocument(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantRelationships, relationships); diff != "" {
 		t.Errorf("relationships (-want +got):\n%s", diff)
+	}
+}
+
+// TestDockerfile_MatchesTheImage: both ways to build it result in the same user, entry point and places.
+func TestDockerfile_MatchesTheImage(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"USER " + user,
+		`ENTRYPOINT ["/` + binary + `"]`,
+		"COPY --from=build /" + binary + " /" + binary,
+		"COPY LICENSE /licenses/LICENSE",
+	} {
+		if !strings.Contains(string(text), "\n"+line+"\n") {
+			t.Errorf("Dockerfile: expected the line %s", line)
+		}
+	}
+	modules, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(modules)
+	if want == nil || !strings.Contains(string(text), "\nARG GO_VERSION="+string(want[1])+"\n") {
+		t.Errorf("Dockerfile: expected the GO_VERSION of go.mod, %s", want)
 	}
 }
