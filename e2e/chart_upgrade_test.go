@@ -3,11 +3,13 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -97,13 +99,9 @@ func wantReplicas(t *testing.T, lab *harness.Lab, name string, want int32) {
 // scaleStatefulSet scales as an autoscaler does, by the subresource.
 func scaleStatefulSet(t *testing.T, lab *harness.Lab, name string, replicas int32) {
 	t.Helper()
-	sets := lab.Control.AppsV1().StatefulSets(chartNamespace)
-	scale, err := sets.GetScale(t.Context(), name, metav1.GetOptions{})
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	_, err := lab.Control.AppsV1().StatefulSets(chartNamespace).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}, "scale")
 	if err != nil {
-		t.Fatal(err)
-	}
-	scale.Spec.Replicas = replicas
-	if _, err := sets.UpdateScale(t.Context(), name, scale, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
