@@ -89,12 +89,20 @@ func InTransition(m *v1alpha1.Machine) bool {
 	return false
 }
 
-// Count returns the work of a replica with these machines in so many slots, and with so many overdue keys.
-func Count(slots int, machines []*v1alpha1.Machine, overdue int) Work {
-	w := Work{Slots: slots, Machines: len(machines), Overdue: overdue}
-	for _, m := range machines {
-		if InTransition(m) {
-			w.Transitions++
+// Count returns the work of a replica, of slots slots in all: of those that are open on it, with the machines of each, and with
+// so many overdue keys.
+func Count(slots int, isOpen func(slot int) bool, machinesOf func(slot int) []*v1alpha1.Machine, overdue int) Work {
+	w := Work{Overdue: overdue}
+	for slot := range slots {
+		if !isOpen(slot) {
+			continue
+		}
+		w.Slots++
+		for _, m := range machinesOf(slot) {
+			w.Machines++
+			if InTransition(m) {
+				w.Transitions++
+			}
 		}
 	}
 	return w
