@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/load"
 )
 
@@ -28,17 +27,9 @@ func newLoadGauges(acts func() bool, work func() load.Work, capacity load.Capaci
 	}
 }
 
-// measure returns the work of this replica, of the slots that are open.
+// measure returns the work of this replica.
 func (f *fleet) measure() load.Work {
-	slots := 0
-	var machines []*v1alpha1.Machine
-	for slot := range f.slots.spread.Count() {
-		if f.session.fence.Holds(slot) {
-			slots++
-			machines = append(machines, f.view.Machines.Of(slot)...)
-		}
-	}
-	return load.Count(slots, machines, f.metrics.Overdue(load.OverdueAfter))
+	return load.Count(f.slots.spread.Count(), f.session.fence.Holds, f.view.Machines.Of, f.metrics.Overdue(load.OverdueAfter))
 }
 
 // Describe is prometheus.Collector's.

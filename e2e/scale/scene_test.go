@@ -32,7 +32,7 @@ var adapterManifest string
 
 // scene is a lab with everything that scales its fleet.
 type scene struct {
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // it ends with the test, and so does the scene
 	t      *testing.T
 	lab    *harness.Lab
 	dir    string
@@ -186,10 +186,11 @@ func (s *scene) pods(ctx context.Context) (n int, err error) {
 func (s *scene) waitPods(n int) {
 	s.t.Helper()
 	err := harness.EventuallyEvery(s.ctx, sampleTime, fmt.Sprintf("the StatefulSet has %d pods", n), func(ctx context.Context) error {
-		if got, err := s.pods(ctx); err != nil || got != n {
-			return fmt.Errorf("it has %d: %w", got, err)
+		got, err := s.pods(ctx)
+		if err == nil && got != n {
+			err = fmt.Errorf("it has %d", got)
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		s.t.Fatal(err)

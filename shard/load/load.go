@@ -10,8 +10,9 @@
 // autoscaler that acts on the sum does not react to its own rebalancing. A maximum over replicas would. The number of replicas
 // needed is the sum over replicas in the dimension that needs most, since one replica has memory and workers at the same time.
 //
-// Work in slots that no replica reports is missing from the sum, which is too low then and never too high. So each replica also
-// reports how many slots are in its load, and a reader ignores a sum with too few; docs/operations/scaling.md has the query.
+// Work in slots that no replica reports is missing from the sum, and what two replicas reported one after the other is in it twice.
+// So each replica also reports how many slots are in its load, and a reader ignores a sum of too few or too many of them;
+// docs/operations/scaling.md has the query.
 package load
 
 import (
@@ -53,9 +54,9 @@ type Capacity struct {
 
 // CapacityOf returns the capacity of a replica with that many workers for one namespace (--concurrent-syncs).
 //
-//   - Machines, 4,000: a machine takes 50 kB of live heap (`heap_per_machine_kb` in docs/benchmarks.md), and so up to 100 kB
-//     between two garbage collections; the chart's memory limit is for 8,000. With half of that, one of two replicas has
-//     room for everything while the other one is replaced.
+//   - Machines, 4,000: a machine takes at most 50 kB of live heap (the bar of `heap_per_machine_kb` in docs/benchmarks.md), and
+//     so up to 100 kB between two garbage collections; the chart's memory limit is for 8,000. With half of that, one of two
+//     replicas has room for everything while the other one is replaced.
 //   - Transitions, three quarters of the workers: that many machines of one namespace, and calls with one set of credentials,
 //     are in work at a time. Beyond all of them machines wait although the cloud would answer; the last quarter is for the
 //     machines that are not in transition, and for the time until the next replica has its share.
@@ -88,12 +89,20 @@ func InTransition(m *v1alpha1.Machine) bool {
 	return false
 }
 
-// Count returns the work of a replica with these machines in so many slots, and with so many overdue keys.
-func Count(slots int, machines []*v1alpha1.Machine, overdue int) Work {
-	w := Work{Slots: slots, Machines: len(machines), Overdue: overdue}
-	for _, m := range machines {
-		if InTransition(m) {
-			w.Transitions++
+// Count returns the work of a replica, of slots slots in all: of those that are open on it, with the machines of each, and with
+// so many overdue keys.
+func Count(slots int, isOpen func(slot int) bool, machinesOf func(slot int) []*v1alpha1.Machine, overdue int) Work {
+	w := Work{Overdue: overdue}
+	for slot := range slots {
+		if !isOpen(slot) {
+			continue
+		}
+		w.Slots++
+		for _, m := range machinesOf(slot) {
+			w.Machines++
+			if InTransition(m) {
+				w.Transitions++
+			}
 		}
 	}
 	return w

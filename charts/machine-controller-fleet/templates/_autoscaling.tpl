@@ -1,9 +1,10 @@
-{{/* How many replicas the fleet needs, in PromQL. Where less than 90 % of the slots are in the answers, because a scrape has
-failed or a replica has just died, there is no value, and nothing is scaled. */}}
+{{/* How many replicas the fleet needs, in PromQL. There is a value, and the number is changed, only where 90 % to 110 % of the
+slots are in the answers. There are fewer where a scrape has failed or a replica has just died, and more where a slot has moved
+after the scrape of its former holder and before that of the next. */}}
 {{- define "fleet.neededReplicas" -}}
 {{- $own := printf "namespace=%s,service=%s" (quote .Release.Namespace) (include "fleet.name" . | quote) }}
 {{- $of := .Values.autoscaling.prometheus.matchers | default $own -}}
-max(sum by (dimension) (mcf_load{ {{- $of -}} })) and (sum(mcf_load_slots{ {{- $of -}} }) >= {{ mulf .Values.slots 0.9 }})
+max(sum by (dimension) (mcf_load{ {{- $of -}} })) and (sum(mcf_load_slots{ {{- $of -}} }) >= {{ mulf .Values.slots 0.9 }} <= {{ mulf .Values.slots 1.1 }})
 {{- end }}
 
 {{- define "fleet.scaleTarget" -}}
