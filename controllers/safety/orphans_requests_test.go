@@ -40,15 +40,15 @@ func (s *sweeping) reconcile() (again time.Duration) {
 }
 
 // addSurplus adds a Machine that names the first VM, and VMs that were made for it, too.
-func (s *sweeping) addSurplus(own string, others ...string) {
+func (s *sweeping) addSurplus(name, own string, others ...string) {
 	s.Helper()
 	s.put("machines", map[string]any{
-		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": map[string]any{"namespace": namespace, "name": "m"},
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": map[string]any{"namespace": namespace, "name": name},
 		"spec": map[string]any{"class": map[string]any{"kind": "MachineClass", "name": class}, "providerID": own},
 	})
-	uid := s.Get("machines", namespace, "m").GetUID()
+	uid := s.Get("machines", namespace, name).GetUID()
 	for _, id := range append([]string{own}, others...) {
-		r := driver.Resource{Kind: driver.ResourceVM, ID: id, Namespace: namespace, Machine: "m", MachineUID: uid, NodeName: "node-of-" + id}
+		r := driver.Resource{Kind: driver.ResourceVM, ID: id, Namespace: namespace, Machine: name, MachineUID: uid, NodeName: "node-of-" + id}
 		s.cloud.items = append(s.cloud.items, r)
 		s.suspects[id] = orphans.Suspect{Resource: r, Surplus: true}
 	}
@@ -56,7 +56,7 @@ func (s *sweeping) addSurplus(own string, others ...string) {
 
 func TestSweep_SurplusVM_IsDeletedAsSoonAsItIsOldEnough(t *testing.T) {
 	s := newSweeping(t, 10)
-	s.addSurplus("own", "surplus")
+	s.addSurplus("m", "own", "surplus")
 	s.request(namespace)
 	age, again := timeBetween-timeBetween/10, s.reconcile()
 	if again < age || again > age+time.Minute || s.isRequested(namespace) {
@@ -89,7 +89,7 @@ func TestSweep_SurplusVM_PassesTheGuardsOfAllOrphans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, 10)
-			s.addSurplus("own", "surplus")
+			s.addSurplus("m", "own", "surplus")
 			guard(s)
 			s.request(namespace)
 			s.clock.Step(s.reconcile())
@@ -106,7 +106,7 @@ func TestSweep_SurplusVM_PassesTheGuardsOfAllOrphans(t *testing.T) {
 
 func TestSweep_MachineThatNamesNoneOfItsVMs_KeepsThem(t *testing.T) {
 	s := newSweeping(t, 10)
-	s.addSurplus("own", "surplus")
+	s.addSurplus("m", "own", "surplus")
 	s.Edit("machines", namespace, "m", func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "spec", "providerID") })
 	s.request(namespace)
 	if again := s.reconcile(); again != 0 || s.isRequested(namespace) {
@@ -162,14 +162,12 @@ func TestOrphans_Requests_AreSpaced(t *testing.T) {
 
 // A cloud that shows another surplus VM in each sweep causes no more sweeps than requests do.
 func TestOrphans_ConfirmingSweeps_AreSpaced(t *testing.T) {
+	const periods = 20
 	s := newSweeping(t, 0)
-	s.addSurplus("own")
 	begun, sweeps := s.clock.Now(), 0
 	usual := begun
-	for next := begun; s.clock.Since(begun) < 8*timeBetween; sweeps++ {
-		r := s.cloud.items[0]
-		r.ID = fmt.Sprint("surplus-", sweeps)
-		s.cloud.items = append(s.cloud.items, r)
+	for next := begun; s.clock.Since(begun) < periods*timeBetween; sweeps++ {
+		s.addSurplus(fmt.Sprint("m-", sweeps), fmt.Sprint("own-", sweeps), fmt.Sprint("surplus-", sweeps))
 		s.clock.Step(max(next.Sub(s.clock.Now()), 0))
 		again := s.reconcile()
 		if !s.clock.Now().Before(usual) {
@@ -179,8 +177,8 @@ func TestOrphans_ConfirmingSweeps_AreSpaced(t *testing.T) {
 			next = s.clock.Now().Add(again)
 		}
 	}
-	if most := 8 + 8*plansInPeriod; sweeps > most {
-		t.Errorf("%d sweeps in 8 periods, want at most %d", sweeps, most)
+	if most := periods * (1 + plansInPeriod); sweeps > most {
+		t.Errorf("%d sweeps in %d periods, want at most %d", sweeps, periods, most)
 	}
 }
 
