@@ -140,6 +140,24 @@ func TestAllBreakers_UseAgain(t *testing.T) {
 	}
 }
 
+// Thresholds that are in use can be used by one more namespace, also when no others have room.
+func TestAllBreakers_FullAndUsedByOneMoreNamespace(t *testing.T) {
+	flags := DefaultThresholds()
+	var many []Thresholds
+	for i := range MaxThresholds {
+		of := flags
+		of.NotReady = 100 + i
+		many = append(many, of)
+	}
+	last := many[len(many)-1]
+	h := NewAllBreakers(flags)
+	h.Use(map[string][]Thresholds{"a": many, "b": append(slices.Repeat([]Thresholds{flags}, len(many)), last)})
+	s := h.Snapshots()
+	if got, _, displaced, _ := s.For([]Thresholds{last, flags}); got != last || displaced || !s.Of[last].Namespaces["b"] {
+		t.Errorf("%s, displaced %t, used by %v, want by b, too", got, displaced, s.Of[last].Namespaces)
+	}
+}
+
 // What is remembered has no effect with thresholds that are not in use, or with which no circuit breaker opens.
 func TestAllBreakers_RememberOfOtherThresholds_DoesNothing(t *testing.T) {
 	never, unused := DefaultThresholds(), DefaultThresholds()

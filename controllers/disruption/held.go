@@ -49,15 +49,15 @@ func waiting(w World) (n int) {
 	return n
 }
 
-// waitingOf returns how many machines of a set wait: of those that are too many, the ones that never ran are deleted.
+// waitingOf returns how many machines of a set wait: of those that are too many, the ones that never ran are deleted. ran has those that
+// have run and are not being deleted.
 func waitingOf(set *v1alpha1.MachineSet, machines []*v1alpha1.Machine, ran, replaced map[types.UID]bool) int {
-	standing, running, unhealthy := 0, 0, 0
+	running, unhealthy := 0, 0
 	for _, m := range machines {
 		transferred := m.Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
-		if !metav1.IsControlledBy(m, set) || m.DeletionTimestamp != nil || transferred {
+		if !metav1.IsControlledBy(m, set) || transferred {
 			continue
 		}
-		standing++
 		if ran[m.UID] {
 			running++
 		}
@@ -65,5 +65,5 @@ func waitingOf(set *v1alpha1.MachineSet, machines []*v1alpha1.Machine, ran, repl
 			unhealthy++
 		}
 	}
-	return max(standing-int(set.Spec.Replicas)-(standing-running), unhealthy, 0)
+	return max(running-int(set.Spec.Replicas), unhealthy, 0)
 }

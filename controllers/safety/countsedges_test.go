@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
@@ -142,24 +143,33 @@ func TestNodeIsAnnotatedAtTheTimeout(t *testing.T) {
 	})
 }
 
-// A Node that is deleted while it is annotated is no failure: nothing is searched again.
-func TestNodeThatIsDeletedMeanwhileIsNotAnError(t *testing.T) {
-	onSearching(t, func(s *searching) {
-		s.join("n", nil)
-		s.search.Begin()
-		time.Sleep(21 * time.Minute)
-		requests := 0
-		s.target.intercept(func(r *http.Request) error {
-			if requests++; r.Method == http.MethodPatch {
-				s.target.Remove("nodes", "", "n")
-			}
-			return nil
+// A Node that changes or is deleted while it is annotated is no failure: it is left to the next search.
+func TestNodeThatChangesMeanwhileIsNotAnError(t *testing.T) {
+	for name, change := range map[string]func(s *searching){
+		"it is deleted": func(s *searching) { s.target.Remove("nodes", "", "n") },
+		"it changes": func(s *searching) {
+			s.target.Edit("nodes", "", "n", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"changed": "now"}) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onSearching(t, func(s *searching) {
+				s.join("n", nil)
+				s.search.Begin()
+				time.Sleep(21 * time.Minute)
+				requests := 0
+				s.target.intercept(func(r *http.Request) error {
+					if requests++; r.Method == http.MethodPatch {
+						change(s)
+					}
+					return nil
+				})
+				time.Sleep(10 * time.Minute)
+				if requests != 2 {
+					s.Errorf("%d requests, want a list and a patch", requests)
+				}
+			})
 		})
-		time.Sleep(10 * time.Minute)
-		if requests != 2 {
-			s.Errorf("%d requests, want a list and a patch", requests)
-		}
-	})
+	}
 }
 
 // A search that does not read all Nodes changes nothing of what is known of them.

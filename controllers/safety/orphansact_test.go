@@ -54,6 +54,29 @@ func TestApproval_OfNoOrphans_HasNoEffect(t *testing.T) {
 	}
 }
 
+// An approval while deletions are stopped is not used up: it would have an effect later, without a person who knows of that. What is not
+// confirmed is not held.
+func TestApproval_WhileDeletionsAreHeld_IsNotUsedUp(t *testing.T) {
+	s := newSweeping(t, 0)
+	s.add(driver.ResourceVM, namespace, "1", "2")
+	s.sweep(namespace)
+	s.putMachine("adopted", "2")
+	s.held = true
+	s.approve(s.digest("1"))
+	s.sweep(namespace)
+	if text := s.lastHeld(); !strings.HasPrefix(text, "Held 1 orphans") {
+		t.Errorf("Event %q, want that one orphan is held", text)
+	}
+	if !s.isApproved() {
+		t.Error("the approval was removed")
+	}
+	record := orphans.ParseRecord(s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans], orphans.ScopeKey(providerOfClass, "account"))
+	if record.Suspects[s.suspects["1"].Key()].Approved {
+		t.Error("the approval was recorded")
+	}
+	s.wantDeleted()
+}
+
 // The receipt of a deletion that was refused at first names its approval, too.
 func TestApproval_DeletionRefusedAtFirst_NamesTheApproval(t *testing.T) {
 	s := newSweeping(t, 0)

@@ -104,7 +104,36 @@ func areas(seeds, first string) []area {
 			"driver/simulated/find.go", "internal/rates/rates.go", "cmd/machine-controller-fleet/connections.go",
 			"cmd/machine-controller-fleet/reviewer.go",
 		}, trust},
+		safetyArea(),
 	}
+}
+
+// safetyArea is what decides which VMs, Nodes and machines are deleted, frozen or left as they are, and what records it.
+func safetyArea() area {
+	nets := []net{
+		{name: "controllers/safety, without simulation", pkg: "controllers/safety", level: quick, args: []string{"-test.short", "-test.skip=^(TestSweeps|TestBrokenRules)$"}},
+		{name: "controllers/safety", pkg: "controllers/safety", level: ci, args: []string{"-test.short"}},
+		{name: "controllers/disruption, without landscapes", pkg: "controllers/disruption", level: quick, args: []string{"-test.short", "-test.skip=^TestLandscape$"}},
+		{name: "controllers/disruption", pkg: "controllers/disruption", level: ci},
+		{name: "controllers/remediation", pkg: "controllers/remediation", level: ci},
+		{name: "controllers/machine", pkg: "controllers/machine", level: ci, args: []string{"-test.short"}},
+	}
+	return area{"safety", []string{
+		"controllers/safety/orphans/suspect.go", "controllers/safety/orphans/record.go", "controllers/safety/orphans/confirm.go",
+		"controllers/safety/orphans/ledger.go", "controllers/safety/overshoot/decide.go", "controllers/safety/overshoot/counter.go",
+		"controllers/safety/unmanaged/unmanaged.go", "controllers/safety/pages.go", "controllers/safety/rounds.go",
+		"controllers/safety/orphans.go:Orphans.reconcile", "controllers/safety/orphans.go:Orphans.plan", "controllers/safety/orphans_scopes.go",
+		"controllers/safety/orphans_sweep.go", "controllers/safety/orphans_confirm.go", "controllers/safety/orphans_act.go",
+		"controllers/safety/orphans_ledger.go", "controllers/safety/overshooting.go:Overshooting.round",
+		"controllers/safety/overshooting.go:Overshooting.count", "controllers/safety/overshooting.go:Overshooting.act",
+		"controllers/safety/overshooting.go:apply", "controllers/safety/nodes.go:UnmanagedNodes.search",
+		"controllers/safety/nodes.go:UnmanagedNodes.annotate",
+		"target/reach/reach.go", "target/reach/check/check.go", "internal/holds/holds.go", "internal/deletionlog/recorder.go",
+		"internal/receipt/receipt.go", "internal/receipt/reason.go",
+		"controllers/disruption/decide.go", "controllers/disruption/machine.go", "controllers/disruption/held.go",
+		"controllers/disruption/thresholds.go", "controllers/disruption/allbreakers.go", "controllers/disruption/reports.go",
+		"controllers/disruption/recorded/recorded.go",
+	}, nets}
 }
 
 // netsOf returns the nets of a mutant, its package's own tests first.
