@@ -29,7 +29,9 @@ func TestFreezes_Edges(t *testing.T) {
 	}{
 		{
 			"etcd was restored, and the set has another size with the same generation",
-			state{generation: 2, replicas: 5, machines: made(0, 9)}, state{generation: 2, replicas: 3, machines: made(0, 10)}, "",
+			state{generation: 2, replicas: 5, machines: made(0, 9)},
+			state{generation: 2, replicas: 3, machines: made(0, 10)},
+			"",
 		},
 		{
 			"etcd was restored, and its MachineDeployment has another size with the same generation",
@@ -51,23 +53,33 @@ func TestFreezes_Edges(t *testing.T) {
 		},
 		{
 			"is enlarged, has too many, and no MachineDeployment",
-			state{generation: 1, replicas: 3, machines: made(0, 9)}, state{generation: 2, replicas: 4, machines: made(0, 10)}, "",
+			state{generation: 1, replicas: 3, machines: made(0, 9)},
+			state{generation: 2, replicas: 4, machines: made(0, 10)},
+			"",
 		},
 		{
 			"has too many of another client, in any order, and gets none",
-			state{generation: 1, replicas: 3, machines: newestFirst}, state{generation: 1, replicas: 3, machines: foreign(0, 6)}, "",
+			state{generation: 1, replicas: 3, machines: newestFirst},
+			state{generation: 1, replicas: 3, machines: foreign(0, 6)},
+			"",
 		},
 		{
 			"has too many of another client, and creates its first own one",
-			state{generation: 1, replicas: 3, machines: foreign(0, 5)}, state{generation: 1, replicas: 3, machines: append(foreign(0, 5), made(0, 1)...)}, "has created 1",
+			state{generation: 1, replicas: 3, machines: foreign(0, 5)},
+			state{generation: 1, replicas: 3, machines: append(foreign(0, 5), made(0, 1)...)},
+			"has created 1",
 		},
 		{
 			"gets a new machine with an ordinal that it has not created",
-			state{generation: 1, replicas: 3, machines: made(0, 5)}, state{generation: 1, replicas: 3, machines: append(made(0, 5), forged...)}, "has created 1",
+			state{generation: 1, replicas: 3, machines: made(0, 5)},
+			state{generation: 1, replicas: 3, machines: append(made(0, 5), forged...)},
+			"has created 1",
 		},
 		{
 			"gets a new machine with the name of an earlier one, and without an ordinal",
-			state{generation: 1, replicas: 3, machines: made(1, 5)}, state{generation: 1, replicas: 3, machines: append(made(1, 5), unnumbered)}, "has created 1",
+			state{generation: 1, replicas: 3, machines: made(1, 5)},
+			state{generation: 1, replicas: 3, machines: append(made(1, 5), unnumbered)},
+			"has created 1",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

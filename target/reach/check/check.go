@@ -102,7 +102,7 @@ func (s *Server) check(ctx context.Context) (again time.Duration) {
 	case err = <-read:
 	case <-timeout.C():
 		cancel()
-		<-read // an answer now comes too late
+		_ = <-read // an answer now comes too late
 		err = context.DeadlineExceeded
 	}
 	cancel()
