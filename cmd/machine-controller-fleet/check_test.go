@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,7 +32,11 @@ func (f *checkedFleet) list(action clienttesting.Action) (bool, runtime.Object, 
 	if f.lists <= f.fails {
 		return true, nil, errors.New("connection refused")
 	}
-	selector := action.(clienttesting.ListAction).GetListRestrictions().Labels.String()
+	list, isList := action.(clienttesting.ListAction)
+	if !isList {
+		return true, nil, fmt.Errorf("expected a list, got %s", action.GetVerb())
+	}
+	selector := list.GetListRestrictions().Labels.String()
 	if action.GetNamespace() != "leases" || selector != v1alpha1.LabelFleet+"=f" {
 		return true, nil, errors.New("another fleet")
 	}

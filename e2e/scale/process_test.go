@@ -62,7 +62,11 @@ func freePort(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // prometheus is a Prometheus that scrapes the lab's replicas.

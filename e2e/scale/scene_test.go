@@ -107,8 +107,10 @@ func (s *scene) render(args ...string) []byte {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	args = append([]string{"template", "fleet", filepath.Join(repository, "charts/machine-controller-fleet"), "--namespace", fleet,
-		"--values", filepath.Join(repository, "e2e/scale/testdata/values.yaml"), "--set", "autoscaling.prometheus.serverAddress=" + s.prom.url}, args...)
+	args = append([]string{
+		"template", "fleet", filepath.Join(repository, "charts/machine-controller-fleet"), "--namespace", fleet,
+		"--values", filepath.Join(repository, "e2e/scale/testdata/values.yaml"), "--set", "autoscaling.prometheus.serverAddress=" + s.prom.url,
+	}, args...)
 	var complaint bytes.Buffer
 	helm := exec.CommandContext(s.ctx, filepath.Join(bin, "helm"), args...)
 	helm.Stderr = &complaint

@@ -142,7 +142,7 @@ func nodeReady(ctx context.Context, client *kubeapi.Client, name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("Node %s is not Ready", name)
+	return fmt.Errorf("machine %s: its Node is not Ready", name)
 }
 
 // makeImages makes the folder of images, with the fleet's own program for every tag.
