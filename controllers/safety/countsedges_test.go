@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,7 @@ func (c *counting) tooMany(onPatch func() error) (lists, patches int) {
 		return nil
 	})
 	time.Sleep(time.Minute)
+	synctest.Wait()
 	c.intercept(nil)
 	return lists, patches
 }
@@ -164,6 +166,7 @@ func TestNodeThatChangesMeanwhileIsNotAnError(t *testing.T) {
 					return nil
 				})
 				time.Sleep(10 * time.Minute)
+				synctest.Wait()
 				if requests != 2 {
 					s.Errorf("%d requests, want a list and a patch", requests)
 				}
@@ -187,6 +190,7 @@ func TestNodesOfASearchThatFails(t *testing.T) {
 			return nil
 		})
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		if got := len(s.search.since); got != pageSize+1 {
 			s.Errorf("%d Nodes are known, want those of the complete search", got)
 		}

@@ -65,8 +65,8 @@ func (s *sweep) begins() {
 	}
 }
 
-// endRequests removes the requests whose scope was listed and recorded. Errors: also a class that has changed meanwhile; its request
-// stays, for the next sweep.
+// endRequests removes the requests whose scope was listed and recorded. That of a class that has changed meanwhile stays, for another
+// sweep: it may be a new one.
 func (s *sweep) endRequests(ctx context.Context) error {
 	var errs []error
 	for _, r := range s.requests {
@@ -86,6 +86,10 @@ func (s *sweep) endRequests(ctx context.Context) error {
 		if err == nil {
 			_, err = s.cfg.Machines.MachineClasses(s.namespace).Patch(ctx, class.Name, types.MergePatchType, change, metav1.PatchOptions{})
 		}
+		if apierrors.IsConflict(err) {
+			s.requested = true
+			continue
+		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("remove the request for a sweep from MachineClass %s: %w", class.Name, err))
 		}
@@ -93,8 +97,20 @@ func (s *sweep) endRequests(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// again returns after which time the sweep begins that confirms surplus VMs; 0 where none is needed.
-func (s *sweep) again() (after time.Duration) {
+// again returns after which time the next sweep begins beside the usual ones: one that confirms surplus VMs, or serves a request that
+// stays. 0 where none is needed.
+func (s *sweep) again() time.Duration {
+	after := s.confirms()
+	if s.requested {
+		if served := s.spaced(s.namespace, 0); after == 0 || served < after {
+			return served
+		}
+	}
+	return after
+}
+
+// confirms returns after which time the sweep begins that confirms surplus VMs, and records it; 0 where none is needed.
+func (s *sweep) confirms() (after time.Duration) {
 	for _, sc := range s.scopes {
 		if !sc.recorded {
 			continue

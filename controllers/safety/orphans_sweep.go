@@ -27,6 +27,7 @@ type sweep struct {
 	uids                      map[types.UID]bool
 	scopes                    []*scope // those that were listed completely
 	requests                  []request
+	requested                 bool // a request stays, for another sweep
 }
 
 // sweep sweeps a namespace. again is after which time to do so once more; 0 means with the next plan. Errors: all that failed; what did

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,7 @@ type planning struct {
 	*sweeping
 
 	started time.Time
+	mu      sync.Mutex // guards swept and listed
 	swept   []string
 	listed  []time.Duration
 	fails   atomic.Bool // the next list of namespaces
@@ -42,6 +44,8 @@ func onPlanning(t *testing.T, test func(p *planning)) {
 		gate.leads.Store(true)
 		p.config.Gate, p.config.Clock, p.config.Period = gate, clock.RealClock{}, timeBetween
 		p.config.Served = func(_ context.Context, namespace string) (bool, error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
 			if namespace == planned {
 				p.swept = append(p.swept, fmt.Sprint(namespace, " ", time.Since(p.started)))
 			}
@@ -51,6 +55,8 @@ func onPlanning(t *testing.T, test func(p *planning)) {
 			if !strings.HasSuffix(r.URL.Path, "/machineclasses") {
 				return nil
 			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
 			p.listed = append(p.listed, time.Since(p.started))
 			if p.fails.CompareAndSwap(true, false) {
 				return errors.New("the connection was closed")
@@ -78,6 +84,8 @@ func (p *planning) wantSweeps(until time.Duration, want ...string) {
 	time.Sleep(until - time.Since(p.started))
 	synctest.Wait()
 	slices.Sort(want)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if got := slices.Sorted(slices.Values(p.swept)); !slices.Equal(got, want) {
 		p.Errorf("until %s: sweeps %q, want %q", until, got, want)
 	}

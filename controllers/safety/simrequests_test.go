@@ -63,7 +63,7 @@ func (w *world) resolveSurplus() {
 	own := w.addRunning("a", "class-2")
 	surplus := w.doubleVM(own)
 	age := max(w.quarantine, w.period-w.period/10)
-	time.Sleep(age + 2*time.Minute)
+	time.Sleep(w.period/plansInPeriod + age + 2*time.Minute) // the last sweep beside the usual ones may have been just now
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -367,6 +367,9 @@ func (w *world) doubleVM(m machine) (vm *item) {
 		return nil
 	}
 	vm = w.create(driver.ResourceVM, m.namespace, accountOf(m.class), m.name, string(m.uid))
+	w.mu.Lock()
+	vm.surplus = m.providerID != ""
+	w.mu.Unlock()
 	w.tell("second VM %s of %s", vm.ID, m.uid)
 	w.requestSweep(m.namespace, m.class)
 	return vm

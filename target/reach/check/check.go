@@ -95,15 +95,18 @@ func (s *Server) check(ctx context.Context) (again time.Duration) {
 	limited, cancel := context.WithCancel(ctx)
 	timeout := s.cfg.Clock.NewTimer(s.cfg.Settings.Every())
 	defer timeout.Stop()
-	read := make(chan error, 1)
-	go func() { read <- s.cfg.Read(limited) }()
 	var err error
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		err = s.cfg.Read(limited)
+	}()
 	select {
-	case err = <-read:
+	case <-read:
 	case <-timeout.C():
 		cancel()
-		_ = <-read // an answer now comes too late
-		err = context.DeadlineExceeded
+		<-read
+		err = context.DeadlineExceeded // an answer now comes too late
 	}
 	cancel()
 	if ctx.Err() != nil {
