@@ -39,10 +39,10 @@ func TestChartRenders(t *testing.T) {
 	}
 	for _, values := range files {
 		t.Run(filepath.Base(values), func(t *testing.T) {
-			// The lab does not have the definitions of the Prometheus operator, and no release of this name, with which a
+			// The lab does not have the definitions of the Prometheus operator and of KEDA, and no release of this name, with which a
 			// dry run would merge what is rendered. The pod of helm test needs the release's ServiceAccount, which a dry run does
 			// not create.
-			rendered := helm(t, lab, "admin.kubeconfig", "template", "rendered", chart, "-f", values, "--skip-tests", "--set", "serviceMonitor.enabled=false,prometheusRule.enabled=false")
+			rendered := helm(t, lab, "admin.kubeconfig", "template", "rendered", chart, "-f", values, "--skip-tests", "--set", "serviceMonitor.enabled=false,prometheusRule.enabled=false,autoscaling.externalMetric=load")
 			file := filepath.Join(t.TempDir(), "rendered.yaml")
 			if err := os.WriteFile(file, []byte(rendered), 0o600); err != nil {
 				t.Fatal(err)

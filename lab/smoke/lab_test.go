@@ -323,8 +323,8 @@ func TestUpFails(t *testing.T) {
 		t.Errorf("up: %v: %s", err, output)
 	}
 	l.expectGone(t)
-	if output, err := l.command("up", "--replicas=0").CombinedOutput(); err == nil || !strings.Contains(string(output), "--replicas: expected") {
-		t.Errorf("up without replicas: %v: %s", err, output)
+	if output, err := l.command("up", "--replicas=-1").CombinedOutput(); err == nil || !strings.Contains(string(output), "--replicas: expected") {
+		t.Errorf("up with less than no replicas: %v: %s", err, output)
 	}
 }
 
