@@ -378,5 +378,7 @@ func (w *world) doubleVM(m machine) (vm *item) {
 // foreign makes a VM of another fleet.
 func (w *world) foreign(namespace string) {
 	vm := w.create(driver.ResourceVM, namespace, "1", "m1", fmt.Sprint("foreign-", w.draw(1000)))
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	vm.fleet = "theirs"
 }

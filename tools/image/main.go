@@ -34,7 +34,7 @@ func main() {
 // run runs one command, and writes its result to out.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("expected a command, got none\n" + usage)
+		return fmt.Errorf("expected build or push, got no command\n%s", usage)
 	}
 	flags := flag.NewFlagSet("image "+args[0], flag.ContinueOnError)
 	dir := flags.String("dir", "bin/image", "`folder` of the image")
