@@ -70,7 +70,7 @@ func (c *cluster) want(b *Budget, keys, reserved string, next time.Duration) {
 	c.Helper()
 	grant, err := b.Reserve(c.Context(), "n", strings.Fields(keys))
 	var got []string
-	for _, key := range strings.Fields(keys) {
+	for key := range strings.FieldsSeq(keys) {
 		if grant.Reserved[key] {
 			got = append(got, key)
 		}
