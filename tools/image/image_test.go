@@ -154,7 +154,7 @@ func TestBuild_Again_ReplacesTheImage(t *testing.T) {
 func TestRun_WrongArguments_Refused(t *testing.T) {
 	dir := t.TempDir()
 	for message, args := range map[string][]string{
-		"expected a command":                         {},
+		"got no command":                             {},
 		"expected build or push":                     {"load"},
 		"expected 0 arguments":                       {"build", "fleet:1"},
 		"expected a name and a tag":                  {"build", "-name", "No Name"},
