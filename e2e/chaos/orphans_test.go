@@ -208,9 +208,7 @@ func TestLeaderKilledInEachStepOfASweep(t *testing.T) {
 func (b *bed) orphan(t *testing.T, prefix string, n int) {
 	t.Helper()
 	for i := range n {
-		tags := b.tags(t, prefix, i)
-		b.recorder.Orphans = append(b.recorder.Orphans, tags[simulated.TagMachineUID])
-		b.createVM(t, fmt.Sprintf("%s-%d", prefix, i), tags)
+		b.createVM(t, fmt.Sprintf("%s-%d", prefix, i), b.tags(t, prefix, i))
 	}
 }
 
@@ -228,6 +226,7 @@ func (b *bed) tags(t *testing.T, prefix string, i int) map[string]string {
 
 func (b *bed) createVM(t *testing.T, name string, tags map[string]string) (id string) {
 	t.Helper()
+	b.recorder.Orphans = append(b.recorder.Orphans, name)
 	made, err := b.lab.Cloud.Create(b.ctx, cloudapi.CreateInstanceRequest{Name: name, ClientToken: name, Tags: tags})
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ type History struct {
 	// Outages make Endings late: what was deleted during one is not checked.
 	Outages []Outage
 	Resets  []Reset
-	// Orphans are the UIDs of Machines that never existed, with which the test has tagged VMs.
+	// Orphans are the client tokens of VMs that the test has made itself, for Machines that never existed.
 	Orphans []string
 }
 
@@ -193,7 +193,7 @@ func (c *checker) calls(calls []cloudapi.Call) {
 	latest, first := map[string]tenure{}, map[purpose]cloudapi.Call{}
 	for _, call := range calls {
 		once, changes := again[call.Operation]
-		if !changes {
+		if !changes || call.Operation == cloudapi.OpCreateInstance && slices.Contains(c.orphans, call.Token) {
 			continue
 		}
 		text := fmt.Sprintf("call %d, %s of %s,", call.ID, call.Operation, cmp.Or(call.Machine, call.Instance, call.Token))

@@ -23,7 +23,7 @@ type Recorder struct {
 	Position harness.AuditPosition
 	// Outages are those of Outage.
 	Outages []harness.Outage
-	// Orphans are the UIDs of Machines that never existed, with which the test has tagged VMs.
+	// Orphans are the client tokens of VMs that the test has made itself, for Machines that never existed.
 	Orphans []string
 
 	lab       *harness.Lab
