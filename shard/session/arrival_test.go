@@ -38,7 +38,7 @@ func TestArrivalsAreMeasuredByTheHolderThatWasReplaced(t *testing.T) {
 			}
 			a.seen(lease(member.SessionLeaseName("fleet", "fleet-0"), nil), at(1))
 			a.seen(lease(member.SlotLeaseName("fleet", 3, 8), map[string]string{v1alpha1.AnnotationAssignedReplica: "fleet-1"}), at(2))
-			a.acquired(protocol.Change{Slot: 3, Epoch: 2, Kind: protocol.Acquired, From: tc.from})
+			a.acquired(protocol.Change{Slot: 3, Epoch: 2, Kind: protocol.Acquired, From: tc.from}, at(4))
 			a.opened(t.Context(), 3, at(5))
 			for metric, want := range map[string]int{"mcf_hand_over_seconds": tc.handOver, "mcf_take_over_seconds": tc.takeOver} {
 				families, err := registry.Gather()
