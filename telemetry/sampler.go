@@ -62,15 +62,15 @@ func decisionOf(span trace.Span) sdktrace.SamplingDecision {
 func (l lifetimes) chooses(attributes []attribute.KeyValue) bool {
 	for _, a := range attributes {
 		if a.Key == rootUIDKey {
-			return isChosen(a.Value.AsString(), l.ratio)
+			return IsChosen(a.Value.AsString(), l.ratio)
 		}
 	}
 	return l.ratio > 0
 }
 
-// isChosen reports whether a root is among the given ratio of all roots. A root that is chosen at one ratio is chosen at each higher
+// IsChosen reports whether a root is among the given ratio of all roots. A root that is chosen at one ratio is chosen at each higher
 // one. With an unknown root, "", only the ratio 1 chooses.
-func isChosen(root string, ratio float64) bool {
+func IsChosen(root string, ratio float64) bool {
 	if root == "" {
 		return ratio >= 1
 	}

@@ -18,11 +18,11 @@ func TestRootsAreChosenByTheirUID(t *testing.T) {
 		chosen := 0
 		for i := range roots {
 			root := fmt.Sprintf("0b5c7a1e-%04x-4f2e-8d5a-000000000000", i)
-			if !isChosen(root, ratio) {
+			if !IsChosen(root, ratio) {
 				continue
 			}
 			chosen++
-			if !isChosen(root, min(ratio*2, 1)) {
+			if !IsChosen(root, min(ratio*2, 1)) {
 				t.Fatalf("%s is chosen at %g and not at a higher ratio", root, ratio)
 			}
 		}
@@ -30,7 +30,7 @@ func TestRootsAreChosenByTheirUID(t *testing.T) {
 			t.Errorf("ratio %g: %g are chosen", ratio, got)
 		}
 	}
-	if isChosen("", 0.99) || !isChosen("", 1) {
+	if IsChosen("", 0.99) || !IsChosen("", 1) {
 		t.Error("an unknown root is chosen at the ratio 1 only")
 	}
 }
@@ -65,7 +65,7 @@ func TestSpansFollowTheDecisionAboutTheirRoot(t *testing.T) {
 func rootWith(t *testing.T, ratio float64, chosen bool) string {
 	t.Helper()
 	for i := range 1000 {
-		if root := fmt.Sprintf("root-%d", i); isChosen(root, ratio) == chosen {
+		if root := fmt.Sprintf("root-%d", i); IsChosen(root, ratio) == chosen {
 			return root
 		}
 	}

@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"

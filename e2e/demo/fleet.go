@@ -84,6 +84,16 @@ func (f fleet) busiest() (replica, error) {
 	}), nil
 }
 
+// machineOf returns a machine in a slot of a replica; "" if there is none.
+func (p picture) machineOf(r replica) string {
+	for _, m := range p.Machines {
+		if number, err := strconv.Atoi(m.Slot); err == nil && p.Fleet.Slots[number].holder == r.Session {
+			return m.Name
+		}
+	}
+	return ""
+}
+
 // heldBy counts the slots that these replicas hold and that are assigned to them, and reports whether each of the replicas has
 // some. A dead session holds nothing, whatever the Leases name.
 func (f fleet) heldBy(replicas []string, dead string) (held int, each bool) {

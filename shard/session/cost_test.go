@@ -296,7 +296,7 @@ func (f *costFleet) newReplica(n int) *costReplica {
 	m := NewMetrics(registry)
 	return &costReplica{
 		f: f, settings: s, machine: machine, fence: fence.New(name, s.Session, s.Slots, fence.NewTime(clock.RealClock{}), registry, nil), metrics: m,
-		arrival: newArrivals(s, noop.NewTracerProvider().Tracer(""), m), leaving: newDepartures(s, noop.NewTracerProvider().Tracer("")), outages: outages[int]{},
+		arrival: newArrivals(s, noop.NewTracerProvider().Tracer(""), m), outages: outages[int]{},
 	}
 }
 
