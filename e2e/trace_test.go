@@ -90,7 +90,7 @@ func TestSampledLivesAreWhole(t *testing.T) {
 		s.finds("reconcile machine", owner{replica: moved.to, session: s.owner(s.slot).session, epoch: moved.from.epoch + 1}, of.key(), of.linked)
 	}
 	s.finds("reconcile machineset", owner{}, set.key(), machine.made)
-	s.finds("reconcile machinedeployment", owner{}, tags{"key": s.name + "/" + sampled}, set.made)
+	s.finds("reconcile machinedeployment", owner{}, tags{"key": s.name + "/" + sampled, "generation": "2"}, set.made) // the change of its replicas
 	s.eventually("all links lead to spans", s.linksResolve)
 	s.onlySampled()
 	tree, err := lab.Trace(t.Context(), s.name+"/"+machine.name, 2)

@@ -31,6 +31,9 @@ type lifetimes struct {
 
 var _ sdktrace.Sampler = lifetimes{}
 
+// Lifetimes returns a sampler of whole lives: of a ratio of roots, from 0 to 1, every pass of every owner is sampled.
+func Lifetimes(ratio float64) sdktrace.Sampler { return lifetimes{ratio: ratio} }
+
 // ShouldSample decides about a span when it starts.
 func (l lifetimes) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 	decision := sdktrace.Drop
