@@ -60,7 +60,7 @@ func (d *demo) steps() []step {
 		step{"Kill one for good", d.loseReplica},
 	)
 	if d.tracing {
-		steps = append(steps, step{"Read a machine's life in the traces", d.showLife})
+		steps = append(steps, step{"Stop a replica, and read a machine's life in the traces", d.showLife})
 	}
 	return append(steps,
 		step{"Scale down", d.scaleDown},

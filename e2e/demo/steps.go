@@ -153,11 +153,32 @@ func (d *demo) loseReplica(ctx context.Context) error {
 	return d.labCommand(ctx, heldBy(others, victim.Session).undisturbed(before), "kill", victim.Name)
 }
 
-// showLife shows the life of a machine that was created by one replica and taken over by another, as Jaeger returns it.
+// showLife stops the owner of a machine that was taken over before, and shows the life of that machine, as Jaeger returns it.
 func (d *demo) showLife(ctx context.Context) error {
+	before, err := observe(ctx, d.lab, d.leases)
+	if err != nil {
+		return err
+	}
+	owner := before.ownerOf(d.followed)
+	var others []string
+	for _, r := range before.Fleet.Replicas {
+		if r.Name != owner.Name {
+			others = append(others, r.Name)
+		}
+	}
+	if len(others) > 0 {
+		d.screen.note("It hands its slots over, with that of a machine that was taken over before.")
+		if err := d.labCommand(ctx, heldBy(others, owner.Session).undisturbed(before), "stop", owner.Name); err != nil {
+			return err
+		}
+	}
+	now, err := observe(ctx, d.lab, d.leases)
+	if err != nil {
+		return err
+	}
 	d.screen.note("Each replica sends the spans of its passes to Jaeger. Read back, those of one machine are its life, by all of its owners.")
 	d.screen.command("lab trace " + d.followed)
-	tree, err := d.tools.answer(ctx, "trace", d.followed, "--owners=2")
+	tree, err := d.tools.answer(ctx, "trace", d.followed, "--until-owner="+now.ownerOf(d.followed).Name)
 	d.screen.quote(tree)
 	return err
 }

@@ -96,9 +96,9 @@ func (s Span) has(tags map[string]string) bool {
 	return true
 }
 
-// Trace returns what `lab trace` prints about a machine that has had that many owners.
-func (l *Lab) Trace(ctx context.Context, machine string, owners int) (string, error) {
+// Trace returns what `lab trace` prints about a machine whose last owner is a replica.
+func (l *Lab) Trace(ctx context.Context, machine, owner string) (string, error) {
 	var printed strings.Builder
-	err := run(ctx, &printed, "trace", machine, "--dir", l.Dir, fmt.Sprintf("--owners=%d", owners))
+	err := run(ctx, &printed, "trace", machine, "--dir", l.Dir, "--until-owner="+owner)
 	return printed.String(), err
 }

@@ -40,14 +40,6 @@ type Tenure struct {
 	Passes []*Span
 }
 
-// NoneError reports that Jaeger has no pass of a machine.
-type NoneError struct{ Machine string }
-
-// Error returns what the cause can be.
-func (e *NoneError) Error() string {
-	return fmt.Sprintf("find the passes of machine %s: there are none: either it is not sampled, or its name is another, or its spans were not sent yet, which takes 5 s", e.Machine)
-}
-
 // Owner is a replica that holds a slot.
 type Owner struct{ Replica, Session, Slot, Epoch string }
 
@@ -115,7 +107,7 @@ func find(machine string, first []*Span) (Life, error) {
 		}
 	}
 	if len(lives) == 0 {
-		return Life{}, &NoneError{Machine: machine}
+		return Life{}, fmt.Errorf("find the passes of machine %s: there are none: either it is not sampled, or its name is another, or its spans were not sent yet, which takes 5 s", machine)
 	}
 	if len(lives) > 1 {
 		var names []string

@@ -106,7 +106,7 @@ func (v Verdict) Reason() string {
 func (a Action) reason() string {
 	switch a {
 	case Rest:
-		return "nothing can be done until something happens"
+		return "there is nothing to do until something happens"
 	case Save:
 		return "the next action depends on what is written"
 	case ReadSecret:

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,14 +15,18 @@ const (
 	traceInterval = time.Second
 )
 
-// trace prints the life of a machine as a tree once it has had that many owners, and where to see it in Jaeger's own pages.
-func (c *invocation) trace(ctx context.Context, owners int) error {
+// trace prints the life of a machine as a tree, and where to see it in Jaeger's own pages. With a replica it waits until that is the last
+// owner of the machine.
+func (c *invocation) trace(ctx context.Context, owner string) error {
 	url, err := launcher.Jaeger(c.folder())
 	if err != nil {
 		return err
 	}
 	jaeger := traces.Jaeger{URL: url}
-	life, err := awaitLife(ctx, jaeger, c.args[0], owners)
+	life, err := jaeger.Life(ctx, c.args[0])
+	if owner != "" {
+		life, err = awaitOwner(ctx, jaeger, c.args[0], owner)
+	}
 	if err != nil {
 		return err
 	}
@@ -32,23 +35,20 @@ func (c *invocation) trace(ctx context.Context, owners int) error {
 	return nil
 }
 
-// awaitLife reads the life of a machine until it has had so many owners.
-func awaitLife(ctx context.Context, jaeger traces.Jaeger, machine string, owners int) (traces.Life, error) {
+// awaitOwner reads the life of a machine until a replica is its last owner.
+func awaitOwner(ctx context.Context, jaeger traces.Jaeger, machine, owner string) (traces.Life, error) {
 	ctx, cancel := context.WithTimeout(ctx, tracePatience)
 	defer cancel()
 	ticker := time.NewTicker(traceInterval)
 	defer ticker.Stop()
 	for {
 		life, err := jaeger.Life(ctx, machine)
-		if err == nil && len(life.Tenures) >= owners {
-			return life, nil
-		}
 		if err == nil {
-			err = fmt.Errorf("the life of machine %s: expected %d owners, found %d; another one may follow", machine, owners, len(life.Tenures))
-		}
-		var none *traces.NoneError
-		if owners <= 1 && errors.As(err, &none) {
-			return life, err // it may never be sampled
+			last := life.Tenures[len(life.Tenures)-1]
+			if last.Replica == owner {
+				return life, nil
+			}
+			err = fmt.Errorf("the life of machine %s: expected its last owner to be %s, got %s", machine, owner, last.Replica)
 		}
 		select {
 		case <-ctx.Done():
