@@ -215,10 +215,10 @@ func TestRequestsOfPassesHaveSpans(t *testing.T) {
 	}
 }
 
-// notOurs is the refusal of the Fence.
-type notOurs struct{ error }
+// refusedError is the refusal of the Fence.
+type refusedError struct{ error }
 
-func (notOurs) NotOurs() bool { return true }
+func (refusedError) NotOurs() bool { return true }
 
 func TestRequestsThatWereNotSentHaveFailedOnlyIfNothingElseEndedThem(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -227,7 +227,7 @@ func TestRequestsThatWereNotSentHaveFailedOnlyIfNothingElseEndedThem(t *testing.
 		want     codes.Code
 	}{
 		"no answer":            {err: errTest, want: codes.Error},
-		"refused by the fence": {err: fmt.Errorf("wrapped: %w", notOurs{errTest})},
+		"refused by the fence": {err: fmt.Errorf("wrapped: %w", refusedError{errTest})},
 		"the pass has ended":   {err: context.Canceled, canceled: true},
 	} {
 		recorder := tracetest.NewSpanRecorder()
@@ -241,7 +241,7 @@ func TestRequestsThatWereNotSentHaveFailedOnlyIfNothingElseEndedThem(t *testing.
 			t.Fatal(err)
 		}
 		fails := roundTripper(func(*http.Request) (*http.Response, error) { return nil, tc.err })
-		answer, err := TraceRequests("control", "")(fails).RoundTrip(r)
+		answer, err := TraceRequests("control", "")(fails).RoundTrip(r) //nolint:bodyclose // there is none
 		if !errors.Is(err, tc.err) || answer != nil {
 			t.Errorf("%s: the error is %v", name, err)
 		}

@@ -17,7 +17,7 @@ func Step(ctx context.Context, name string, options ...trace.SpanStartOption) (c
 	if !parent.IsRecording() {
 		return ctx, trace.SpanFromContext(context.Background()) //nolint:forbidigo // the span of no context is the one that does nothing
 	}
-	return parent.TracerProvider().Tracer(Scope).Start(ctx, name, options...)
+	return parent.TracerProvider().Tracer(Scope).Start(ctx, name, options...) //nolint:spancheck // the caller ends it
 }
 
 // Decided records a verdict and its reason on a span. reason is called only where the span is recorded. Text of clouds, kubelets and

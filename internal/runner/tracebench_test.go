@@ -22,12 +22,17 @@ func (discard) Shutdown(context.Context) error                             { ret
 
 // BenchmarkTracedPass is a pass with three decisions, and nothing that takes time: what a pass costs without its work.
 func BenchmarkTracedPass(b *testing.B) {
-	for name, provider := range map[string]trace.TracerProvider{
-		"off":  noop.NewTracerProvider(),
-		"10%":  sdktrace.NewTracerProvider(sdktrace.WithBatcher(discard{}), sdktrace.WithSampler(telemetry.Lifetimes(0.1))),
-		"100%": sdktrace.NewTracerProvider(sdktrace.WithBatcher(discard{}), sdktrace.WithSampler(telemetry.Lifetimes(1))),
-	} {
-		b.Run(name, func(b *testing.B) {
+	for _, variant := range []struct {
+		name  string
+		ratio float64
+	}{{"off", 0}, {"10%", 0.1}, {"100%", 1}} {
+		b.Run(variant.name, func(b *testing.B) {
+			provider := trace.TracerProvider(noop.NewTracerProvider())
+			if variant.ratio > 0 {
+				sdk := sdktrace.NewTracerProvider(sdktrace.WithBatcher(discard{}), sdktrace.WithSampler(telemetry.Lifetimes(variant.ratio)))
+				b.Cleanup(func() { _ = sdk.Shutdown(context.WithoutCancel(b.Context())) })
+				provider = sdk
+			}
 			pass := passOf(nil, nil)
 			r, err := New(Config[types.NamespacedName]{
 				Name: "bench", Tracer: provider.Tracer(""),
@@ -39,6 +44,7 @@ func BenchmarkTracedPass(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+			b.Cleanup(r.queue.ShutDown)
 			keys := make([]types.NamespacedName, 1000)
 			for i := range keys {
 				keys[i] = types.NamespacedName{Namespace: "n", Name: fmt.Sprintf("machine-%d", i)}
