@@ -103,6 +103,21 @@ func TestSampledLivesAreWhole(t *testing.T) {
 	}
 }
 
+// TestFailedPassesAreKept: of machines that are not sampled those passes are exported in which a call of the cloud has failed.
+func TestFailedPassesAreKept(t *testing.T) {
+	t.Parallel()
+	const almostNone = 1e-12
+	lab := startLab(t, "kept", func(o *harness.Options) {
+		o.Tracing, o.TraceRatio, o.FleetFlags = true, almostNone, "--trace-keep-failed"
+	})
+	s := &traced{space: newSpace(t, lab, "kept", "")}
+	s.must(lab.Cloud.Set(t.Context(), `{"faults":[{"kind":"quota","rate":1,"operations":["CreateInstance"]}]}`))
+	s.deploy("pool", 1)
+	s.findSlot("pool")
+	create := s.finds("driver.CreateMachine", owner{}, tags{"driver.code": "ResourceExhausted"})
+	s.finds("reconcile machine", owner{}, nil, func(s harness.Span) bool { return s.Trace == create.Trace })
+}
+
 // roots creates MachineDeployments without machines, one that is sampled and one that is not.
 func (s *traced) roots() (sampled, other string) {
 	s.Helper()

@@ -81,7 +81,7 @@ type Verdict struct {
 }
 
 // Name returns what the verdict does: Record or Rest.
-func (v Verdict) Name() string {
+func (v *Verdict) Name() string {
 	if v.Changed {
 		return "Record"
 	}
@@ -89,7 +89,7 @@ func (v Verdict) Name() string {
 }
 
 // Reason returns the numbers behind the verdict.
-func (v Verdict) Reason() string {
+func (v *Verdict) Reason() string {
 	return fmt.Sprintf("%d disruptions, %d open circuit breakers, %d machines wait for the end of a hold, %d for the deletion budget",
 		len(v.Disruptions), len(v.Open), v.Waiting, v.Unreserved)
 }
