@@ -171,7 +171,7 @@ func (p page) spans() (first []*Span) {
 		known, all := map[string]*Span{}, []*Span{}
 		for _, wire := range trace.Spans {
 			s := wire.span()
-			known[s.Ref.Span] = s
+			known[s.Span] = s
 			all = append(all, s)
 		}
 		slices.SortStableFunc(all, byStart)

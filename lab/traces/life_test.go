@@ -152,10 +152,14 @@ func answers(t *testing.T) *httptest.Server {
 	child := []wire{{"refType": "CHILD_OF", "traceID": "m1", "spanID": "1"}}
 	machine := data(
 		wire{"traceID": "m1", "spanID": "2", "operationName": "step", "startTime": 1000100, "duration": 50, "references": child, "tags": []tag{{"key": "verdict", "value": "Rest"}}},
-		wire{"traceID": "m1", "spanID": "1", "operationName": "reconcile machine", "startTime": 1000000, "duration": 200, "tags": []tag{
-			{"key": "machine.name", "value": "m"}, {"key": "machine.uid", "value": "u"}, {"key": "k8s.namespace.name", "value": "ns"},
-			{"key": "replica", "value": "fleet-0"}, {"key": "slot", "value": 12345678}, {"key": "error", "value": false},
-		}, "references": []wire{{"refType": "FOLLOWS_FROM", "traceID": "s", "spanID": "1"}}},
+		wire{
+			"traceID": "m1", "spanID": "1", "operationName": "reconcile machine", "startTime": 1000000, "duration": 200,
+			"references": []wire{{"refType": "FOLLOWS_FROM", "traceID": "s", "spanID": "1"}},
+			"tags": []tag{
+				{"key": "machine.name", "value": "m"}, {"key": "machine.uid", "value": "u"}, {"key": "k8s.namespace.name", "value": "ns"},
+				{"key": "replica", "value": "fleet-0"}, {"key": "slot", "value": 12345678}, {"key": "error", "value": false},
+			},
+		},
 	)
 	set := data(wire{"traceID": "s", "spanID": "1", "operationName": "reconcile machineset", "startTime": 999000, "duration": 10, "tags": []tag{
 		{"key": "replica", "value": "fleet-0"}, {"key": "slot", "value": 12345678},

@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -98,12 +99,9 @@ func branchOf(group []*Span, began time.Time) branch {
 
 // passText returns the line of a pass.
 func passText(pass *Span) string {
-	kind := strings.TrimPrefix(pass.Name, passPrefix)
-	text := kind
-	for _, key := range []string{"machinedeployment.name", "machineset.name"} {
-		if name := pass.Tags[key]; name != "" {
-			text += " " + name
-		}
+	text := strings.TrimPrefix(pass.Name, passPrefix)
+	if name := cmp.Or(pass.Tags["machinedeployment.name"], pass.Tags["machineset.name"]); name != "" {
+		text += " " + name
 	}
 	if change := pass.Tags["generation"]; change != "" {
 		text += ", generation " + change
