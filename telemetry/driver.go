@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,16 +25,9 @@ func (d *TracedDriver) Unwrap() driver.Driver { return d.Driver }
 
 // call runs f in a span, and makes sure that what it returns is a *driver.Error or nil.
 func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver.Op, t driver.Target, f func(context.Context) (Resp, error)) (Resp, error) {
-	attributes := []attribute.KeyValue{attribute.String("provider", d.Provider)}
-	if t.Machine != nil {
-		attributes = append(attributes,
-			attribute.String("k8s.namespace.name", t.Machine.Namespace),
-			attribute.String("machine.name", t.Machine.Name),
-			attribute.String("machine.uid", string(t.Machine.UID)))
-	}
-	attributes = append(attributes, OwnerAttributes(ctx)...)
-	ctx, span := d.Tracer.Start(ctx, "driver."+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
+	ctx, span := d.Tracer.Start(ctx, "driver."+name, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
+	d.describeCall(ctx, span, t)
 	resp, err := f(ctx)
 	if err == nil {
 		return resp, nil
@@ -44,13 +35,35 @@ func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver
 	if _, typed := errors.AsType[*driver.Error](err); !typed {
 		err = &driver.Error{Code: driver.Unknown, Op: op, Err: err}
 	}
-	code := driver.CodeOf(err)
-	span.SetAttributes(attribute.String("driver.code", code.String()))
-	if !isAnswer(code) {
-		span.RecordError(err)
-		span.SetStatus(codes.Error, err.Error())
-	}
+	describeAnswer(span, err)
 	return resp, err
+}
+
+// describeCall records on a span what is called for which machine, and under which ownership.
+func (d *TracedDriver) describeCall(ctx context.Context, span trace.Span, t driver.Target) {
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(text(providerKey, d.Provider))
+	if t.Machine != nil {
+		span.SetAttributes(identity(t.Machine)...)
+	}
+	span.SetAttributes(OwnerAttributes(ctx)...)
+}
+
+// describeAnswer records on a span with which code a cloud has refused a call, and for how long it wants to be left alone.
+func describeAnswer(span trace.Span, err error) {
+	if !span.IsRecording() {
+		return
+	}
+	code := driver.CodeOf(err)
+	span.SetAttributes(driverCodeKey.String(code.String()))
+	if wait := driver.RetryAfterOf(err); wait > 0 {
+		span.SetAttributes(retryAfterKey.Float64(wait.Seconds()))
+	}
+	if !isAnswer(code) {
+		Fail(span, err)
+	}
 }
 
 // isAnswer reports whether a code is a normal answer of a cloud and no failure: every machine's life has some of these, and

@@ -13,6 +13,8 @@ type Owner struct {
 	Epoch            int64
 	// Leader is true for work of the leader, which has no slot.
 	Leader bool
+	// Arrival is the W3C traceparent of the hand-over or take-over by which the slot has come; "" when it is not known.
+	Arrival string
 }
 
 type ownerKey struct{}

@@ -20,12 +20,13 @@ func TestTracing_NotConfigured_NotStarted(t *testing.T) {
 		"no endpoint": {},
 		"none":        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_TRACES_EXPORTER": "none"},
 		"disabled":    {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_SDK_DISABLED": "true"},
+		"always off":  {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_TRACES_SAMPLER": "always_off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for key, value := range env {
 				t.Setenv(key, value)
 			}
-			provider, flush, err := NewTracerProvider(t.Context(), "r", "v1")
+			provider, flush, err := NewTracerProvider(t.Context(), Process{Replica: "r", Version: "v1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +44,7 @@ func TestTracing_EndpointOnly_ProviderStarted(t *testing.T) {
 	for _, protocol := range []string{"", "grpc", "http/protobuf"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9") // no server, and no error
 		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-		provider, flush, err := NewTracerProvider(t.Context(), "r", "v1")
+		provider, flush, err := NewTracerProvider(t.Context(), Process{Replica: "r", Version: "v1"})
 		if err != nil {
 			t.Fatalf("%q: %v", protocol, err)
 		}
@@ -55,7 +56,7 @@ func TestTracing_EndpointOnly_ProviderStarted(t *testing.T) {
 		}
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
-	if _, _, err := NewTracerProvider(t.Context(), "r", "v1"); err == nil {
+	if _, _, err := NewTracerProvider(t.Context(), Process{Replica: "r", Version: "v1"}); err == nil {
 		t.Error("no error for an unknown protocol")
 	}
 }
@@ -165,7 +166,10 @@ func TestTraceparent(t *testing.T) {
 func TestLinkTo(t *testing.T) {
 	const origin = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	LinkTo(t.Context(), origin) // no span: no effect
-	for traceparent, want := range map[string]string{origin: "4bf92f3577b34da6a3ce929d0e0e4736/00f067aa0ba902b7", "": "", "nonsense": ""} {
+	for traceparent, want := range map[string]string{
+		origin: "4bf92f3577b34da6a3ce929d0e0e4736/00f067aa0ba902b7", "": "", "nonsense": "",
+		"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00": "", // it is not sampled
+	} {
 		recorder := tracetest.NewSpanRecorder()
 		ctx, span := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test").Start(t.Context(), "s")
 		LinkTo(ctx, traceparent)

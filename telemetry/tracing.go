@@ -19,36 +19,64 @@ import (
 // ServiceName is the name of the fleet in traces, unless OTEL_SERVICE_NAME sets another.
 const ServiceName = "machine-controller-fleet"
 
+// Process is what traces state about the process that sends them, and which traces it sends.
+type Process struct {
+	// Fleet is the name of the fleet, Replica that of this process within it, and Version that of its build.
+	Fleet, Replica, Version string
+	// Namespace and PodUID are those of the pod that the process runs in; "" when they are not known.
+	Namespace, PodUID string
+	// Keep selects traces that are sent although they are not sampled.
+	Keep Keep
+}
+
 // NewTracerProvider returns a provider that exports spans as the OTEL_* variables configure, and a function that sends the remaining spans and
-// stops it. The provider does nothing without an endpoint or a name of an exporter, with the exporter none, and with
-// OTEL_SDK_DISABLED.
-// replica is the name of this process in the traces, and version that of its build. Errors: invalid variables.
-func NewTracerProvider(ctx context.Context, replica, version string) (trace.TracerProvider, func(context.Context) error, error) {
+// stops it. Of these variables the sampler has another meaning: its ratio is that of roots whose whole life is sampled. The provider does
+// nothing without an endpoint or a name of an exporter, with the exporter none, and with OTEL_SDK_DISABLED.
+// Errors: invalid variables.
+func NewTracerProvider(ctx context.Context, p Process) (trace.TracerProvider, func(context.Context) error, error) {
 	idle := func(context.Context) error { return nil }
 	if disabled, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); disabled || !configured() {
 		return noop.NewTracerProvider(), idle, nil
+	}
+	ratio, err := samplingRatio()
+	if err != nil {
+		return nil, nil, err
 	}
 	exporter, err := newExporter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if autoexport.IsNoneSpanExporter(exporter) {
-		return noop.NewTracerProvider(), idle, nil
+	if autoexport.IsNoneSpanExporter(exporter) || ratio == 0 && !p.Keep.any() {
+		return noop.NewTracerProvider(), idle, exporter.Shutdown(ctx)
 	}
-	attributes, err := newResource(ctx, replica, version)
+	attributes, err := newResource(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(attributes))
+	processor := sdktrace.NewBatchSpanProcessor(exporter)
+	if p.Keep.any() {
+		processor = newKeeper(p.Keep, processor)
+	}
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithSpanProcessor(processor), sdktrace.WithResource(attributes), sdktrace.WithSampler(lifetimes{ratio: ratio, keeps: p.Keep.any()}),
+	)
 	return provider, provider.Shutdown, nil
 }
 
 // newResource returns the description of this process in traces.
-func newResource(ctx context.Context, replica, version string) (*resource.Resource, error) {
+func newResource(ctx context.Context, p Process) (*resource.Resource, error) {
+	attributes := []attribute.KeyValue{
+		attribute.String("service.name", ServiceName), attribute.String("service.namespace", p.Fleet),
+		attribute.String("service.instance.id", p.Replica), attribute.String("service.version", p.Version),
+		attribute.String("k8s.pod.name", p.Replica),
+	}
+	for key, value := range map[attribute.Key]string{namespaceKey: p.Namespace, "k8s.pod.uid": p.PodUID} {
+		if value != "" {
+			attributes = append(attributes, key.String(value))
+		}
+	}
 	described, err := resource.New(ctx,
-		resource.WithAttributes(
-			attribute.String("service.name", ServiceName), attribute.String("service.instance.id", replica), attribute.String("service.version", version),
-		),
+		resource.WithAttributes(attributes...),
 		resource.WithFromEnv(), // last, so that it takes precedence
 		resource.WithTelemetrySDK(),
 	)

@@ -51,11 +51,14 @@ func TestExporterIsChosenByTheEnvironment(t *testing.T) {
 
 func TestResourceNamesReplicaAndVersionUnlessTheEnvironmentDoes(t *testing.T) {
 	for env, want := range map[string]map[string]string{
-		"":                        {"service.name": ServiceName, "service.instance.id": "fleet-0", "service.version": "v1.2.3"},
+		"": {
+			"service.name": ServiceName, "service.namespace": "fleet", "service.instance.id": "fleet-0", "service.version": "v1.2.3",
+			"k8s.pod.name": "fleet-0", "k8s.namespace.name": "system",
+		},
 		"service.version=nightly": {"service.name": ServiceName, "service.instance.id": "fleet-0", "service.version": "nightly"},
 	} {
 		t.Setenv("OTEL_RESOURCE_ATTRIBUTES", env)
-		described, err := newResource(t.Context(), "fleet-0", "v1.2.3")
+		described, err := newResource(t.Context(), Process{Fleet: "fleet", Replica: "fleet-0", Version: "v1.2.3", Namespace: "system"})
 		if err != nil {
 			t.Fatal(err)
 		}

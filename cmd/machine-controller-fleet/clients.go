@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach/check"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // inClusterConfig as a value of --control-kubeconfig means the cluster that the process runs in.
@@ -62,7 +63,7 @@ func noticeDeadConnections() error {
 
 // connect makes the clients. target is nil when there is no target cluster. Errors: invalid configurations.
 func connect(control, target *rest.Config, fence *fence.Fence, checks checks) (clients, error) {
-	control, err := fence.Guard(control)
+	control, err := guarded(control, fence, "control")
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
 	}
@@ -81,6 +82,18 @@ func connect(control, target *rest.Config, fence *fence.Fence, checks checks) (c
 	return c, errors.Join(errs[:]...)
 }
 
+// guarded returns a configuration whose clients have the Fence below them, and above it a span for each request of a pass that is traced.
+// server names the cluster.
+func guarded(config *rest.Config, fence *fence.Fence, server string) (*rest.Config, error) {
+	url, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("read the address of the API server: %w", err)
+	}
+	traced := rest.CopyConfig(config)
+	traced.Wrap(telemetry.TraceRequests(server, url.Path))
+	return fence.Guard(traced)
+}
+
 // machineClient returns a client of the machine API that can read other objects although one does not decode.
 func machineClient(config *rest.Config) (machineclientset.Interface, error) {
 	client, err := rest.RESTClientFor(decode.Config(config))
@@ -94,7 +107,7 @@ func (c *clients) connectTarget(config *rest.Config, fence *fence.Fence, checks 
 	if config == nil {
 		return nil
 	}
-	config, err := fence.Guard(config)
+	config, err := guarded(config, fence, "target")
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
 	}

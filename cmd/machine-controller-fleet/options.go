@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // options are the flags. Names and defaults are those of Machine Controller Manager where it has the flag; where the
@@ -32,6 +33,7 @@ type options struct {
 	health      healthOptions
 	drain       drain.Settings
 	safety      safetyOptions
+	keepTraces  telemetry.Keep
 
 	address                        string
 	port                           int
@@ -58,6 +60,7 @@ func (o *options) declare(cmd *cobra.Command) *flags.Set {
 	o.safety.declare(set.Group("Safety"))
 	o.declareServing(set.Group("Work, metrics and debugging"))
 	declareLogs(set.Group("Logs"))
+	declareTraces(set.Group("Traces"), &o.keepTraces)
 	declareIgnored(set.Group("Flags of Machine Controller Manager that are accepted and ignored"))
 	return set
 }

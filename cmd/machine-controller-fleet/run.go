@@ -43,9 +43,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// tracerName names the fleet's spans.
-const tracerName = "github.com/machine-controller-fleet/machine-controller-fleet"
-
 // flushTimeout is how long the process waits at its end for the last spans to be sent.
 const flushTimeout = 3 * time.Second
 
@@ -56,7 +53,7 @@ func run(ctx context.Context, o options) error {
 	telemetry.LogSDK(klog.FromContext(ctx))
 	build := buildinfo.Read()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(build))
-	provider, flush, err := telemetry.NewTracerProvider(ctx, o.replicaName, build.Version)
+	provider, flush, err := telemetry.NewTracerProvider(ctx, o.process(build.Version))
 	if err != nil {
 		return err
 	}
@@ -69,7 +66,7 @@ func run(ctx context.Context, o options) error {
 	}()
 	around := environment{
 		drivers: func(fence *fence.Fence) (map[string]driver.Driver, error) { return makeDrivers(o, fence) },
-		tracer:  provider.Tracer(tracerName), registry: registry, die: die,
+		tracer:  provider.Tracer(telemetry.Scope), registry: registry, die: die,
 	}
 	if around.control, around.target, err = clusters(o); err != nil {
 		return err

@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -77,6 +78,20 @@ type Verdict struct {
 	Unreserved int
 	// Wake is the time until the next decision; 0 means when an event arrives.
 	Wake time.Duration
+}
+
+// Name returns what the verdict does: Record or Rest.
+func (v *Verdict) Name() string {
+	if v.Changed {
+		return "Record"
+	}
+	return "Rest"
+}
+
+// Reason returns the numbers behind the verdict.
+func (v *Verdict) Reason() string {
+	return fmt.Sprintf("%d disruptions, %d open circuit breakers, %d machines wait for the end of a hold, %d for the deletion budget",
+		len(v.Disruptions), len(v.Open), v.Waiting, v.Unreserved)
 }
 
 // Decide returns which machines of a root may be replaced. It is total: every world has a verdict.

@@ -26,6 +26,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -137,7 +138,7 @@ func New(cfg Config) (*Controller, error) {
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
 	if err != nil {
 		return nil, err
@@ -178,20 +179,37 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known {
 		return runner.Result{}, nil
 	}
-	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	newest := c.machines.Newest(cached)
+	telemetry.About(ctx, newest)
 	defer c.forgetIfGone(key, newest)
 	if wait, err := c.reportSetAside(ctx, newest); wait > 0 || err != nil {
 		return runner.Result{RequeueAfter: wait}, err
 	}
-	p, err := c.observe(newest)
-	if err == nil && p.world.Class.Class == nil && p.world.Class.Undecodable == "" {
-		err = c.complain(ctx, p, c.findClass(ctx, p))
-	}
+	p, err := c.look(ctx, newest)
 	if err != nil {
 		return runner.Result{}, err
 	}
 	return c.pass.Run(ctx, p)
+}
+
+// root returns the UID of a machine's root; "" while the view does not show it.
+func (c *Controller) root(key types.NamespacedName) types.UID {
+	m, known := c.cfg.View.Machines.Get(key)
+	if !known {
+		return ""
+	}
+	return ownerref.RootUIDOf(c.cfg.View, m)
+}
+
+// look returns a pass with what this process knows of the machine, and the class, which is read where the cache does not have it.
+func (c *Controller) look(ctx context.Context, m *v1alpha1.Machine) (*pass, error) {
+	ctx, span := telemetry.Step(ctx, telemetry.ObserveSpan)
+	defer span.End()
+	p, err := c.observe(m)
+	if err == nil && p.world.Class.Class == nil && p.world.Class.Undecodable == "" {
+		err = c.complain(ctx, p, c.findClass(ctx, p))
+	}
+	return p, err
 }
 
 // decide returns the verdict on a pass. It removes the failure of the last driver call from the world: a later decision of the pass

@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // refusedRetry is the time after which values that the API server has rejected are sent again. After a change of the machine or the
@@ -38,9 +40,12 @@ func (c *Controller) noteNode(p *pass, node *corev1.Node) {
 	p.world.Node = fact
 }
 
-// claimNode binds the Node to the machine. It remembers the Node as returned, so that later passes need not wait for the cache.
+// claimNode binds the Node to the machine, and records on it the trace of that. It remembers the Node as returned, so that later passes need not wait for the cache.
 func (c *Controller) claimNode(ctx context.Context, p *pass, patch *nodesync.Patch) error {
 	name := p.world.Node.Node.Name
+	if parent := telemetry.Traceparent(ctx); parent != "" {
+		patch = patch.WithAnnotation(v1alpha1.AnnotationTraceparent, parent)
+	}
 	written, err := c.writeNodeIfFit(ctx, p, patch)
 	if written {
 		c.claims.change(name, func(is *claim) { *is = claim{node: p.world.Node.Node, at: c.cfg.Clock.Now()} })

@@ -119,12 +119,23 @@ func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, found meta
 	return err
 }
 
+// follow records on a set that is written the trace of the write, so that what its own controller does next leads to the change of the
+// deployment that it follows from.
+func follow(ctx context.Context, set *v1alpha1.MachineSet) {
+	parent := telemetry.Traceparent(ctx)
+	if parent == "" {
+		return
+	}
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	set.Annotations[v1alpha1.AnnotationTraceparent] = parent
+}
+
 // create creates the new set. A set of the deployment that has the name and the template already was created by an earlier pass
 // that has not observed it; any other set with the name is a collision.
 func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1.MachineSet) error {
-	if parent := telemetry.Traceparent(ctx); parent != "" {
-		set.Annotations[v1alpha1.AnnotationTraceparent] = parent
-	}
+	follow(ctx, set)
 	ownerref.InSlotOf(set, w.Deployment)
 	made, err := c.cfg.Machines.MachineSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -154,8 +165,12 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, desired []*v1
 		if i < 0 {
 			continue
 		}
-		if c.cfg.Foresee != nil && concerns(w.Owned[i], set) {
-			set = c.cfg.Foresee(ctx, set, rollout.Fades(w.Deployment, w.Owned[i], set))
+		if concerns(w.Owned[i], set) {
+			set = set.DeepCopy()
+			follow(ctx, set)
+			if c.cfg.Foresee != nil {
+				set = c.cfg.Foresee(ctx, set, rollout.Fades(w.Deployment, w.Owned[i], set))
+			}
 		}
 		written, err := c.sets.Commit(ctx, w.Owned[i], set)
 		if err != nil {

@@ -110,7 +110,7 @@ func New(cfg Config) (*Controller, error) {
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
 	if err != nil {
 		return nil, err
@@ -127,11 +127,29 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known {
 		return runner.Result{}, nil
 	}
-	w, err := c.observe(c.deployments.Newest(cached))
+	newest := c.deployments.Newest(cached)
+	telemetry.About(ctx, newest)
+	w, err := c.look(ctx, newest)
 	if err != nil {
 		return runner.Result{}, err
 	}
 	return c.pass.Run(ctx, &w)
+}
+
+// root returns the UID of a deployment, which is its own root; "" while the view does not show it.
+func (c *Controller) root(key types.NamespacedName) types.UID {
+	d, known := c.cfg.View.Deployments.Get(key)
+	if !known {
+		return ""
+	}
+	return d.UID
+}
+
+// look returns the world of a deployment, in a span.
+func (c *Controller) look(ctx context.Context, d *v1alpha1.MachineDeployment) (rollout.World, error) {
+	_, span := telemetry.Step(ctx, telemetry.ObserveSpan)
+	defer span.End()
+	return c.observe(d)
 }
 
 // step takes the action of a verdict, and emits its Events when that has succeeded.

@@ -136,7 +136,7 @@ func New(cfg Config) (*Controller, error) {
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
 	if err != nil {
 		return nil, err
@@ -154,10 +154,27 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known {
 		return runner.Result{}, nil
 	}
-	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	defer c.lock(cached.UID)()
-	w := c.observe(c.sets.Newest(cached))
+	newest := c.sets.Newest(cached)
+	telemetry.About(ctx, newest)
+	w := c.look(ctx, newest)
 	return c.pass.Run(ctx, &w)
+}
+
+// root returns the UID of a set's root; "" while the view does not show the set.
+func (c *Controller) root(key types.NamespacedName) types.UID {
+	set, known := c.cfg.View.Sets.Get(key)
+	if !known {
+		return ""
+	}
+	return ownerref.RootUIDOfSet(set)
+}
+
+// look returns the world of a set, in a span.
+func (c *Controller) look(ctx context.Context, set *v1alpha1.MachineSet) scale.World {
+	_, span := telemetry.Step(ctx, telemetry.ObserveSpan)
+	defer span.End()
+	return c.observe(set)
 }
 
 // rest writes the result of the pass, and returns when the set is reconciled again.

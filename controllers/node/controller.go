@@ -22,6 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // Name of the controller in metrics, logs and spans.
@@ -107,14 +108,24 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known || !isBlocked(node) || slices.ContainsFunc(c.cfg.View.Machines.By(indexMachines, node.Name), mayHave(node)) {
 		return runner.Result{}, nil // the machine controller removes the finalizer
 	}
+	telemetry.About(ctx, node)
 	hasMachine, err := c.hasMachine(ctx, node)
 	if err != nil {
 		return runner.Result{}, err
 	}
+	telemetry.Decided(trace.SpanFromContext(ctx), verdictOn(hasMachine), func() string { return fmt.Sprintf("the Node's machine exists: %v", hasMachine) })
 	if hasMachine {
 		return runner.Result{RequeueAfter: machinePoll}, nil
 	}
 	return runner.Result{}, c.release(ctx, node)
+}
+
+// verdictOn names what is done with a Node that is being deleted.
+func verdictOn(hasMachine bool) string {
+	if hasMachine {
+		return "Rest"
+	}
+	return "Release"
 }
 
 // mayHave returns a function that reports whether a Node may belong to a machine that names it: a bound Node belongs only to the

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,9 +66,18 @@ func newRoots[T ownerref.Object[T]](
 	r = &roots[T]{kind: k, cfg: c.cfg, tree: c.tree, breakers: c.breakers, thresholds: c.thresholds, commit: patch.New(client)}
 	r.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: k.name, Reconcile: r.reconcile, Workers: runner.TenantsAtOnce * c.cfg.Workers, Gate: gate,
-		Clock: c.cfg.Clock, Metrics: c.cfg.Metrics, Tracer: c.cfg.Tracer,
+		Clock: c.cfg.Clock, Metrics: c.cfg.Metrics, Tracer: c.cfg.Tracer, Root: r.uid,
 	})
 	return r, err
+}
+
+// uid returns the UID of a root; "" while the view does not show it.
+func (r *roots[T]) uid(key types.NamespacedName) types.UID {
+	root, known := r.all.Get(key)
+	if !known {
+		return ""
+	}
+	return root.GetUID()
 }
 
 // enqueueIn enqueues all roots of a namespace; with "" those of all namespaces.
@@ -119,6 +129,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	if root.GetLabels()[v1alpha1.LabelSlot] == "" {
 		return runner.Result{}, nil // it has no holder
 	}
+	telemetry.About(ctx, root)
 	world, why, err := r.observe(root)
 	switch {
 	case errors.Is(err, errNotCounted):
@@ -133,6 +144,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	if err != nil {
 		return runner.Result{}, err
 	}
+	telemetry.Decided(trace.SpanFromContext(ctx), verdict.Name(), verdict.Reason)
 	r.keepWaiting(root.GetUID(), verdict.Waiting+verdict.Unreserved)
 	wanted, is := root.DeepCopy(), r.reported(root)
 	if !world.Deleted { // otherwise its machines are deleted with it

@@ -28,6 +28,7 @@ type options struct {
 	kills    int
 	machines int
 	draining int
+	rounds   int
 	parts    string
 }
 
@@ -40,7 +41,8 @@ func main() {
 	flag.IntVar(&o.kills, "kills", 20, "`number` of replicas that are killed, every other one the leader")
 	flag.IntVar(&o.machines, "machines", 10000, "`number` of machines that memory is measured with")
 	flag.IntVar(&o.draining, "draining", 500, "`number` of Nodes that are drained while machines are made")
-	flag.StringVar(&o.parts, "parts", "create,delete-empty,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own")
+	flag.IntVar(&o.rounds, "rounds", 5, "`number` of rounds in which the CPU time of replicas with and without tracing is compared, of which the median counts")
+	flag.StringVar(&o.parts, "parts", "create,delete-empty,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own; tracing starts labs beside it")
 	flag.Parse()
 	missed, err := bench(ctx, o)
 	if err != nil {
@@ -93,6 +95,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureDrains(ctx, lab, o.draining, once)
 		case part == "hand-over":
 			err = measureHandOvers(ctx, lab, once)
+		case part == "tracing":
+			err = measureTracing(ctx, o.dir, o.rounds, once)
 		case !own:
 			fmt.Println("Skipped:", part, "needs a lab of its own, see --lab-dir")
 		case part == "take-over":
@@ -102,7 +106,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 		case part == "sweep":
 			err = measureSweep(ctx, lab, o.machines, once)
 		default:
-			err = fmt.Errorf("--parts: expected create, delete-empty, roll, roll-many, stop, drain, hand-over, take-over, memory or sweep, got %q", part)
+			err = fmt.Errorf("--parts: expected create, delete-empty, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep or tracing, got %q", part)
 		}
 		if err != nil {
 			return false, err

@@ -61,6 +61,9 @@ func (d *demo) complain(ctx context.Context, err error) {
 // lookAround prints commands for a lab that stays.
 func (d *demo) lookAround() {
 	d.screen.print("The lab keeps running. To inspect it, and to continue where the demo has stopped:", "")
+	if d.tracing {
+		d.screen.note("lab trace MACHINE --dir %s    # the life of a machine", d.dir)
+	}
 	for _, command := range []string{
 		"export KUBECONFIG=" + filepath.Join(d.dir, "admin.kubeconfig") + ` PATH="` + d.tools.bin + `:$PATH"`,
 		"kubectl get mcd,mcs,mc,nodes",

@@ -84,6 +84,34 @@ func (f fleet) busiest() (replica, error) {
 	}), nil
 }
 
+// machineOf returns a machine in a slot of a replica; "" if there is none.
+func (p picture) machineOf(r replica) string {
+	for _, m := range p.Machines {
+		if p.holds(r, m.Name) {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// ownerOf returns the replica that holds the slot of a machine; none if it is not known.
+func (p picture) ownerOf(name string) (owner replica) {
+	for _, r := range p.Fleet.Replicas {
+		if p.holds(r, name) {
+			return r
+		}
+	}
+	return replica{}
+}
+
+// holds reports whether a replica holds the slot of a machine.
+func (p picture) holds(r replica, name string) bool {
+	return slices.ContainsFunc(p.Machines, func(m machine) bool {
+		number, err := strconv.Atoi(m.Slot)
+		return m.Name == name && err == nil && p.Fleet.Slots[number].holder == r.Session
+	})
+}
+
 // heldBy counts the slots that these replicas hold and that are assigned to them, and reports whether each of the replicas has
 // some. A dead session holds nothing, whatever the Leases name.
 func (f fleet) heldBy(replicas []string, dead string) (held int, each bool) {

@@ -25,12 +25,15 @@ type demo struct {
 	dir      string // of the lab
 	replicas int
 	keep     bool
+	tracing  bool
 	tools    tools
 	screen   *screen
 	began    time.Time
 	lab      *harness.Lab // nil before it is up
 	leases   *follower
 	timings  []timing
+	// followed is a machine whose slot was taken over, for the step that shows its life.
+	followed string
 }
 
 // step is a part of the run.
@@ -50,11 +53,16 @@ func (d *demo) steps() []step {
 	if d.keep {
 		return steps
 	}
-	return append(steps,
+	steps = append(steps,
 		step{"Kill a replica that is restarted", d.killAndComeBack},
 		step{"Add two replicas", d.addReplicas},
 		step{"Remove one", d.removeReplica},
 		step{"Kill one for good", d.loseReplica},
+	)
+	if d.tracing {
+		steps = append(steps, step{"Stop a replica, and read a machine's life in the traces", d.showLife})
+	}
+	return append(steps,
 		step{"Scale down", d.scaleDown},
 		step{"Delete all", d.deleteAll},
 		step{"Check for leftovers", d.lookForRest},

@@ -21,7 +21,7 @@ const (
 
 func (d *demo) startLab(ctx context.Context) (err error) {
 	d.screen.note("A lab is a Kubernetes control plane, a simulated cloud and the fleet, as local processes.")
-	d.lab, err = harness.Up(ctx, harness.Options{Dir: d.dir, Replicas: d.replicas, Output: &labOutput{screen: d.screen}})
+	d.lab, err = harness.Up(ctx, harness.Options{Dir: d.dir, Replicas: d.replicas, Tracing: d.tracing, Output: &labOutput{screen: d.screen}})
 	if err != nil {
 		return err
 	}
@@ -147,9 +147,40 @@ func (d *demo) loseReplica(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.followed = before.machineOf(victim)
 	others := slices.DeleteFunc(replicaNames(d.replicas+1), func(name string) bool { return name == victim.Name })
 	d.screen.note("Its Lease is not renewed any more. The others take over after 15 s.")
 	return d.labCommand(ctx, heldBy(others, victim.Session).undisturbed(before), "kill", victim.Name)
+}
+
+// showLife stops the owner of a machine that was taken over before, and shows the life of that machine, as Jaeger returns it.
+func (d *demo) showLife(ctx context.Context) error {
+	before, err := observe(ctx, d.lab, d.leases)
+	if err != nil {
+		return err
+	}
+	owner := before.ownerOf(d.followed)
+	var others []string
+	for _, r := range before.Fleet.Replicas {
+		if r.Name != owner.Name {
+			others = append(others, r.Name)
+		}
+	}
+	if len(others) > 0 {
+		d.screen.note("It hands its slots over, with that of a machine that was taken over before.")
+		if err := d.labCommand(ctx, heldBy(others, owner.Session).undisturbed(before), "stop", owner.Name); err != nil {
+			return err
+		}
+	}
+	now, err := observe(ctx, d.lab, d.leases)
+	if err != nil {
+		return err
+	}
+	d.screen.note("Each replica sends the spans of its passes to Jaeger. Read back, those of one machine are its life, by all of its owners.")
+	d.screen.command("lab trace " + d.followed)
+	tree, err := d.tools.answer(ctx, "trace", d.followed, "--until-owner="+now.ownerOf(d.followed).Name)
+	d.screen.quote(tree)
+	return err
 }
 
 // choose observes the lab, and chooses a replica to kill.

@@ -45,8 +45,13 @@ func (t tools) kubectl(ctx context.Context, args ...string) (string, error) {
 
 // manage runs a command of `lab` on the fleet.
 func (t tools) manage(ctx context.Context, args ...string) error {
-	_, err := t.run(ctx, "lab", append(args, "--dir", t.lab))
+	_, err := t.answer(ctx, args...)
 	return err
+}
+
+// answer returns what a command of `lab` prints.
+func (t tools) answer(ctx context.Context, args ...string) (string, error) {
+	return t.run(ctx, "lab", append(args, "--dir", t.lab))
 }
 
 func (t tools) run(ctx context.Context, program string, args []string) (string, error) {

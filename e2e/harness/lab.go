@@ -45,6 +45,8 @@ type Options struct {
 	NoRestart bool
 	// Tracing adds a Jaeger; bin/jaeger has to be built.
 	Tracing bool
+	// TraceRatio of the roots whose machines are traced; 0 means all.
+	TraceRatio float64
 	// CloudsimFlags and FleetFlags are passed on.
 	CloudsimFlags, FleetFlags string
 	// CloudEndpoints are those of further clouds that Secrets may name.
@@ -142,6 +144,9 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--replicas", strconv.Itoa(replicas), "--nodes", strconv.Itoa(o.Nodes),
 		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags, "--tracing=" + strconv.FormatBool(o.Tracing),
 		"--cloud-endpoints", strings.Join(o.CloudEndpoints, ","),
+	}
+	if o.TraceRatio > 0 {
+		args = append(args, fmt.Sprintf("--trace-ratio=%g", o.TraceRatio))
 	}
 	if o.NoRestart {
 		args = append(args, "--restart=never")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -13,6 +15,10 @@ import (
 // Span is a span of the fleet, as Jaeger returns it.
 type Span struct {
 	ID string
+	// Trace is the ID of the trace that it is in.
+	Trace string
+	// Name of the span.
+	Name string
 	// Parent is the ID of the span that it is a part of, "" if it is a trace's first.
 	Parent string
 	// Links are the spans that it refers to without being a part of them, as <trace>/<span>.
@@ -30,20 +36,27 @@ func (l *Lab) Spans(ctx context.Context, name string, tags map[string]string) ([
 	if err != nil {
 		return nil, fmt.Errorf("encode the tags: %w", err)
 	}
-	query := url.Values{"service": {telemetry.ServiceName}, "operation": {name}, "tags": {string(desired)}, "limit": {maxTraces}}
+	// The answer has the whole traces of the requested spans.
+	all, err := l.spans(ctx, url.Values{"operation": {name}, "tags": {string(desired)}})
+	return slices.DeleteFunc(all, func(s Span) bool { return s.Name != name || !s.has(tags) }), err
+}
+
+// AllSpans returns all spans of a lab with tracing.
+func (l *Lab) AllSpans(ctx context.Context) ([]Span, error) { return l.spans(ctx, url.Values{}) }
+
+// spans returns all spans of the traces of the fleet that a query selects.
+func (l *Lab) spans(ctx context.Context, query url.Values) (spans []Span, err error) {
+	query.Set("service", telemetry.ServiceName)
+	query.Set("limit", maxTraces)
 	var answer struct {
 		Data []struct{ Spans []jaegerSpan }
 	}
 	if err := send(ctx, http.MethodGet, l.Endpoint("jaeger")+"/api/traces?"+query.Encode(), nil, &answer); err != nil {
 		return nil, err
 	}
-	// The answer has the whole traces of the requested spans.
-	var spans []Span
 	for _, trace := range answer.Data {
 		for _, found := range trace.Spans {
-			if span := found.span(); found.OperationName == name && span.has(tags) {
-				spans = append(spans, span)
-			}
+			spans = append(spans, found.span())
 		}
 	}
 	return spans, nil
@@ -51,16 +64,16 @@ func (l *Lab) Spans(ctx context.Context, name string, tags map[string]string) ([
 
 // jaegerSpan is a span as Jaeger's query API has it.
 type jaegerSpan struct {
-	SpanID, OperationName string
-	References            []struct{ RefType, TraceID, SpanID string }
-	Tags                  []struct {
+	TraceID, SpanID, OperationName string
+	References                     []struct{ RefType, TraceID, SpanID string }
+	Tags                           []struct {
 		Key   string
 		Value any
 	}
 }
 
 func (j jaegerSpan) span() Span {
-	s := Span{ID: j.SpanID, Tags: map[string]string{}}
+	s := Span{ID: j.SpanID, Trace: j.TraceID, Name: j.OperationName, Tags: map[string]string{}}
 	for _, r := range j.References {
 		if r.RefType == "CHILD_OF" {
 			s.Parent = r.SpanID
@@ -81,4 +94,11 @@ func (s Span) has(tags map[string]string) bool {
 		}
 	}
 	return true
+}
+
+// Trace returns what `lab trace` prints about a machine whose last owner is a replica.
+func (l *Lab) Trace(ctx context.Context, machine, owner string) (string, error) {
+	var printed strings.Builder
+	err := run(ctx, &printed, "trace", machine, "--dir", l.Dir, "--until-owner="+owner)
+	return printed.String(), err
 }

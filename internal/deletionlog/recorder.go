@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -140,9 +139,7 @@ func byOf(ctx context.Context) receipt.By {
 			by.Slot, by.Epoch = &o.Slot, &o.Epoch
 		}
 	}
-	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
-		by.TraceID = span.TraceID().String()
-	}
+	by.TraceID, _ = telemetry.TraceID(ctx)
 	return by
 }
 

@@ -48,7 +48,7 @@ func owned(t *testing.T) (context.Context, *ktesting.BufferTL) {
 	t.Helper()
 	log := &ktesting.BufferTL{}
 	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig()))
-	ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}}))
+	ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled}))
 	return telemetry.WithOwner(ctx, telemetry.Owner{Replica: "r-0", Session: "r-0_abcde", Slot: 7, Epoch: 12}), log
 }
 

@@ -20,6 +20,26 @@ func RootOf(view *objectcache.View, m *v1alpha1.Machine) (root metav1.Object, ok
 	return RootOfSet(view, set)
 }
 
+// RootUIDOf returns the UID of the root of a machine, by its owners; "" where the view does not show its set. A machine without a
+// controller is its own root.
+func RootUIDOf(view *objectcache.View, m *v1alpha1.Machine) types.UID {
+	if metav1.GetControllerOfNoCopy(m) == nil {
+		return m.UID
+	}
+	if set, ok := ownerIn(view.Sets, m); ok {
+		return RootUIDOfSet(set)
+	}
+	return ""
+}
+
+// RootUIDOfSet returns the UID of the root of a set: that of its controller or, if it has none, its own.
+func RootUIDOfSet(set *v1alpha1.MachineSet) types.UID {
+	if controller := metav1.GetControllerOfNoCopy(set); controller != nil {
+		return controller.UID
+	}
+	return set.UID
+}
+
 // CountsMinReady reports whether minReadySeconds counts below a root: the root's annotation overrides the fleet's setting.
 func CountsMinReady(root metav1.Object, otherwise bool) bool {
 	return setting(root, v1alpha1.AnnotationCountMinReady, otherwise)

@@ -23,13 +23,14 @@ func TestRootOf(t *testing.T) {
 		shown []string
 		lone  bool
 		want  types.UID
+		uid   types.UID // by RootUIDOf
 	}{
-		"a deployment":                        {owner: deployment("d-uid"), shown: []string{"set", "deployment"}, want: "d-uid"},
-		"a deployment that is not shown":      {owner: deployment("d-uid"), shown: []string{"set"}},
-		"another deployment of the same name": {owner: deployment("old-uid"), shown: []string{"set", "deployment"}},
+		"a deployment":                        {owner: deployment("d-uid"), shown: []string{"set", "deployment"}, want: "d-uid", uid: "d-uid"},
+		"a deployment that is not shown":      {owner: deployment("d-uid"), shown: []string{"set"}, uid: "d-uid"},
+		"another deployment of the same name": {owner: deployment("old-uid"), shown: []string{"set", "deployment"}, uid: "old-uid"},
 		"a set that is not shown":             {owner: deployment("d-uid"), shown: []string{"deployment"}},
-		"a set without a controller":          {shown: []string{"set"}, want: "one"},
-		"a machine without a controller":      {lone: true, shown: []string{"set"}},
+		"a set without a controller":          {shown: []string{"set"}, want: "one", uid: "one"},
+		"a machine without a controller":      {lone: true, shown: []string{"set"}, uid: "m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			view, one := objectcache.NewView(), set("one")
@@ -49,6 +50,9 @@ func TestRootOf(t *testing.T) {
 			root, ok := RootOf(view, m)
 			if ok != (tc.want != "") || ok && root.GetUID() != tc.want {
 				t.Errorf("root %v (%v), want %q", root, ok, tc.want)
+			}
+			if got := RootUIDOf(view, m); got != tc.uid {
+				t.Errorf("the root's UID is %q, want %q", got, tc.uid)
 			}
 		})
 	}

@@ -65,3 +65,13 @@ func (r Reason) Text() string {
 	}
 	return string(r.Rule) + ": " + r.Evidence
 }
+
+// Summary returns the reason without the evidence of rules whose evidence quotes clouds and kubelets. Traces show it.
+func (r Reason) Summary() string {
+	switch r.Rule {
+	case Unhealthy, CreationFailed, Orphaned:
+		return string(r.Rule)
+	case ScaledDown, NamedByAutoscaler, RolledOut, ParentDeleted, NodeDeleted, DeletionTriggered, MachineDeleted:
+	}
+	return r.Text()
+}

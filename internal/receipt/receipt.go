@@ -55,7 +55,7 @@ type By struct {
 	Slot    *int   `json:"slot,omitempty"`
 	Epoch   *int64 `json:"epoch,omitempty"`
 	Leader  bool   `json:"leader,omitempty"`
-	// TraceID identifies the trace of the pass; "" while traces are off.
+	// TraceID identifies the trace of the pass; "" when it is not sampled.
 	TraceID string `json:"traceID,omitempty"`
 }
 

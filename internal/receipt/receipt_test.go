@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +85,19 @@ func TestIsValid_OnlyKnownRules(t *testing.T) {
 	}
 	if Because("Forged", "").IsValid() || (Reason{}).IsValid() {
 		t.Error("a rule that does not exist is valid")
+	}
+}
+
+// Evidence that quotes clouds and kubelets is left out.
+func TestSummary(t *testing.T) {
+	quoting := []Rule{Unhealthy, CreationFailed, Orphaned}
+	for _, rule := range Rules() {
+		want := string(rule) + ": evidence"
+		if slices.Contains(quoting, rule) {
+			want = string(rule)
+		}
+		if got := Because(rule, "evidence").Summary(); got != want {
+			t.Errorf("%s: %q, want %q", rule, got, want)
+		}
 	}
 }

@@ -20,8 +20,9 @@ type fairQueue[K comparable] struct {
 
 	mu      sync.Mutex // the work queue calls under a lock of its own; this one is for done and for the metric
 	tenants map[string]*line[K]
-	turns   []*line[K] // tenants with keys that may be taken, the next one first
-	ready   int        // keys that may be taken
+	turns   []*line[K]      // tenants with keys that may be taken, the next one first
+	ready   int             // keys that may be taken
+	taken   map[K]time.Time // since when each key in work had waited
 }
 
 // line is the waiting keys of a tenant.
@@ -40,7 +41,7 @@ type waitingKey[K comparable] struct {
 var _ workqueue.Queue[string] = (*fairQueue[string])(nil)
 
 func newFairQueue[K comparable](tenant func(K) string, group func(K) int, most int, c clock.PassiveClock) *fairQueue[K] {
-	return &fairQueue[K]{tenant: tenant, group: group, most: most, clock: c, tenants: map[string]*line[K]{}}
+	return &fairQueue[K]{tenant: tenant, group: group, most: most, clock: c, tenants: map[string]*line[K]{}, taken: map[K]time.Time{}}
 }
 
 // Touch does nothing: a key that waits keeps its place.
@@ -66,7 +67,9 @@ func (q *fairQueue[K]) Pop() (key K) {
 	defer q.mu.Unlock()
 	next := q.turns[0]
 	q.turns, next.hasTurn = q.turns[1:], false
-	key = next.groups[next.turns[0]][0].key
+	first := next.groups[next.turns[0]][0]
+	key = first.key
+	q.taken[key] = first.since
 	q.change(q.tenant(key), func(l *line[K]) {
 		l.pop()
 		l.inWork++
@@ -78,7 +81,15 @@ func (q *fairQueue[K]) Pop() (key K) {
 func (q *fairQueue[K]) done(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	delete(q.taken, key)
 	q.change(q.tenant(key), func(l *line[K]) { l.inWork-- })
+}
+
+// since returns since when a key in work had waited before it was taken; the zero time for any other key.
+func (q *fairQueue[K]) since(key K) time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.taken[key]
 }
 
 // change changes the line of a tenant, which gets its turn if it has keys that may be taken.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // maxActions bounds one pass. No controller has a pass with as many actions; more would be a cycle in its decisions.
@@ -16,6 +18,8 @@ const maxActions = 32
 type Verdict interface {
 	// Next returns the name of the action to take. rest reports whether there is none left, so that the pass ends.
 	Next() (action string, rest bool)
+	// Reason returns why, as one sentence without text of clouds, kubelets and users: it is shown in traces.
+	Reason() string
 }
 
 // Pass takes the actions that a controller decides on for one key: it decides, acts, and decides again on the result of the
@@ -36,31 +40,51 @@ type Pass[W any, V Verdict] struct {
 
 // Run runs the pass on a world.
 func (p Pass[W, V]) Run(ctx context.Context, world W) (Result, error) {
-	log := klog.FromContext(ctx).V(4)
 	var deferred []error
 	var action string
 	for range maxActions {
-		verdict := p.Decide(world)
-		var rest bool
-		action, rest = verdict.Next()
-		log.Info("Decided", "action", action)
-		if rest {
-			result, err := p.Rest(ctx, world, verdict)
-			return result, errors.Join(append(deferred, err)...)
-		}
-		wait, err := p.Act(ctx, world, verdict)
+		step, err := p.step(ctx, world)
+		action = step.action
 		switch {
-		case err != nil && p.Defers != nil && p.Defers(verdict):
+		case step.rest:
+			return step.result, errors.Join(append(deferred, err)...)
+		case err != nil && step.defers:
 			deferred = append(deferred, err)
 		case err != nil:
 			return Result{}, err
-		case wait > 0:
-			return Result{RequeueAfter: wait}, errors.Join(deferred...)
+		case step.wait > 0:
+			return Result{RequeueAfter: step.wait}, errors.Join(deferred...)
 		}
 	}
 	endless := fmt.Errorf("expected the pass to end within %d actions, and the last one was %s; this is a defect of the controller's decisions: report it with the log at level 4",
 		maxActions, action)
 	return Result{}, errors.Join(append(deferred, endless)...)
+}
+
+// taken is the result of a step: with rest the pass has ended with result; otherwise its action was taken, or has to wait.
+type taken struct {
+	action string
+	rest   bool
+	result Result
+	wait   time.Duration
+	defers bool // an error ends the pass only after Rest
+}
+
+// step decides, and takes the action of the verdict or ends the pass, in a span.
+func (p Pass[W, V]) step(ctx context.Context, world W) (is taken, err error) {
+	ctx, span := telemetry.Step(ctx, telemetry.StepSpan)
+	defer span.End()
+	verdict := p.Decide(world)
+	is.action, is.rest = verdict.Next()
+	telemetry.Decided(span, is.action, verdict.Reason)
+	klog.FromContext(ctx).V(4).Info("Decided", "action", is.action)
+	if is.rest {
+		is.result, err = p.Rest(ctx, world, verdict)
+		return is, err
+	}
+	is.wait, err = p.Act(ctx, world, verdict)
+	is.defers = p.Defers != nil && p.Defers(verdict)
+	return is, err
 }
 
 type key struct{}

@@ -21,6 +21,8 @@ type scriptVerdict string
 
 func (v scriptVerdict) Next() (action string, rest bool) { return string(v), v == "rest" }
 
+func (v scriptVerdict) Reason() string { return "the script has it" }
+
 func (s *script) next() scriptVerdict {
 	if len(s.actions) == 0 {
 		return "rest"

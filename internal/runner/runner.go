@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -98,6 +97,9 @@ type Config[K comparable] struct {
 	Metrics *Metrics
 	// Tracer for the span of each reconcile; nil means none.
 	Tracer trace.Tracer
+	// Root returns the UID of the root of a key's object, by which traces are sampled, or "" while it is not known. It is called only
+	// where there are traces, and must not make requests. With nil, the key takes its place.
+	Root func(key K) types.UID
 }
 
 // Runner is a queue of keys with workers. Create it with New.
@@ -105,6 +107,7 @@ type Runner[K comparable] struct {
 	cfg     Config[K]
 	queue   workqueue.TypedRateLimitingInterface[K]
 	waiting *fairQueue[K] // stores the keys of queue
+	traces  bool
 
 	mu      sync.Mutex
 	failing map[K]time.Time // since when
@@ -141,7 +144,9 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}
-	r := &Runner[K]{cfg: cfg, waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock), failing: map[K]time.Time{}}
+	r := &Runner[K]{
+		cfg: cfg, waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock), traces: telemetry.Traces(cfg.Tracer), failing: map[K]time.Time{},
+	}
 	r.queue = r.newQueue()
 	if notifier, ok := cfg.Gate.(Notifier[K]); ok {
 		notifier.Notify(r.Enqueue)
@@ -249,15 +254,13 @@ func (r *Runner[K]) next(ctx context.Context) bool {
 
 // reconcile runs one key inside its span, its logger and its metrics.
 func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err error) {
-	ctx, span := r.cfg.Tracer.Start(ctx, "reconcile "+r.cfg.Name,
-		trace.WithAttributes(attribute.String("key", fmt.Sprint(key))),
-		trace.WithAttributes(telemetry.OwnerAttributes(ctx)...))
+	start := r.cfg.Clock.Now()
+	ctx, span := r.trace(ctx, key, start)
 	defer span.End()
 	logger := klog.FromContext(ctx).WithValues("controller", r.cfg.Name, "key", key)
-	if id := span.SpanContext(); id.IsValid() {
-		logger = logger.WithValues("traceID", id.TraceID().String())
+	if id, sampled := telemetry.TraceID(ctx); sampled {
+		logger = logger.WithValues("traceID", id)
 	}
-	start := r.cfg.Clock.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			fault := &PanicError{Value: p, Stack: debug.Stack()}
@@ -268,17 +271,33 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 		switch {
 		case err == nil, errors.Is(err, context.Canceled), NotOurs(err):
 		case isConflict(err):
-			span.RecordError(err)
+			span.SetAttributes(attribute.Bool("conflict", true))
 			logger.V(4).Info("Reconcile hit a conflict; retrying", "err", err)
 		default:
-			span.RecordError(err)
-			span.SetStatus(codes.Error, err.Error())
+			telemetry.Fail(span, withoutStack(err))
 			logger.Error(err, "Reconcile failed; retrying")
 		}
 	}()
 	r.cfg.Metrics.active(r.cfg.Name, 1)
 	defer r.cfg.Metrics.active(r.cfg.Name, -1)
 	return r.cfg.Reconcile(klog.NewContext(ctx, logger), key)
+}
+
+// trace starts the span of a pass that begins now.
+func (r *Runner[K]) trace(ctx context.Context, key K, now time.Time) (context.Context, trace.Span) {
+	if !r.traces {
+		return ctx, trace.SpanFromContext(ctx)
+	}
+	name := fmt.Sprint(key)
+	root := name
+	if r.cfg.Root != nil {
+		root = string(r.cfg.Root(key))
+	}
+	queued := r.waiting.since(key)
+	if queued.IsZero() || queued.After(now) {
+		queued = now
+	}
+	return telemetry.StartPass(ctx, r.cfg.Tracer, telemetry.Pass{Controller: r.cfg.Name, Key: name, Root: root, Queued: queued, Began: now})
 }
 
 // panicked calls Config.Panicked with a panic, if the function is set.
@@ -333,6 +352,17 @@ func isConflict(err error) bool {
 		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !isConflict(one) })
 	}
 	return apierrors.IsConflict(err)
+}
+
+// errPanicked takes the place of a panic in traces: its value and its stack may contain anything.
+var errPanicked = errors.New("the pass has panicked; the log of the replica has the stack")
+
+// withoutStack returns an error as it is shown in traces.
+func withoutStack(err error) error {
+	if _, panicked := errors.AsType[*PanicError](err); panicked {
+		return errPanicked
+	}
+	return err
 }
 
 // PanicError is a panic of a reconcile function, as an error.

@@ -18,8 +18,11 @@ import (
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -309,15 +312,29 @@ func TestEachReconcileHasASpan(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, Config[string]{Tracer: tracer, Reconcile: func(context.Context, string) (Result, error) {
-			return Result{}, errors.New("no")
-		}})
+		r := start(t, Config[string]{
+			Tracer: tracer, Root: func(key string) types.UID { return types.UID("root of " + key) },
+			Reconcile: func(_ context.Context, key string) (Result, error) {
+				if key == "slow" {
+					time.Sleep(2 * time.Second) // the other key waits for the worker
+					return Result{}, nil
+				}
+				return Result{}, errors.New("no")
+			},
+		})
+		r.Enqueue("slow")
 		r.Enqueue("key")
-		elapse(10 * time.Millisecond)
+		elapse(2*time.Second + 10*time.Millisecond)
 	})
 	spans := recorder.Ended()
-	if len(spans) != 1 || spans[0].Name() != "reconcile test" || spans[0].Status().Description != "no" {
-		t.Errorf("spans: %v", spans)
+	if len(spans) != 4 || spans[2].Name() != telemetry.QueueSpan || spans[3].Name() != "reconcile test" || spans[3].Status().Description != "no" {
+		t.Fatalf("spans: %v", spans)
+	}
+	if waited := spans[2].EndTime().Sub(spans[2].StartTime()); waited != 2*time.Second || spans[3].StartTime() != spans[2].StartTime() {
+		t.Errorf("in the queue for %s, want 2 s at the begin of the pass", waited)
+	}
+	if root := spans[3].Attributes()[0]; root.Value.AsString() != "root of key" {
+		t.Errorf("sampled by %v", root)
 	}
 }
 

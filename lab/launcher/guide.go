@@ -18,7 +18,7 @@ func Guide(options Options, out io.Writer) error {
 	}
 	self := options.binary("lab")
 	if jaeger := endpoints[jaegerName]; jaeger != "" {
-		fmt.Fprintf(out, "  curl '%s/api/traces?service=machine-controller-fleet'\n", jaeger)
+		fmt.Fprintf(out, "  %s trace --dir=%s MACHINE   # the life of a machine; Jaeger is at %s\n", self, options.Dir, jaeger)
 	}
 	fmt.Fprintf(out, "  curl %s/v1/instances\n\n  %s status --dir=%s\n  %s down --dir=%s\n\nLogs are in %s.\n",
 		endpoints[cloudsimName], self, options.Dir, self, options.Dir, folder.path(logsDir))

@@ -2,6 +2,8 @@ package launcher
 
 import (
 	"context"
+	"errors"
+	"fmt"
 )
 
 const (
@@ -34,6 +36,22 @@ func (l *Launcher) bootJaeger(ctx context.Context) error {
 	spec := l.spec(jaegerName, jaegerBinary, args)
 	spec.Env = []string{"SPAN_STORAGE_TYPE=memory"}
 	url := "http://" + addresses[query]
-	l.tracing = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + addresses[otlp], "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}
+	l.tracing = []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + addresses[otlp], "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
+		"OTEL_TRACES_SAMPLER=traceidratio", fmt.Sprintf("OTEL_TRACES_SAMPLER_ARG=%g", l.options.TraceRatio),
+	}
 	return l.bootProcess(ctx, spec, url, httpProbe(url+"/api/services"))
+}
+
+// Jaeger returns the URL of the query API of a lab's Jaeger. Errors: no lab runs, or one without tracing.
+func Jaeger(folder Folder) (string, error) {
+	var endpoints map[string]string
+	if err := folder.readJSON(endpointsFile, &endpoints); err != nil {
+		return "", fmt.Errorf("find the lab's Jaeger: %w", err)
+	}
+	url := endpoints[jaegerName]
+	if url == "" {
+		return "", errors.New("find the lab's Jaeger: the lab has none; start one with `make lab-up TRACING=1`")
+	}
+	return url, nil
 }

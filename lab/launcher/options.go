@@ -27,6 +27,8 @@ type Options struct {
 	Restart string `json:"restart"`
 	// Tracing adds a Jaeger, to which the replicas send their traces.
 	Tracing bool `json:"tracing"`
+	// TraceRatio of the roots whose lives the replicas trace, from 0 to 1, with Tracing.
+	TraceRatio float64 `json:"traceRatio"`
 	// CloudsimFlags and FleetFlags are passed on, split at spaces.
 	CloudsimFlags string `json:"cloudsimFlags"`
 	FleetFlags    string `json:"fleetFlags"`
@@ -48,6 +50,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.Nodes, "nodes", 0, "`number` of Nodes of the control cluster that belong to no machine, with real kubelets")
 	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
 	flags.BoolVar(&o.Tracing, "tracing", false, "start a Jaeger, and send it traces")
+	flags.Float64Var(&o.TraceRatio, "trace-ratio", 1, "with --tracing, `ratio` of the MachineDeployments whose machines are traced, from 0 to 1")
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
 	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
 	flags.StringVar(&o.CloudEndpoints, "cloud-endpoints", "", "`URLs` of further clouds, split at commas, that Secrets may name")
@@ -91,6 +94,9 @@ func (o *Options) Validate() error {
 	if o.Restart != RestartAlways && o.Restart != RestartNever {
 		errs = append(errs, fmt.Errorf("--restart: expected %s or %s, got %q", RestartAlways, RestartNever, o.Restart))
 	}
+	if o.Tracing && !(o.TraceRatio >= 0 && o.TraceRatio <= 1) {
+		errs = append(errs, fmt.Errorf("--trace-ratio: expected a number from 0 to 1, got %g", o.TraceRatio))
+	}
 	makers := map[string]string{hyperkubeBinary: "make build", cloudsimBinary: "make build", fleetBinary: "make build"}
 	if o.Tracing {
 		makers[jaegerBinary] = "hack/build-jaeger.sh"
@@ -123,7 +129,7 @@ func (o *Options) String() string {
 		text = append(text, fmt.Sprintf("--nodes=%d", o.Nodes))
 	}
 	if o.Tracing {
-		text = append(text, "--tracing")
+		text = append(text, fmt.Sprintf("--tracing --trace-ratio=%g", o.TraceRatio))
 	}
 	if o.CloudsimFlags != "" {
 		text = append(text, fmt.Sprintf("--cloudsim-flags=%q", o.CloudsimFlags))

@@ -174,6 +174,11 @@ func (f *Fence) Resume(slot int) { f.slots[slot].resume() }
 // Open admits passes of a slot as long as it is held under this epoch.
 func (f *Fence) Open(slot int, epoch int64) { f.slots[slot].setOpen(epoch, f.time.Now()) }
 
+// Arrived records, for the traces of passes, the W3C traceparent of the hand-over or take-over by which a slot has come under this epoch.
+func (f *Fence) Arrived(slot int, epoch int64, traceparent string) {
+	f.slots[slot].arrived(epoch, traceparent)
+}
+
 // Shut admits no pass of a slot until Open, and ends the contexts of its passes because the slot is lost.
 func (f *Fence) Shut(slot int) {
 	f.slots[slot].setClosed()

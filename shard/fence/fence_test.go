@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 func TestMain(m *testing.M) { bubbles.Main(m) }
@@ -446,5 +447,29 @@ func TestTheGateOpensWhenAllIsKnown(t *testing.T) {
 	s.clock.Step(9 * time.Second)
 	if admits(held) {
 		t.Error("a key was admitted after the fence")
+	}
+}
+
+// The trace by which a slot has come is that of its epoch, and of no later one.
+func TestPassesKnowTheTraceByWhichTheirSlotHasCome(t *testing.T) {
+	s := newStand(t)
+	const arrival = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	arrivalNow := func() string {
+		ctx, done := s.own(t)
+		defer done()
+		owner, _ := telemetry.OwnerFrom(ctx)
+		return owner.Arrival
+	}
+	if got := arrivalNow(); got != "" {
+		t.Errorf("before it is known: %q", got)
+	}
+	s.Arrived(testSlot, 3, arrival)
+	if got := arrivalNow(); got != arrival {
+		t.Errorf("under its epoch: %q", got)
+	}
+	s.slots[testSlot].set(4, true)
+	s.slots[testSlot].setOpen(4, s.time.Now())
+	if got := arrivalNow(); got != "" {
+		t.Errorf("under the next epoch: %q", got)
 	}
 }

@@ -77,7 +77,7 @@ func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func()
 		return nil, nil, false
 	}
 	owned = telemetry.WithOwner(withOwnership(owned, o), telemetry.Owner{
-		Replica: f.replica, Session: f.session, Slot: o.slot, Epoch: o.epoch, Leader: o.kind == ofLeader,
+		Replica: f.replica, Session: f.session, Slot: o.slot, Epoch: o.epoch, Leader: o.kind == ofLeader, Arrival: h.arrivalOf(o.epoch),
 	})
 	owned = runner.WithMayGoOn(owned, func() error {
 		if why := h.mayGoOn(o.epoch); why != "" {

@@ -15,6 +15,9 @@ type ownershipState struct {
 	openAt   int64
 	stopping bool // no pass and no call of a driver may begin
 
+	arrival   string // the W3C traceparent of the hand-over or take-over by which it has come, for the epoch arrivedAt
+	arrivedAt int64
+
 	// For debugging and measurements: when it was last opened, and when the first pass after that had ended.
 	opened, served time.Time
 
@@ -60,6 +63,23 @@ func (h *ownershipState) done() {
 	for _, idle := range waiting {
 		idle()
 	}
+}
+
+// arrived records the trace of the hand-over or take-over by which the slot has come under an epoch.
+func (h *ownershipState) arrived(epoch int64, traceparent string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.arrival, h.arrivedAt = traceparent, epoch
+}
+
+// arrivalOf returns the trace by which the slot has come under an epoch; "" when it is not known.
+func (h *ownershipState) arrivalOf(epoch int64) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.arrivedAt != epoch {
+		return ""
+	}
+	return h.arrival
 }
 
 // admit begins a pass, and returns its ownership with the epoch of the slot. cancel is called with the reason when the pass

@@ -29,6 +29,9 @@ type arrival struct {
 	holder string        // which session was seen to hold it then
 	freed  bool          // the slot had no holder when it was acquired
 	epoch  int64         // 0 until it is acquired
+
+	// For the stages in traces; zero while they are not reached, or were not seen.
+	released, got member.Moment // when the holder was first seen to be gone from the Lease, and when the slot was acquired
 }
 
 func newArrivals(s protocol.Settings, tracer trace.Tracer, m *Metrics) *arrivals {
@@ -54,36 +57,59 @@ func (a *arrivals) seen(lease *coordinationv1.Lease, at member.Moment) {
 	if !known {
 		coming = arrival{since: at, holder: holder}
 	}
+	if holder == "" && coming.released.IsZero() {
+		coming.released = at
+	}
 	a.slots[slot] = coming
 }
 
 // acquired records the epoch of a slot that has come, and whether its holder had released it. The watch may not have shown the
 // release: the Lease may have been read instead.
-func (a *arrivals) acquired(change protocol.Change) {
+func (a *arrivals) acquired(change protocol.Change, now member.Moment) {
 	coming := a.slots[change.Slot]
-	coming.epoch, coming.freed = change.Epoch, change.From == ""
+	coming.epoch, coming.freed, coming.got = change.Epoch, change.From == "", now
 	a.slots[change.Slot] = coming
 }
 
 func (a *arrivals) forget(slot int) { delete(a.slots, slot) }
 
-// opened ends the arrival of a slot, and records how long it took. A slot that had no holder before is not measured.
-func (a *arrivals) opened(ctx context.Context, slot int, now member.Moment) {
+// opened ends the arrival of a slot, and records how long it took. It returns the W3C traceparent of the arrival, "" when there is no
+// trace of it. A slot that had no holder before is not measured.
+func (a *arrivals) opened(ctx context.Context, slot int, now member.Moment) (traceparent string) {
 	coming, known := a.slots[slot]
 	delete(a.slots, slot)
 	if !known || coming.holder == "" || coming.since.IsZero() {
-		return
+		return ""
 	}
-	name, since, histogram := "hand-over", coming.since, a.metrics.handOver
+	name, since, histogram := handOverSpan, coming.since, a.metrics.handOver
 	if last, heard := a.alive[coming.holder]; !coming.freed && heard {
-		name, since, histogram = "take-over", last, a.metrics.takeOver
+		name, since, histogram = takeOverSpan, last, a.metrics.takeOver
 	}
-	took := now.Since(since)
-	histogram.Observe(took.Seconds())
-	_, span := a.tracer.Start(ctx, name, trace.WithNewRoot(), trace.WithTimestamp(now.Wall.Add(-took)), trace.WithAttributes(
+	histogram.Observe(now.Since(since).Seconds())
+	return a.trace(ctx, slot, arrived{arrival: coming, name: name, begun: since, now: now})
+}
+
+// arrived is an arrival that has ended.
+type arrived struct {
+	arrival
+
+	name       string
+	begun, now member.Moment
+}
+
+// stages returns the parts of the arrival, in their order.
+func (a arrived) stages() []stage {
+	if a.name == takeOverSpan {
+		return []stage{{"silence", a.since}, {"acquire", a.got}, {"open", a.now}}
+	}
+	return []stage{{"release", a.released}, {"acquire", a.got}, {"open", a.now}}
+}
+
+// trace makes the spans of an arrival.
+func (a *arrivals) trace(ctx context.Context, slot int, is arrived) (traceparent string) {
+	return traceStages(ctx, a.tracer, is.name, is.begun, is.now, is.stages(),
 		attribute.String("replica", a.settings.Replica), attribute.String("session", a.settings.Session),
-		attribute.Int("slot", slot), attribute.Int64("epoch", coming.epoch), attribute.String("from", coming.holder)))
-	span.End(trace.WithTimestamp(now.Wall))
+		attribute.Int("slot", slot), attribute.Int64("epoch", is.epoch), attribute.String("from", is.holder))
 }
 
 // prune drops sessions without a sign of life for so long that their slots have another holder.

@@ -81,6 +81,7 @@ type Replica struct {
 	opening map[int]*opening // slots that are held
 	news    []int            // slots whose objects have to be announced
 	arrival *arrivals
+	leaving *departures
 	changes changeLog
 	outages outages[int]
 	ailing  outages[string]   // sessions that are unfit, while this one leads
@@ -113,7 +114,7 @@ func New(cfg Config) (*Replica, error) {
 	}
 	r := &Replica{
 		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
-		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), changes: changeLog{},
+		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), leaving: newDepartures(cfg.Settings, cfg.Tracer), changes: changeLog{},
 		outages: outages[int]{}, ailing: outages[string]{}, office: newCandidacy(),
 	}
 	now := cfg.Time.Moment()
@@ -228,7 +229,10 @@ func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
 			r.end(change)
 		}
 		if change.Ticket != 0 {
-			r.onIdle(change.Slot, func() { r.post(protocol.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
+			r.onIdle(change.Slot, func() {
+				r.post(protocol.Idle{Slot: change.Slot, Ticket: change.Ticket})
+				r.mail.put(letter{do: func() { r.leaving.idle(change.Slot, r.cfg.Time.Moment()) }})
+			})
 		}
 	}
 	for _, request := range out.Requests {
@@ -280,7 +284,7 @@ func (r *Replica) show(ctx context.Context, change protocol.Change) {
 		o := &opening{epoch: change.Epoch}
 		r.opening[change.Slot] = o
 		r.cfg.Fence.Resume(change.Slot)
-		r.arrival.acquired(change)
+		r.arrival.acquired(change, r.cfg.Time.Moment())
 		r.cfg.Grants.Add([]int{change.Slot}, func(slots []int) {
 			r.mail.put(letter{do: func() {
 				for _, slot := range slots {
@@ -291,13 +295,19 @@ func (r *Replica) show(ctx context.Context, change protocol.Change) {
 			}})
 		})
 	case protocol.Lost:
+		if o := r.opening[change.Slot]; o != nil {
+			r.leaving.lost(ctx, change.Slot, o.epoch, r.cfg.Time.Moment())
+		}
 		delete(r.opening, change.Slot)
 		r.news = slices.DeleteFunc(r.news, func(slot int) bool { return slot == change.Slot })
 		r.arrival.forget(change.Slot)
 		r.cfg.Grants.Drop([]int{change.Slot})
 	case protocol.Resumed:
+		r.leaving.resumed(change.Slot)
 		r.resume(change.Slot)
-	case protocol.Stopped, protocol.Cancelled, protocol.Suspended:
+	case protocol.Stopped:
+		r.leaving.stopped(change.Slot, r.cfg.Time.Moment())
+	case protocol.Cancelled, protocol.Suspended:
 	}
 }
 
@@ -305,9 +315,9 @@ func (r *Replica) show(ctx context.Context, change protocol.Change) {
 func (r *Replica) open(ctx context.Context, slot int) {
 	o := r.opening[slot]
 	o.ready = true
+	r.cfg.Fence.Arrived(slot, o.epoch, r.arrival.opened(ctx, slot, r.cfg.Time.Moment()))
 	r.cfg.Fence.Open(slot, o.epoch)
 	r.news = append(r.news, slot)
-	r.arrival.opened(ctx, slot, r.cfg.Time.Moment())
 	r.post(protocol.Opened{Slot: slot, Epoch: o.epoch})
 }
 

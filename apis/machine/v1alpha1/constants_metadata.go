@@ -150,7 +150,7 @@ const (
 	// AnnotationUncordonAt on a Machine is when, RFC3339, the cluster-autoscaler's cordon is removed from its Node: it has named the
 	// machine and cordoned the Node, and the machine stays all the same. A cordon of another client is not removed.
 	AnnotationUncordonAt = FleetDomain + "uncordon-at"
-	// AnnotationTraceparent on an object that the fleet creates is the W3C trace context of its creation.
+	// AnnotationTraceparent is the W3C trace context of the write that created an object, last sized a MachineSet, or claimed a Node.
 	AnnotationTraceparent = "tracing.k8s.io/traceparent"
 )
 

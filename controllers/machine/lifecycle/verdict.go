@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -82,6 +83,75 @@ type Verdict struct {
 
 // Next returns the name of the action, and whether the pass rests.
 func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
+
+// Reason returns why, as a sentence without text of clouds, kubelets and users.
+func (v Verdict) Reason() string {
+	why := v.Do.reason()
+	switch {
+	case v.Why.Rule != "":
+		why = v.Why.Summary()
+	case len(v.Events) > 0:
+		why = v.Events[0].Reason
+	}
+	if v.Machine != nil && v.Machine.Status.CurrentStatus.Phase != "" {
+		why += "; phase " + string(v.Machine.Status.CurrentStatus.Phase)
+	}
+	if v.Do == Rest && v.Wake > 0 {
+		why += fmt.Sprintf("; decided again in %s", v.Wake.Round(time.Millisecond))
+	}
+	return why
+}
+
+// reason returns what is true whenever an action is decided on.
+func (a Action) reason() string {
+	switch a {
+	case Rest:
+		return "there is nothing to do until something happens"
+	case Save:
+		return "the next action depends on what is written"
+	case ReadSecret:
+		return "the data of the class' Secrets are not known"
+	case AddFinalizers:
+		return "the class or a Secret lacks the finalizer"
+	case FindVM:
+		return "whether the cloud has a VM of the machine is not known"
+	case MakeToken:
+		return "the user data need a bootstrap token"
+	case ProlongToken:
+		return "the bootstrap token expires too early"
+	case DropToken:
+		return "the bootstrap token is not needed any more"
+	case CreateVM:
+		return "the cloud has no VM of the machine"
+	case InitializeVM:
+		return "the VM is not initialized"
+	case DeleteVM:
+		return "the machine is being deleted"
+	case FindNode:
+		return "the cache does not prove what the Node is"
+	case FindNodeRivals:
+		return "another machine may have an older claim to the Node"
+	case FindVMRivals:
+		return "another machine may have an older claim to the VM"
+	case ClaimNode:
+		return "the Node is the machine's and not bound to it"
+	case PatchNode:
+		return "the Node differs from what its machine defines"
+	case DrainPreserved:
+		return "the machine has failed and is preserved"
+	case DrainForUpdate:
+		return "the Node is selected for an update in place"
+	case SetTerminating:
+		return "the machine is being deleted, and its Node accepts pods"
+	case DrainNode:
+		return "the Node may have pods"
+	case DeleteNode:
+		return "the VM is gone"
+	case DeleteMachine:
+		return "its Node was deleted, or an annotation requests it"
+	}
+	return ""
+}
 
 // Event is something that a user should see on the machine.
 type Event struct {

@@ -1,6 +1,7 @@
 package nodesync
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,22 @@ type Patch struct {
 	// desired or recorded. A Node that is not claimed has no other writer in the fleet, and changes often because it has just joined:
 	// for it a patch is valid for any version, unless it replaces a list.
 	AsRead bool `json:"asRead,omitempty"`
+}
+
+// WithAnnotation returns the patch with one more annotation.
+func (p *Patch) WithAnnotation(key, value string) *Patch {
+	with, metadata, annotations := *p, map[string]any{}, map[string]any{}
+	if is, ok := p.Body["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(is)
+	}
+	if is, ok := metadata["annotations"].(map[string]any); ok {
+		annotations = maps.Clone(is)
+	}
+	annotations[key] = value
+	metadata["annotations"] = annotations
+	with.Body = maps.Clone(p.Body)
+	with.Body["metadata"] = metadata
+	return &with
 }
 
 // Diff returns the patches that lead from one version of a Node to another: of metadata and spec, and of the status. Nil means no

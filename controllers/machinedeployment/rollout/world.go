@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,6 +123,54 @@ type Verdict struct {
 
 // Next returns the name of the action, and whether the pass rests.
 func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
+
+// Reason returns why, as a sentence without text of clouds, kubelets and users.
+func (v Verdict) Reason() string {
+	if len(v.Events) > 0 {
+		return v.Events[0].Reason
+	}
+	switch v.Do {
+	case Rest:
+		if v.Replacing {
+			return "a rollout waits for its machines"
+		}
+		return "the sets have their sizes"
+	case Save:
+		return "the next action depends on what is written"
+	case ListLive:
+		return "the cache may not show all sets"
+	case CountOld:
+		return "new machines are created only when no old one is left"
+	case ReadLive, ListMachines:
+		return "the caches may be late"
+	case Mark:
+		return fmt.Sprintf("the metadata of %d machines differ", len(v.Machines))
+	case WriteNodes:
+		return fmt.Sprintf("%d Nodes are updated in place, or have been", len(v.Nodes))
+	case WriteMachines:
+		return fmt.Sprintf("%d machines change their set after an update in place", len(v.Machines))
+	case Adopt:
+		return fmt.Sprintf("%d sets without a controller match the selector", len(v.Sets))
+	case Release:
+		return fmt.Sprintf("%d sets do not match the selector any more", len(v.Sets))
+	case Create:
+		return "no set has the current template"
+	case Update:
+		return v.sizes()
+	case Delete:
+		return fmt.Sprintf("%d sets are beyond the history or belong to a deployment that is being deleted", len(v.Sets))
+	}
+	return ""
+}
+
+// sizes returns the sizes with which sets are written.
+func (v Verdict) sizes() string {
+	var all []string
+	for _, set := range v.Sets {
+		all = append(all, fmt.Sprintf("%s has %d replicas", set.Name, set.Spec.Replicas))
+	}
+	return strings.Join(all, ", ")
+}
 
 // Event is something that a user should see on the deployment.
 type Event struct {

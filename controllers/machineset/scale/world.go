@@ -1,6 +1,9 @@
 package scale
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +126,43 @@ type Event struct {
 
 // Next returns the name of the action, and whether the pass rests.
 func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
+
+// Reason returns why, as a sentence without text of clouds, kubelets and users.
+func (v Verdict) Reason() string {
+	switch v.Do {
+	case Rest:
+		if v.Set == nil {
+			return "the set has the machines that it should have"
+		}
+		return fmt.Sprintf("the set is written; replicas %d, %d exist", v.Set.Spec.Replicas, v.Set.Status.Replicas)
+	case Save:
+		return "intents have to be recorded before their effects begin"
+	case ListLive:
+		return "the caches may be late"
+	case Adopt:
+		return fmt.Sprintf("%d machines without a controller match the selector", len(v.Machines))
+	case Release:
+		return fmt.Sprintf("%d machines do not match the selector any more", len(v.Machines))
+	case Create:
+		return fmt.Sprintf("%d machines are recorded and do not exist", len(v.Ordinals))
+	case Delete:
+		return v.whyDeleted()
+	case Update:
+		return fmt.Sprintf("%d machines differ from the template where that needs no new VM", len(v.Machines))
+	}
+	return ""
+}
+
+// whyDeleted returns the reasons for the deletion of machines, each once.
+func (v Verdict) whyDeleted() string {
+	var all []string
+	for _, m := range v.Machines {
+		if why := v.Reasons[m.UID].Summary(); !slices.Contains(all, why) {
+			all = append(all, why)
+		}
+	}
+	return strings.Join(all, "; ")
+}
 
 // live returns what the API server has returned for a machine; nil means that it was deleted or no longer belongs to the set.
 // asked reports whether the API server was read.

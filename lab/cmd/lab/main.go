@@ -41,6 +41,8 @@ const usage = `usage: lab <command> [flags]
   limit NAME [LINK] --to=64     pass on so many kB/s
   stall NAME [LINK] --above=16  hold back large answers, such as lists, and pass small ones
 
+  trace MACHINE    show the life of a machine, as Jaeger has it: NAME or NAMESPACE/NAME
+
   snapshot FILE    save what etcd holds
   restore FILE     make etcd hold that again
 
@@ -88,6 +90,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "cut", "refuse", "heal", "delay", "limit", "stall":
 		fault := faultFlags(c.flags, command)
 		return c.run(args, 1, 2, func() error { return c.fault(ctx, fault()) })
+	case "trace":
+		owner := c.flags.String("until-owner", "", "wait until this `replica`, as the machine's last owner, has sent spans, which it does every 5 s; at most half a minute")
+		return c.run(args, 1, 1, func() error { return c.trace(ctx, *owner) })
 	case "snapshot":
 		return c.run(args, 1, 1, func() error { return c.snapshot(ctx) })
 	case "restore":

@@ -1,0 +1,35 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+)
+
+func TestVerdictsHaveAReason(t *testing.T) {
+	written := &v1alpha1.Machine{Status: v1alpha1.MachineStatus{CurrentStatus: v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed}}}
+	for name, tc := range map[string]struct {
+		verdict Verdict
+		want    string
+	}{
+		"an action":        {do(CreateVM), "the cloud has no VM of the machine"},
+		"a deletion":       {Verdict{Do: DeleteVM, Why: receipt.Because(receipt.ScaledDown, "replicas 3 → 2")}, "ScaledDown: replicas 3 → 2"},
+		"a quoted message": {Verdict{Do: DeleteVM, Why: receipt.Because(receipt.CreationFailed, "the cloud repeats the user data")}, "CreationFailed"},
+		"an Event":         {Verdict{Do: Rest, Machine: written}.with(v1alpha1.EventCreateFailed, "the cloud repeats the user data"), "CreateFailed; phase Failed"},
+		"a wait":           {rest(1500 * time.Millisecond), "there is nothing to do until something happens; decided again in 1.5s"},
+	} {
+		if got := tc.verdict.Reason(); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+	for _, action := range []Action{
+		Rest, Save, ReadSecret, AddFinalizers, FindVM, MakeToken, ProlongToken, DropToken, CreateVM, InitializeVM, DeleteVM, FindNode, FindNodeRivals,
+		FindVMRivals, ClaimNode, PatchNode, DrainPreserved, DrainForUpdate, SetTerminating, DrainNode, DeleteNode, DeleteMachine,
+	} {
+		if do(action).Reason() == "" {
+			t.Errorf("%s has no reason", action)
+		}
+	}
+}

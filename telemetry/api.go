@@ -1,0 +1,194 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Attributes of requests to API servers, beside the keys of attributes.go.
+const (
+	serverKey       = attribute.Key("api.server")
+	verbKey         = attribute.Key("api.verb")
+	resourceKey     = attribute.Key("api.resource")
+	objectKey       = attribute.Key("api.name")
+	methodKey       = attribute.Key("http.request.method")
+	statusKey       = attribute.Key("http.response.status_code")
+	requestBytesKey = attribute.Key("http.request.body.size")
+	answerBytesKey  = attribute.Key("http.response.body.size")
+)
+
+// TraceRequests returns a function that wraps a transport so that each request to an API server has a span, below the span in the
+// context of the request; a request without one that is recorded has none. server names the API server: control or target. base is the
+// path below which it is reached. The span ends when the body of the answer is closed.
+func TraceRequests(server, base string) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return &tracedTransport{server: server, base: strings.TrimSuffix(base, "/"), next: next}
+	}
+}
+
+// tracedTransport is the http.RoundTripper.
+type tracedTransport struct {
+	server, base string
+	next         http.RoundTripper
+}
+
+// RoundTrip sends a request. Errors: those of the transport below.
+func (t *tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !trace.SpanFromContext(r.Context()).IsRecording() {
+		return t.next.RoundTrip(r)
+	}
+	about := requestOf(r.Method, strings.TrimPrefix(r.URL.Path, t.base))
+	ctx, span := Step(r.Context(), about.verb+" "+about.resource, trace.WithSpanKind(trace.SpanKindClient))
+	span.SetAttributes(serverKey.String(t.server), methodKey.String(r.Method), verbKey.String(about.verb), text(resourceKey, about.resource))
+	span.SetAttributes(about.identity()...)
+	if r.ContentLength > 0 {
+		span.SetAttributes(requestBytesKey.Int64(r.ContentLength))
+	}
+	answer, err := t.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		t.describeFailure(span, r, err)
+		span.End()
+		return answer, err
+	}
+	span.SetAttributes(statusKey.Int(answer.StatusCode))
+	if isRefusal(answer.StatusCode) {
+		span.SetStatus(codes.Error, http.StatusText(answer.StatusCode))
+	}
+	answer.Body = &tracedBody{ReadCloser: answer.Body, span: span}
+	return answer, nil
+}
+
+// describeFailure records on a span why a request has no answer. A request that ends with its pass, or that the Fence has refused, has not
+// failed: the next owner continues.
+func (t *tracedTransport) describeFailure(span trace.Span, r *http.Request, err error) {
+	kind, _ := describe(err)
+	span.SetAttributes(text(errorTypeKey, kind))
+	_, refused := errors.AsType[interface {
+		error
+		NotOurs() bool
+	}](err)
+	if r.Context().Err() == nil && !refused {
+		span.SetStatus(codes.Error, fmt.Sprintf("no answer of the API server of the %s cluster", t.server))
+	}
+}
+
+// WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
+func (t *tracedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// isRefusal reports whether a status is a failure. A conflict, an object that is gone and one that exists are normal answers, which
+// each life has some of.
+func isRefusal(status int) bool {
+	switch status {
+	case http.StatusNotFound, http.StatusConflict, http.StatusGone:
+		return false
+	}
+	return status >= http.StatusBadRequest
+}
+
+// tracedBody is the body of an answer, with whose end the span of the request ends.
+type tracedBody struct {
+	io.ReadCloser
+
+	span trace.Span
+	size atomic.Int64
+	once sync.Once
+}
+
+// Read counts what was read.
+func (b *tracedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.size.Add(int64(n))
+	if errors.Is(err, io.EOF) {
+		b.end()
+	}
+	return n, err //nolint:wrapcheck // io.EOF must stay what it is
+}
+
+// Close ends the span.
+func (b *tracedBody) Close() error {
+	defer b.end()
+	return b.ReadCloser.Close()
+}
+
+func (b *tracedBody) end() {
+	b.once.Do(func() {
+		b.span.SetAttributes(answerBytesKey.Int64(b.size.Load()))
+		b.span.End()
+	})
+}
+
+// request is what a request to an API server is about.
+type request struct {
+	verb, resource  string // the resource with its subresource: machines/status
+	namespace, name string
+}
+
+// requestOf reads the path of a request below the base of an API server. What is no path of a resource has its first part as its
+// resource, so that the number of different names stays small.
+func requestOf(method, path string) request {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	is := request{verb: strings.ToLower(method), resource: parts[0]}
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		parts = parts[3:]
+	default:
+		return is
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		is.namespace, parts = parts[1], parts[2:]
+	}
+	is.resource = parts[0]
+	if len(parts) > 1 {
+		is.name = parts[1]
+	}
+	if len(parts) > 2 {
+		is.resource += "/" + parts[2]
+	}
+	is.verb = verbOf(method, is.name)
+	return is
+}
+
+// verbOf returns the verb of a request, as in RBAC.
+func verbOf(method, name string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodGet:
+		if name == "" {
+			return "list"
+		}
+		return "get"
+	}
+	return strings.ToLower(method)
+}
+
+// identity returns the attributes that name the object of a request.
+func (r request) identity() (attributes []attribute.KeyValue) {
+	if r.namespace != "" {
+		attributes = append(attributes, text(namespaceKey, r.namespace))
+	}
+	if r.name == "" {
+		return attributes
+	}
+	attributes = append(attributes, text(objectKey, r.name))
+	switch resource, _, _ := strings.Cut(r.resource, "/"); resource {
+	case "machines":
+		attributes = append(attributes, text(machineKey, r.name))
+	case "nodes":
+		attributes = append(attributes, text(nodeKey, r.name))
+	}
+	return attributes
+}
