@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // process is one process of a replica, wired as the binary wires it.
@@ -65,7 +66,7 @@ func (t *trial) start(replica string) *process {
 	var err error
 	p.fleet, controllers, err = wire(o, environment{
 		control: reach(atControl, t.control), target: reach(atTarget, t.target), tracer: noop.NewTracerProvider().Tracer(""), registry: p.registry,
-		drivers: func(*fence.Fence) (map[string]driver.Driver, error) {
+		drivers: func(*fence.Fence, *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
 			return map[string]driver.Driver{simulated.Provider: &driverOf{t.cloud, p}}, nil
 		},
 		die: p.die,

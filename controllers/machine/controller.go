@@ -108,8 +108,9 @@ type Controller struct {
 	writes           *rates.Rates[types.UID]
 	memory           *memory[types.UID, remembered] // of machines, by their UID
 	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
-	addingFinalizers turns.Mutex                    // locked while finalizers are added to a class and its Secrets
-	nodeWriteLimit   *nodeWriteLimit                // on writes of Nodes
+	lives            *lives
+	addingFinalizers turns.Mutex     // locked while finalizers are added to a class and its Secrets
+	nodeWriteLimit   *nodeWriteLimit // on writes of Nodes
 }
 
 // New returns the controller, and registers its indexes and event handlers. Errors: the configuration of a runner, an index, the
@@ -130,6 +131,7 @@ func New(cfg Config) (*Controller, error) {
 			Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
 		}),
 		calls:  newCalls(cfg.Workers),
+		lives:  newLives(cfg.Drivers.Providers(), newLastMachines(cfg.View)),
 		writes: rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
 	c.drains = newDrainer(c)
@@ -260,6 +262,7 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		if err != nil {
 			return err
 		}
+		c.written(ctx, p, before, verdict.Events)
 	}
 	c.report(ctx, p.world.Machine, verdict.Events...)
 	return nil

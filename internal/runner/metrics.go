@@ -1,12 +1,15 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // waitingKeys are the keys of one runner that wait for a worker.
@@ -102,11 +105,11 @@ func (m *Metrics) watch(controller string, workers int, failure func() (age time
 }
 
 // observe counts one reconcile. A nil Metrics counts nothing.
-func (m *Metrics) observe(controller string, took time.Duration, result Result, err error) {
+func (m *Metrics) observe(ctx context.Context, controller string, took time.Duration, result Result, err error) {
 	if m == nil {
 		return
 	}
-	m.seconds.WithLabelValues(controller).Observe(took.Seconds())
+	telemetry.Observe(ctx, m.seconds.WithLabelValues(controller), took)
 	outcome := "success"
 	switch {
 	case NotOurs(err):
