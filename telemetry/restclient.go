@@ -27,23 +27,18 @@ func RegisterRESTClient(registerer prometheus.Registerer) {
 	m := &restClientMetrics{
 		seconds: byHost("rest_client_request_duration_seconds", "How long requests to API servers took, with retries; watches are not counted."),
 		waits:   byHost("rest_client_rate_limiter_duration_seconds", "How long requests waited for the limit of requests a second."),
-		byURL: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "rest_client_request_latency_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 2, 10),
-			Help: "The same durations as in rest_client_request_duration_seconds, by URL, in which names and namespaces are replaced by placeholders.",
-		}, []string{"verb", "url"}),
 		requests: counter("rest_client_requests_total", "Requests to API servers by the status of the answer, or <error> without one.",
 			"code", "method", "host"),
 		retries: counter("rest_client_request_retries_total", "Requests to API servers that were sent again, by the status of the answer.",
 			"code", "verb", "host"),
 	}
-	registerer.MustRegister(m.seconds.HistogramVec, m.waits.HistogramVec, m.byURL, m.requests, m.retries)
-	clientmetrics.Register(clientmetrics.RegisterOpts{RequestLatency: m, RateLimiterLatency: m.waits, RequestResult: m, RequestRetry: m})
+	registerer.MustRegister(m.seconds.HistogramVec, m.waits.HistogramVec, m.requests, m.retries)
+	clientmetrics.Register(clientmetrics.RegisterOpts{RequestLatency: m.seconds, RateLimiterLatency: m.waits, RequestResult: m, RequestRetry: m})
 }
 
 // restClientMetrics implements the interfaces of client-go's metrics.
 type restClientMetrics struct {
 	seconds, waits    byHost
-	byURL             *prometheus.HistogramVec
 	requests, retries *prometheus.CounterVec
 }
 
@@ -53,13 +48,6 @@ type byHost struct{ *prometheus.HistogramVec }
 // Observe counts a duration.
 func (h byHost) Observe(ctx context.Context, verb string, u url.URL, duration time.Duration) {
 	Observe(ctx, h.WithLabelValues(verb, u.Host), duration)
-}
-
-// Observe counts a request. client-go passes its URL with placeholders.
-func (m *restClientMetrics) Observe(ctx context.Context, verb string, u url.URL, duration time.Duration) {
-	m.seconds.Observe(ctx, verb, u, duration)
-	u.RawQuery = ""
-	m.byURL.WithLabelValues(verb, u.String()).Observe(duration.Seconds())
 }
 
 // Increment counts an attempt.

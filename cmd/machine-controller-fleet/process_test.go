@@ -25,6 +25,7 @@ type process struct {
 	replica, session string
 	fleet            *fleet
 	registry         *prometheus.Registry
+	driverMetrics    *telemetry.DriverMetrics
 	leave            chan struct{}
 	leaving          bool // leave is closed
 
@@ -66,7 +67,8 @@ func (t *trial) start(replica string) *process {
 	var err error
 	p.fleet, controllers, err = wire(o, environment{
 		control: reach(atControl, t.control), target: reach(atTarget, t.target), tracer: noop.NewTracerProvider().Tracer(""), registry: p.registry,
-		drivers: func(*fence.Fence, *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
+		drivers: func(_ *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
+			p.driverMetrics = metrics
 			return map[string]driver.Driver{simulated.Provider: &driverOf{t.cloud, p}}, nil
 		},
 		die: p.die,

@@ -71,7 +71,7 @@ func run(ctx context.Context, o options) error {
 		drivers: func(fence *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
 			return makeDrivers(o, fence, metrics)
 		},
-		tracer:  provider.Tracer(tracerName), registry: registry, die: die,
+		tracer: provider.Tracer(tracerName), registry: registry, die: die,
 	}
 	if around.control, around.target, err = clusters(o); err != nil {
 		return err

@@ -118,7 +118,9 @@ func serveMetrics(metrics prometheus.Gatherer, registerer prometheus.Registerer,
 type scrapeErrors struct{ log klog.Logger }
 
 // Println is promhttp.Logger's.
-func (s scrapeErrors) Println(v ...any) { s.log.Error(nil, "Failed to collect metrics", "err", fmt.Sprint(v...)) }
+func (s scrapeErrors) Println(v ...any) {
+	s.log.Error(nil, "Failed to collect metrics", "err", fmt.Sprint(v...))
+}
 
 // serveDebug returns the handler of everything below /debug/.
 func serveDebug(o options, pages map[string]http.Handler) http.Handler {

@@ -86,7 +86,7 @@ func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target
 		p.world.VM.LastKnownState = resp.LastKnownState
 		return err
 	}
-	c.measure(p, func(t *timing) { t.createCall = c.cfg.Clock.Since(start) })
+	c.measure(p, func(t *timing) { t.hasCreated, t.createCall = true, c.cfg.Clock.Since(start) })
 	return c.noteVM(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
 }
 

@@ -108,7 +108,7 @@ type Controller struct {
 	writes           *rates.Rates[types.UID]
 	memory           *memory[types.UID, remembered] // of machines, by their UID
 	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
-	lives            *lives
+	metrics          *lifeMetrics
 	addingFinalizers turns.Mutex     // locked while finalizers are added to a class and its Secrets
 	nodeWriteLimit   *nodeWriteLimit // on writes of Nodes
 }
@@ -130,9 +130,9 @@ func New(cfg Config) (*Controller, error) {
 		tokens: credentials.NewTokens(credentials.TokensConfig{
 			Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
 		}),
-		calls:  newCalls(cfg.Workers),
-		lives:  newLives(cfg.Drivers.Providers(), newLastMachines(cfg.View)),
-		writes: rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
+		calls:   newCalls(cfg.Workers),
+		metrics: newLifeMetrics(cfg.Drivers.Providers(), newLastMachines(cfg.View)),
+		writes:  rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
 	c.drains = newDrainer(c)
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
@@ -251,6 +251,7 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	if verdict.Machine != nil {
 		before := p.world.Machine
+		measured := c.memory.of(before.UID).timing // a machine that is gone after the write is forgotten at once
 		written, err := c.machines.Commit(ctx, before, verdict.Machine)
 		p.world.Machine = written
 		if followsNode(before) && written.ResourceVersion != before.ResourceVersion {
@@ -262,7 +263,7 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		if err != nil {
 			return err
 		}
-		c.written(ctx, p, before, verdict.Events)
+		c.written(ctx, p, before, measured, verdict.Events)
 	}
 	c.report(ctx, p.world.Machine, verdict.Events...)
 	return nil

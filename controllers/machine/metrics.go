@@ -18,8 +18,8 @@ import (
 // and are emitted all the same.
 func (c *Controller) Collectors(acts func() bool, byMachine []string) []prometheus.Collector {
 	return []prometheus.Collector{
-		c.lives.steps, c.lives.failures,
-		telemetry.NewGauges(acts, c.cfg.View.Deployments.All, c.lives.last.metrics()...),
+		c.metrics.steps, c.metrics.failures,
+		telemetry.NewGauges(acts, c.cfg.View.Deployments.All, c.metrics.last.metrics()...),
 		telemetry.NewGauges(acts, c.cfg.View.Machines.All, telemetry.Allowed(byMachine, c.gauges())...),
 	}
 }
@@ -86,11 +86,11 @@ type group struct{ provider, phase string }
 // groupOf returns the group of a machine.
 func (c *Controller) groupOf(m *v1alpha1.Machine) group {
 	class, _ := c.cfg.View.Classes.Get(classKey(m))
-	of := group{c.lives.provider(class), string(m.Status.CurrentStatus.Phase)}
+	of := group{c.metrics.provider(class), string(m.Status.CurrentStatus.Phase)}
 	switch {
 	case of.phase == "":
 		of.phase = noPhase
-	case !slices.Contains(c.lives.phases, of.phase):
+	case !slices.Contains(c.metrics.phases, of.phase):
 		of.phase = other
 	}
 	return of
@@ -103,8 +103,8 @@ func (c *Controller) reportGroups(all []*v1alpha1.Machine, report telemetry.Meas
 		of := c.groupOf(m)
 		sums[of] = add(sums[of], m)
 	}
-	for _, provider := range append(slices.Clone(c.lives.providers), other) {
-		for _, phase := range c.lives.phases {
+	for _, provider := range append(slices.Clone(c.metrics.providers), other) {
+		for _, phase := range c.metrics.phases {
 			report(sums[group{provider, phase}], provider, phase)
 		}
 	}

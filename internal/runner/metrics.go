@@ -87,6 +87,9 @@ func (m *Metrics) watch(controller string, workers int, failure func() (age time
 	m.overdue = append(m.overdue, waiting.overdue)
 	m.mu.Unlock()
 	m.maxConcurrent.WithLabelValues(controller).Set(float64(workers))
+	for _, counter := range []*prometheus.CounterVec{m.errors, m.conflicts, m.panics} {
+		counter.WithLabelValues(controller) // the rate of a series that appears with its first value would miss that
+	}
 	labels := prometheus.Labels{"controller": controller}
 	m.registerer.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{

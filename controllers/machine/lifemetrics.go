@@ -15,8 +15,8 @@ import (
 // other is the label of what is not one of the expected values. Any client may write any provider and any phase.
 const other = "other"
 
-// lives has the durations of steps in the lives of machines, and counts those that have failed.
-type lives struct {
+// lifeMetrics has the durations of steps in the lives of machines, and counts those that have failed.
+type lifeMetrics struct {
 	providers []string // with a driver
 	phases    []string // labels
 	steps     *prometheus.HistogramVec
@@ -24,10 +24,10 @@ type lives struct {
 	last      *lastMachines
 }
 
-// newLives returns the metrics, with a series for each step and each cause: the rate of one that appears later would miss its first
+// newLifeMetrics returns the metrics, with a series for each step and each cause: the rate of one that appears later would miss its first
 // value.
-func newLives(providers []string, last *lastMachines) *lives {
-	l := &lives{
+func newLifeMetrics(providers []string, last *lastMachines) *lifeMetrics {
+	l := &lifeMetrics{
 		providers: providers, phases: phaseLabels(), last: last,
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "mcf_machine_step_seconds",
@@ -51,7 +51,7 @@ func newLives(providers []string, last *lastMachines) *lives {
 }
 
 // provider returns the label for the provider of a class, which may be nil.
-func (l *lives) provider(class *v1alpha1.MachineClass) string {
+func (l *lifeMetrics) provider(class *v1alpha1.MachineClass) string {
 	if class == nil || !slices.Contains(l.providers, class.Provider) {
 		return other
 	}
@@ -60,7 +60,8 @@ func (l *lives) provider(class *v1alpha1.MachineClass) string {
 
 // timing is what this process has measured of a machine and no object has the time of.
 type timing struct {
-	createCall, initializeCall time.Duration // the calls of the driver that succeeded last
+	hasCreated                 bool          // createCall is known
+	createCall, initializeCall time.Duration // of the driver, those that succeeded last
 	beforeVM                   bool          // this process knows that no other one has requested the deletion of the VM
 	vmRequested, vmGone        time.Time     // when the deletion of the VM was requested first, and when the VM was gone
 }
@@ -70,8 +71,8 @@ func (c *Controller) measure(p *pass, change func(*timing)) {
 	c.memory.change(p.world.Machine.UID, func(is *remembered) { change(&is.timing) })
 }
 
-// written observes the steps that ended with a write of a machine.
-func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Machine, events []lifecycle.Event) {
+// written observes the steps that ended with a write of a machine. before and measured are what was known before the write.
+func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Machine, measured timing, events []lifecycle.Event) {
 	after, now := p.world.Machine, c.cfg.Clock.Now()
 	if lifecycle.BeforeVM(before, after, events) {
 		c.measure(p, func(t *timing) { t.beforeVM = true })
@@ -81,22 +82,22 @@ func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Mach
 	if len(steps) == 0 && !failed {
 		return
 	}
-	class, measured := p.world.Class.Class, c.memory.of(before.UID).timing
-	provider := c.lives.provider(class)
+	class := p.world.Class.Class
+	provider := c.metrics.provider(class)
 	for _, took := range append(steps, measured.with(steps, before.Spec.ProviderID != "")...) {
-		telemetry.Observe(ctx, c.lives.steps.WithLabelValues(provider, string(took.Step)), took.Duration)
+		telemetry.Observe(ctx, c.metrics.steps.WithLabelValues(provider, string(took.Step)), took.Duration)
 	}
 	if failed {
-		c.lives.failures.WithLabelValues(provider, string(cause)).Inc()
+		c.metrics.failures.WithLabelValues(provider, string(cause)).Inc()
 	}
-	c.lives.last.note(before, class, measured, steps, cause)
+	c.metrics.last.note(before, class, measured, steps, cause)
 }
 
 // with returns the steps that this process has measured, and that ended before those. A machine that had no VM has none of its deletion.
 func (t timing) with(ended []lifecycle.Took, hadVM bool) (measured []lifecycle.Took) {
 	for _, took := range ended {
 		switch {
-		case took.Step == lifecycle.StepCreate && t.createCall > 0:
+		case took.Step == lifecycle.StepCreate && t.hasCreated:
 			measured = append(measured, lifecycle.Took{Step: lifecycle.StepCreateCall, Duration: t.createCall})
 		case took.Step == lifecycle.StepDelete && hadVM && t.beforeVM && !t.vmGone.IsZero():
 			measured = append(measured, lifecycle.Took{Step: lifecycle.StepDeleteVM, Duration: t.vmGone.Sub(t.vmRequested)})
