@@ -70,13 +70,13 @@ func ParseCode(text string) (code Code, ok bool) {
 // Op names a method of Driver or Sweeper in errors, metrics and spans.
 type Op string
 
-// The operations.
+// The operations. Those that Machine Controller Manager has, too, have the names of its metrics.
 const (
 	OpCreate     Op = "create_machine"
 	OpInitialize Op = "initialize_machine"
 	OpDelete     Op = "delete_machine"
 	OpStatus     Op = "get_machine_status"
-	OpList       Op = "list_machines"
+	OpList       Op = "list_machine"
 	OpVolumeIDs  Op = "get_volume_ids"
 	OpScope      Op = "scope"
 	OpResources  Op = "list_resources"

@@ -11,11 +11,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// TracedDriver starts a span for every call of a driver that makes requests.
+// TracedDriver starts a span for every call of a driver that makes requests, and counts the calls.
 type TracedDriver struct {
 	driver.Driver
 	Provider string
 	Tracer   trace.Tracer
+	Metrics  *DriverMetrics // nil counts nothing
 }
 
 var _ driver.Sweeper = (*TracedDriver)(nil)
@@ -28,7 +29,9 @@ func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver
 	ctx, span := d.Tracer.Start(ctx, "driver."+name, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	d.describeCall(ctx, span, t)
+	end := d.Metrics.begin(ctx, d.Provider, op)
 	resp, err := f(ctx)
+	end(err)
 	if err == nil {
 		return resp, nil
 	}

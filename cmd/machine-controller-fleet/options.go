@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -39,11 +41,15 @@ type options struct {
 	port                           int
 	tlsCertFile, tlsKeyFile        string
 	metricsAuthorization           bool
+	metricsByMachine               []string
 	profiling, contentionProfiling bool
 
 	// ineffective are the flags that were set and have no effect.
 	ineffective []flags.Ineffective
 }
+
+// allMetrics as a value of --metrics-by-machine means all of these metrics.
+const allMetrics = "all"
 
 // noTarget as a value of --target-kubeconfig means that there is no target cluster.
 const noTarget = "none"
@@ -81,6 +87,7 @@ func (o *options) declareServing(g *flags.Group) {
 	g.String(&o.tlsCertFile, "tls-cert-file", "", "file with a certificate and its chain, PEM, to serve metrics and health over HTTPS, TLS 1.3; read again when it changes; empty means HTTP")
 	g.String(&o.tlsKeyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM; empty means none")
 	g.Bool(&o.metricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all; without it metrics are served to all, and /debug on loopback addresses only")
+	g.List(&o.metricsByMachine, "metrics-by-machine", telemetry.SeriesByFailedMachine(), "names, separated by commas, of the metrics with a series for each machine that are served: "+strings.Join(telemetry.SeriesByMachine(), ", ")+"; "+allMetrics+" means all of them, empty none; the default are those of machines that have failed")
 	g.Bool(&o.profiling, "profiling", false, "serve profiles of the process at /debug/pprof/")
 	g.Bool(&o.contentionProfiling, "contention-profiling", false, "profile where goroutines wait for locks, too; needs --profiling")
 	g.Bool(&o.fleet.debugHooks, "debug-hooks", false, "serve /debug/faultpoints, which stops requests on their way, and profiles; for tests of the fleet only")
@@ -107,6 +114,9 @@ func (o *options) complete(set *flags.Set) error {
 		}
 	}
 	o.fleet.namespace = cmp.Or(o.fleet.namespace, os.Getenv("POD_NAMESPACE"), defaultFleetNamespace)
+	if slices.Equal(o.metricsByMachine, []string{allMetrics}) {
+		o.metricsByMachine = telemetry.SeriesByMachine()
+	}
 	o.ineffective = set.Ineffective()
 	return o.validate()
 }
@@ -123,6 +133,10 @@ func (o *options) validate() error {
 	check(o.port <= 65535, "--port: expected 1 to 65535, got %d; correct it, or leave it out for 10258", o.port)
 	check((o.tlsCertFile == "") == (o.tlsKeyFile == ""),
 		"--tls-cert-file, --tls-private-key-file: expected both or neither, got %q and %q; add the one that is missing", o.tlsCertFile, o.tlsKeyFile)
+	for _, name := range o.metricsByMachine {
+		check(slices.Contains(telemetry.SeriesByMachine(), name), "--metrics-by-machine: expected %s or names of metrics, which are %s, got %q; correct or remove it",
+			allMetrics, strings.Join(telemetry.SeriesByMachine(), ", "), name)
+	}
 	check(o.profiling || !o.contentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")
 	check(o.targetKubeconfig != noTarget || o.controlKubeconfig != "",
 		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are", inClusterConfig, noTarget)

@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // process is one process of a replica, wired as the binary wires it.
@@ -24,6 +25,7 @@ type process struct {
 	replica, session string
 	fleet            *fleet
 	registry         *prometheus.Registry
+	driverMetrics    *telemetry.DriverMetrics
 	leave            chan struct{}
 	leaving          bool // leave is closed
 
@@ -65,7 +67,8 @@ func (t *trial) start(replica string) *process {
 	var err error
 	p.fleet, controllers, err = wire(o, environment{
 		control: reach(atControl, t.control), target: reach(atTarget, t.target), tracer: noop.NewTracerProvider().Tracer(""), registry: p.registry,
-		drivers: func(*fence.Fence) (map[string]driver.Driver, error) {
+		drivers: func(_ *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
+			p.driverMetrics = metrics
 			return map[string]driver.Driver{simulated.Provider: &driverOf{t.cloud, p}}, nil
 		},
 		die: p.die,

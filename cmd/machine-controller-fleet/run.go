@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -52,7 +52,7 @@ func run(ctx context.Context, o options) error {
 	registry := prometheus.NewRegistry()
 	telemetry.LogSDK(klog.FromContext(ctx))
 	build := buildinfo.Read()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(build))
+	registerProcess(registry, build)
 	provider, flush, err := telemetry.NewTracerProvider(ctx, o.process(build.Version))
 	if err != nil {
 		return err
@@ -65,8 +65,10 @@ func run(ctx context.Context, o options) error {
 		}
 	}()
 	around := environment{
-		drivers: func(fence *fence.Fence) (map[string]driver.Driver, error) { return makeDrivers(o, fence) },
-		tracer:  provider.Tracer(telemetry.Scope), registry: registry, die: die,
+		drivers: func(fence *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
+			return makeDrivers(o, fence, metrics)
+		},
+		tracer: provider.Tracer(telemetry.Scope), registry: registry, die: die,
 	}
 	if around.control, around.target, err = clusters(o); err != nil {
 		return err
@@ -77,7 +79,8 @@ func run(ctx context.Context, o options) error {
 	}
 	defer f.session.close()
 	metrics, debug := guards(o, newReviewer(f.control, clock.RealClock{}))
-	server, err := serve(ctx, o, metrics(serveMetrics(registry)), debug(serveDebug(o, f.session.handlers())), health{alive: f.session.alive, ready: f.session.ready})
+	scraped := serveMetrics(registry, registry, klog.FromContext(ctx))
+	server, err := serve(ctx, o, metrics(scraped), debug(serveDebug(o, f.session.handlers())), health{alive: f.session.alive, ready: f.session.ready})
 	if err != nil {
 		return err
 	}
@@ -91,8 +94,8 @@ type environment struct {
 	// control and target are the connections to the clusters; target is nil when there is no target cluster.
 	control, target *rest.Config
 	// drivers returns the drivers by provider, without the Fence before them; drivers that have clients of their own put the
-	// Fence below these.
-	drivers  func(fence *fence.Fence) (map[string]driver.Driver, error)
+	// Fence below these, and below that the metrics of their requests.
+	drivers  func(fence *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error)
 	tracer   trace.Tracer
 	registry *prometheus.Registry
 	// die terminates the process immediately.
@@ -153,25 +156,28 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 }
 
 // makeDrivers returns the drivers that the flags enable.
-func makeDrivers(o options, fence *fence.Fence) (map[string]driver.Driver, error) {
+func makeDrivers(o options, fence *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
 	if len(o.simulatedCloudEndpoints) == 0 {
 		return map[string]driver.Driver{}, nil
 	}
-	d, err := simulated.New(simulated.Config{Endpoints: o.simulatedCloudEndpoints, Wrap: fence.Transport})
+	d, err := simulated.New(simulated.Config{Endpoints: o.simulatedCloudEndpoints, Wrap: func(next http.RoundTripper) http.RoundTripper {
+		return fence.Transport(metrics.Transport(simulated.Provider, simulated.Service, next))
+	}})
 	if err != nil {
 		return nil, fmt.Errorf("--simulated-cloud-endpoint: %w", err)
 	}
 	return map[string]driver.Driver{simulated.Provider: d}, nil
 }
 
-// fencedDrivers puts the Fence before each driver, and a span around each call.
+// fencedDrivers puts the Fence before each driver, and a span and metrics around each call.
 func (f *fleet) fencedDrivers(around environment) (*driver.Registry, error) {
-	drivers, err := around.drivers(f.session.fence)
+	metrics := telemetry.NewDriverMetrics(around.registry, clock.RealClock{})
+	drivers, err := around.drivers(f.session.fence, metrics)
 	if err != nil {
 		return nil, err
 	}
 	for provider, d := range drivers {
-		drivers[provider] = &telemetry.TracedDriver{Driver: f.session.fence.Driver(d), Provider: provider, Tracer: f.tracer}
+		drivers[provider] = &telemetry.TracedDriver{Driver: f.session.fence.Driver(d), Provider: provider, Tracer: f.tracer, Metrics: metrics}
 	}
 	return driver.NewRegistry(drivers), nil
 }
@@ -255,8 +261,9 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	f.holds.OnChange(replacements.HoldChanged)
 	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
-	f.collectors = append(slices.Concat(deployments.Collectors(acts), sets.Collectors(acts)), heldDeletions(acts, replacements),
-		newLoadGauges(acts, f.measure, load.CapacityOf(o.concurrentSyncs)))
+	byMachine := o.metricsByMachine
+	f.collectors = append(slices.Concat(deployments.Collectors(acts, byMachine), sets.Collectors(acts, byMachine), machines.Collectors(acts, byMachine)),
+		heldDeletions(acts, replacements), newLoadGauges(acts, f.measure, load.CapacityOf(o.concurrentSyncs)))
 	all := append([]controller{f.identity, f.namespaces, deployments, sets, machines, classes, replacements}, counts...)
 	if o.safety.orphanVMsPeriod > 0 {
 		sweep, err := newOrphans(o, f)

@@ -105,9 +105,21 @@ func newHTTPServer(handler http.Handler, log klog.Logger) *http.Server {
 	}
 }
 
-// serveMetrics returns the handler of /metrics.
-func serveMetrics(metrics prometheus.Gatherer) http.Handler {
-	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: scrapesAtOnce})
+// serveMetrics returns the handler of /metrics, in the format that the reader asks for. What cannot be collected is left out, counted
+// and logged, and all else is served.
+func serveMetrics(metrics prometheus.Gatherer, registerer prometheus.Registerer, log klog.Logger) http.Handler {
+	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		MaxRequestsInFlight: scrapesAtOnce, EnableOpenMetrics: true,
+		ErrorHandling: promhttp.ContinueOnError, Registry: registerer, ErrorLog: scrapeErrors{log},
+	})
+}
+
+// scrapeErrors logs the errors of scrapes.
+type scrapeErrors struct{ log klog.Logger }
+
+// Println is promhttp.Logger's.
+func (s scrapeErrors) Println(v ...any) {
+	s.log.Error(nil, "Failed to collect metrics", "err", fmt.Sprint(v...))
 }
 
 // serveDebug returns the handler of everything below /debug/.

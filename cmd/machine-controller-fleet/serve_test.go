@@ -282,7 +282,7 @@ func TestScrapesInFlightAreBounded(t *testing.T) {
 		handler := serveMetrics(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 			<-gathering
 			return nil, nil
-		}))
+		}), prometheus.NewRegistry(), klog.Background())
 		get := func() int {
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))

@@ -4,9 +4,11 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // newVersionCommand returns the command that prints the build, as --version does.
@@ -18,6 +20,12 @@ func newVersionCommand(build buildinfo.Info) *cobra.Command {
 		Args:  cobra.NoArgs,
 		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), build) },
 	}
+}
+
+// registerProcess registers the metrics of the process. A process has one set of them.
+func registerProcess(registerer prometheus.Registerer, build buildinfo.Info) {
+	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(build))
+	telemetry.RegisterRESTClient(registerer)
 }
 
 // newBuildInfo returns the metric of the build. Its value is always 1; its labels join it to other metrics of the replica.

@@ -38,7 +38,7 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, verdict lifecycle.
 	case lifecycle.CreateVM:
 		op, err = driver.OpCreate, c.createVM(call, p, target)
 	case lifecycle.InitializeVM:
-		op, err = driver.OpInitialize, initializeVM(call, p, target)
+		op, err = driver.OpInitialize, c.initializeVM(call, p, target)
 	case lifecycle.DeleteVM:
 		op, err = driver.OpDelete, c.deleteVM(call, p, target, verdict.Why)
 	}
@@ -77,6 +77,7 @@ func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) 
 }
 
 func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target) error {
+	start := c.cfg.Clock.Now()
 	resp, err := p.driver.CreateMachine(ctx, driver.CreateMachineRequest{
 		Target:   target,
 		UserData: credentials.FillUserData(p.world.Secret.UserData, p.token, p.world.Machine.Name),
@@ -85,13 +86,18 @@ func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target
 		p.world.VM.LastKnownState = resp.LastKnownState
 		return err
 	}
+	c.measure(p, func(t *timing) { t.hasCreated, t.createCall = true, c.cfg.Clock.Since(start) })
 	return c.noteVM(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
 }
 
-func initializeVM(ctx context.Context, p *pass, target driver.Target) error {
+func (c *Controller) initializeVM(ctx context.Context, p *pass, target driver.Target) error {
+	start := c.cfg.Clock.Now()
 	resp, err := p.driver.InitializeMachine(ctx, driver.InitializeMachineRequest{Target: target})
 	if err != nil && driver.CodeOf(err) != driver.Unimplemented {
 		return err
+	}
+	if err == nil {
+		c.measure(p, func(t *timing) { t.initializeCall = c.cfg.Clock.Since(start) })
 	}
 	p.world.VM.Addresses = slices.Concat(p.world.VM.Addresses, resp.Addresses)
 	p.world.VM.State = lifecycle.VMPresent
@@ -100,6 +106,11 @@ func initializeVM(ctx context.Context, p *pass, target driver.Target) error {
 
 func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target, why receipt.Reason) error {
 	machine := p.world.Machine.UID
+	c.measure(p, func(t *timing) {
+		if t.vmRequested.IsZero() {
+			t.vmRequested = c.cfg.Clock.Now()
+		}
+	})
 	var resp driver.DeleteMachineResponse
 	var err error
 	outcome, _ := c.cfg.Deletions.Delete(ctx, c.cfg.Events, c.deletionOfVM(p, why), func(ctx context.Context) error {
@@ -117,6 +128,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 		return err
 	case err != nil || resp.Gone:
 		c.memory.change(machine, func(is *remembered) { is.ending = ending{} })
+		c.measure(p, func(t *timing) { t.vmGone = c.cfg.Clock.Now() })
 		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Gone: true, Left: resp.Left, Adopting: target.Adopt}
 	default:
 		p.world.VM = c.noteEnding(machine, target.Adopt)

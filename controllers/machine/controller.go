@@ -109,8 +109,9 @@ type Controller struct {
 	writes           *rates.Rates[types.UID]
 	memory           *memory[types.UID, remembered] // of machines, by their UID
 	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
-	addingFinalizers turns.Mutex                    // locked while finalizers are added to a class and its Secrets
-	nodeWriteLimit   *nodeWriteLimit                // on writes of Nodes
+	metrics          *lifeMetrics
+	addingFinalizers turns.Mutex     // locked while finalizers are added to a class and its Secrets
+	nodeWriteLimit   *nodeWriteLimit // on writes of Nodes
 }
 
 // New returns the controller, and registers its indexes and event handlers. Errors: the configuration of a runner, an index, the
@@ -130,8 +131,9 @@ func New(cfg Config) (*Controller, error) {
 		tokens: credentials.NewTokens(credentials.TokensConfig{
 			Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
 		}),
-		calls:  newCalls(cfg.Workers),
-		writes: rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
+		calls:   newCalls(cfg.Workers),
+		metrics: newLifeMetrics(cfg.Drivers.Providers(), newLastMachines(cfg.View)),
+		writes:  rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
 	c.drains = newDrainer(c)
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
@@ -267,6 +269,7 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	if verdict.Machine != nil {
 		before := p.world.Machine
+		measured := c.memory.of(before.UID).timing // a machine that is gone after the write is forgotten at once
 		written, err := c.machines.Commit(ctx, before, verdict.Machine)
 		p.world.Machine = written
 		if followsNode(before) && written.ResourceVersion != before.ResourceVersion {
@@ -278,6 +281,7 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		if err != nil {
 			return err
 		}
+		c.written(ctx, p, before, measured, verdict.Events)
 	}
 	c.report(ctx, p.world.Machine, verdict.Events...)
 	return nil

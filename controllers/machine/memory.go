@@ -24,6 +24,7 @@ type remembered struct {
 	released types.UID
 	deletion receipt.Outcome // on the last receipt of the deletion of its VM
 	refused  refusal         // the API server's rejection of a patch of its Node
+	timing   timing
 }
 
 // memory has an entry of typed fields for each of many keys. An entry whose fields are all zero is not stored. Create it with

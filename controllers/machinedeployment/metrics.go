@@ -12,9 +12,10 @@ import (
 
 // Collectors return the metrics of MachineDeployments that dashboards know from Machine Controller Manager. They are calculated
 // at each scrape from the deployments in this replica's slots, so that one that was deleted, or moved to another replica, has none.
-// While acts returns false this replica may have lost its slots without a notice, and reports none.
-func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
-	return []prometheus.Collector{telemetry.NewGauges(acts, c.cfg.View.Deployments.All, gauges()...)}
+// While acts returns false this replica may have lost its slots without a notice, and reports none. byMachine has the names of the
+// metrics that have a series for each machine and are emitted all the same.
+func (c *Controller) Collectors(acts func() bool, byMachine []string) []prometheus.Collector {
+	return []prometheus.Collector{telemetry.NewGauges(acts, c.cfg.View.Deployments.All, telemetry.Allowed(byMachine, gauges())...)}
 }
 
 func gauges() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
@@ -36,7 +37,7 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 			func(d deployment) int32 { return d.Status.Replicas }),
 		optional("mcm_machine_deployment_status_collision_count", "Number of times the name of a new MachineSet was taken.",
 			func(d deployment) *int32 { return d.Status.CollisionCount }),
-		telemetry.OfEach("mcm_machine_deployment_failed_machines", "A machine whose last operation failed.", reportFailed, telemetry.FailedMachineLabels()...),
+		telemetry.OfEach(telemetry.DeploymentFailedMachines, "A machine whose last operation failed.", reportFailed, telemetry.FailedMachineLabels()...),
 	}, gaugesOfSpec()...)
 }
 

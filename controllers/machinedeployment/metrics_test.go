@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // scraped is the result of a scrape of one deployment with all fields.
@@ -82,7 +83,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	acts, registry := true, prometheus.NewPedanticRegistry()
-	registry.MustRegister(c.Collectors(func() bool { return acts })...)
+	registry.MustRegister(c.Collectors(func() bool { return acts }, telemetry.SeriesByMachine())...)
 	expect := func(want string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {

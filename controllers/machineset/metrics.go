@@ -11,9 +11,10 @@ import (
 
 // Collectors return the metrics of MachineSets that dashboards know from Machine Controller Manager. They are calculated at
 // each scrape from the sets in this replica's slots, so that one that was deleted, or moved to another replica, has none. While
-// acts returns false this replica may have lost its slots without a notice, and reports none.
-func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
-	return []prometheus.Collector{c.stale, telemetry.NewGauges(acts, c.cfg.View.Sets.All, gauges()...)}
+// acts returns false this replica may have lost its slots without a notice, and reports none. byMachine has the names of the metrics
+// that have a series for each machine and are emitted all the same.
+func (c *Controller) Collectors(acts func() bool, byMachine []string) []prometheus.Collector {
+	return []prometheus.Collector{c.stale, telemetry.NewGauges(acts, c.cfg.View.Sets.All, telemetry.Allowed(byMachine, gauges())...)}
 }
 
 // newStale returns the counter of machines that were replaced for their health.
@@ -47,7 +48,7 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineSet] {
 			func(s set) int32 { return s.Status.ReadyReplicas }),
 		telemetry.Number("mcm_machine_set_status_replicas", "Machines there are.",
 			func(s set) int32 { return s.Status.Replicas }),
-		telemetry.OfEach("mcm_machine_set_failed_machines", "A machine whose last operation failed.", reportFailed, telemetry.FailedMachineLabels()...),
+		telemetry.OfEach(telemetry.SetFailedMachines, "A machine whose last operation failed.", reportFailed, telemetry.FailedMachineLabels()...),
 	}
 }
 

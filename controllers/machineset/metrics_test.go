@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // reported is a scrape of one set with all fields.
@@ -62,7 +63,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	acts, registry := true, prometheus.NewPedanticRegistry()
-	registry.MustRegister(c.Collectors(func() bool { return acts })...)
+	registry.MustRegister(c.Collectors(func() bool { return acts }, telemetry.SeriesByMachine())...)
 	expect := func(want string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {

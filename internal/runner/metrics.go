@@ -1,12 +1,15 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // waitingKeys are the keys of one runner that wait for a worker.
@@ -84,6 +87,9 @@ func (m *Metrics) watch(controller string, workers int, failure func() (age time
 	m.overdue = append(m.overdue, waiting.overdue)
 	m.mu.Unlock()
 	m.maxConcurrent.WithLabelValues(controller).Set(float64(workers))
+	for _, counter := range []*prometheus.CounterVec{m.errors, m.conflicts, m.panics} {
+		counter.WithLabelValues(controller) // the rate of a series that appears with its first value would miss that
+	}
 	labels := prometheus.Labels{"controller": controller}
 	m.registerer.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -102,11 +108,11 @@ func (m *Metrics) watch(controller string, workers int, failure func() (age time
 }
 
 // observe counts one reconcile. A nil Metrics counts nothing.
-func (m *Metrics) observe(controller string, took time.Duration, result Result, err error) {
+func (m *Metrics) observe(ctx context.Context, controller string, took time.Duration, result Result, err error) {
 	if m == nil {
 		return
 	}
-	m.seconds.WithLabelValues(controller).Observe(took.Seconds())
+	telemetry.Observe(ctx, m.seconds.WithLabelValues(controller), took)
 	outcome := "success"
 	switch {
 	case NotOurs(err):

@@ -5,7 +5,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// queueMetrics gives the work queues their metrics, under the names that Kubernetes' own controllers use.
+// mcmPrefix is before the names of the metrics of work queues in Machine Controller Manager.
+const mcmPrefix = "mcm_"
+
+// queueMetrics gives the work queues their metrics, under the names that Kubernetes' own controllers use, and under those of Machine
+// Controller Manager.
 type queueMetrics struct {
 	depth, unfinished, longest *prometheus.GaugeVec
 	adds, retries              *prometheus.CounterVec
@@ -35,7 +39,9 @@ func newQueueMetrics(registerer prometheus.Registerer) *queueMetrics {
 		waited:     histogram("workqueue_queue_duration_seconds", "How long keys waited."),
 		worked:     histogram("workqueue_work_duration_seconds", "How long keys were in work."),
 	}
-	registerer.MustRegister(m.depth, m.unfinished, m.longest, m.adds, m.retries, m.waited, m.worked)
+	for _, named := range []prometheus.Registerer{registerer, prometheus.WrapRegistererWithPrefix(mcmPrefix, registerer)} {
+		named.MustRegister(m.depth, m.unfinished, m.longest, m.adds, m.retries, m.waited, m.worked)
+	}
 	return m
 }
 

@@ -267,7 +267,7 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 			err = fault
 			r.panicked(ctx, key, fault)
 		}
-		r.cfg.Metrics.observe(r.cfg.Name, r.cfg.Clock.Since(start), result, err)
+		r.cfg.Metrics.observe(ctx, r.cfg.Name, r.cfg.Clock.Since(start), result, err)
 		switch {
 		case err == nil, errors.Is(err, context.Canceled), NotOurs(err):
 		case isConflict(err):

@@ -66,6 +66,9 @@ func newRefusals(registerer prometheus.Registerer) *prometheus.CounterVec {
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mcf_refused_total", Help: "Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.",
 	}, []string{"reason"})
+	for _, why := range []Refusal{Unowned, Lost, Stopping, Fenced} {
+		refusals.WithLabelValues(string(why)) // the rate of a series that appears with its first value would miss that
+	}
 	registerer.MustRegister(refusals)
 	return refusals
 }

@@ -1,0 +1,107 @@
+package machine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// other is the label of what is not one of the expected values. Any client may write any provider and any phase.
+const other = "other"
+
+// lifeMetrics has the durations of steps in the lives of machines, and counts those that have failed.
+type lifeMetrics struct {
+	providers []string // with a driver
+	phases    []string // labels
+	steps     *prometheus.HistogramVec
+	failures  *prometheus.CounterVec
+	last      *lastMachines
+}
+
+// newLifeMetrics returns the metrics, with a series for each step and each cause: the rate of one that appears later would miss its first
+// value.
+func newLifeMetrics(providers []string, last *lastMachines) *lifeMetrics {
+	l := &lifeMetrics{
+		providers: providers, phases: phaseLabels(), last: last,
+		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "mcf_machine_step_seconds",
+			Help:    "How long the steps in the lives of machines took, each observed once for a machine, when it has ended.",
+			Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 3600, 7200},
+		}, []string{"provider", "step"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mcf_machine_failures_total",
+			Help: "Machines that have failed: their VM could not be created, their Node has not joined, or it was not healthy for too long.",
+		}, []string{"provider", "cause"}),
+	}
+	for _, provider := range providers {
+		for _, step := range lifecycle.Steps() {
+			l.steps.WithLabelValues(provider, string(step))
+		}
+		for _, cause := range []lifecycle.Cause{lifecycle.CauseCreate, lifecycle.CauseJoin, lifecycle.CauseHealth} {
+			l.failures.WithLabelValues(provider, string(cause))
+		}
+	}
+	return l
+}
+
+// provider returns the label for the provider of a class, which may be nil.
+func (l *lifeMetrics) provider(class *v1alpha1.MachineClass) string {
+	if class == nil || !slices.Contains(l.providers, class.Provider) {
+		return other
+	}
+	return class.Provider
+}
+
+// timing is what this process has measured of a machine and no object has the time of.
+type timing struct {
+	hasCreated                 bool          // createCall is known
+	createCall, initializeCall time.Duration // of the driver, those that succeeded last
+	beforeVM                   bool          // this process knows that no other one has requested the deletion of the VM
+	vmRequested, vmGone        time.Time     // when the deletion of the VM was requested first, and when the VM was gone
+}
+
+// measure changes what this process has measured of a machine.
+func (c *Controller) measure(p *pass, change func(*timing)) {
+	c.memory.change(p.world.Machine.UID, func(is *remembered) { change(&is.timing) })
+}
+
+// written observes the steps that ended with a write of a machine. before and measured are what was known before the write.
+func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Machine, measured timing, events []lifecycle.Event) {
+	after, now := p.world.Machine, c.cfg.Clock.Now()
+	if lifecycle.BeforeVM(before, after, events) {
+		c.measure(p, func(t *timing) { t.beforeVM = true })
+	}
+	steps := lifecycle.StepsEnded(before, events, now)
+	cause, failed := lifecycle.Failed(before, after)
+	if len(steps) == 0 && !failed {
+		return
+	}
+	class := p.world.Class.Class
+	provider := c.metrics.provider(class)
+	for _, took := range append(steps, measured.with(steps, before.Spec.ProviderID != "")...) {
+		telemetry.Observe(ctx, c.metrics.steps.WithLabelValues(provider, string(took.Step)), took.Duration)
+	}
+	if failed {
+		c.metrics.failures.WithLabelValues(provider, string(cause)).Inc()
+	}
+	c.metrics.last.note(before, class, measured, steps, cause)
+}
+
+// with returns the steps that this process has measured, and that ended before those. A machine that had no VM has none of its deletion.
+func (t timing) with(ended []lifecycle.Took, hadVM bool) (measured []lifecycle.Took) {
+	for _, took := range ended {
+		switch {
+		case took.Step == lifecycle.StepCreate && t.hasCreated:
+			measured = append(measured, lifecycle.Took{Step: lifecycle.StepCreateCall, Duration: t.createCall})
+		case took.Step == lifecycle.StepDelete && hadVM && t.beforeVM && !t.vmGone.IsZero():
+			measured = append(measured, lifecycle.Took{Step: lifecycle.StepDeleteVM, Duration: t.vmGone.Sub(t.vmRequested)})
+		}
+	}
+	return measured
+}
