@@ -254,8 +254,8 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 		trace.WithAttributes(telemetry.OwnerAttributes(ctx)...))
 	defer span.End()
 	logger := klog.FromContext(ctx).WithValues("controller", r.cfg.Name, "key", key)
-	if id := span.SpanContext(); id.IsValid() {
-		logger = logger.WithValues("traceID", id.TraceID().String())
+	if id, sampled := telemetry.TraceID(ctx); sampled {
+		logger = logger.WithValues("traceID", id)
 	}
 	start := r.cfg.Clock.Now()
 	defer func() {
