@@ -7,12 +7,14 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // callDriver makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
@@ -77,6 +79,9 @@ func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) 
 }
 
 func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target) error {
+	if isFirstAttempt(p.world.Machine) {
+		klog.FromContext(ctx).Info("Requesting VM", "provider", target.Class.Provider, telemetry.KeyMachineClass, klog.KObj(target.Class))
+	}
 	resp, err := p.driver.CreateMachine(ctx, driver.CreateMachineRequest{
 		Target:   target,
 		UserData: credentials.FillUserData(p.world.Secret.UserData, p.token, p.world.Machine.Name),
@@ -87,6 +92,10 @@ func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target
 	}
 	return c.noteVM(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
 }
+
+// isFirstAttempt reports whether no creation of the machine's VM has failed yet: attempts are repeated for as long as a cloud refuses
+// them, and only the first one is a step of the machine's life.
+func isFirstAttempt(m *v1alpha1.Machine) bool { return m.Status.CurrentStatus.Phase == "" }
 
 func initializeVM(ctx context.Context, p *pass, target driver.Target) error {
 	resp, err := p.driver.InitializeMachine(ctx, driver.InitializeMachineRequest{Target: target})
@@ -100,6 +109,7 @@ func initializeVM(ctx context.Context, p *pass, target driver.Target) error {
 
 func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target, why receipt.Reason) error {
 	machine := p.world.Machine.UID
+	logged := c.memory.of(machine).vmDeleted // before the call: the machine may be gone, and forgotten, after it
 	var resp driver.DeleteMachineResponse
 	var err error
 	outcome, _ := c.cfg.Deletions.Delete(ctx, c.cfg.Events, c.deletionOfVM(p, why), func(ctx context.Context) error {
@@ -116,7 +126,10 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 		p.world.VM = lifecycle.VMFact{LastKnownState: resp.LastKnownState}
 		return err
 	case err != nil || resp.Gone:
-		c.memory.change(machine, func(is *remembered) { is.ending = ending{} })
+		c.memory.change(machine, func(is *remembered) { is.ending, is.vmDeleted = ending{}, true })
+		if !logged && outcome == receipt.Accepted {
+			klog.FromContext(ctx).Info("Deleted VM", telemetry.KeyProviderID, p.world.Machine.Spec.ProviderID)
+		}
 		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Gone: true, Left: resp.Left, Adopting: target.Adopt}
 	default:
 		p.world.VM = c.noteEnding(machine, target.Adopt)
