@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 )
 
 // options are the flags. Names and defaults are those of Machine Controller Manager where it has the flag; where the
@@ -32,6 +32,7 @@ type options struct {
 	health      healthOptions
 	drain       drain.Settings
 	safety      safetyOptions
+	logs        logOptions
 
 	address                        string
 	port                           int
@@ -39,6 +40,8 @@ type options struct {
 	metricsAuthorization           bool
 	profiling, contentionProfiling bool
 
+	// values are all flags, as /flagz shows them.
+	values []zpages.Row
 	// ineffective are the flags that were set and have no effect.
 	ineffective []flags.Ineffective
 }
@@ -57,7 +60,7 @@ func (o *options) declare(cmd *cobra.Command) *flags.Set {
 	declareDrain(set.Group("Drain"), &o.drain)
 	o.safety.declare(set.Group("Safety"))
 	o.declareServing(set.Group("Work, metrics and debugging"))
-	declareLogs(set.Group("Logs"))
+	o.logs.declare(set.Group("Logs"))
 	declareIgnored(set.Group("Flags of Machine Controller Manager that are accepted and ignored"))
 	return set
 }
@@ -84,14 +87,6 @@ func (o *options) declareServing(g *flags.Group) {
 	g.String(&o.fleet.debugFaultPoint, "debug-fault-point", "", "with --debug-hooks, stop all work whose name contains this from the start on; empty stops none")
 }
 
-// declareLogs declares the flags of klog that MCM has.
-func declareLogs(g *flags.Group) {
-	all := flag.NewFlagSet("logs", flag.ContinueOnError)
-	klog.InitFlags(all)
-	g.Go(all.Lookup("v"), "0", "how much is logged: 0 to 10")
-	g.Go(all.Lookup("vmodule"), "", "how much is logged from single source files: pattern=N, with commas between them")
-}
-
 // complete reads the file that the command line names, sets the defaults that come from the environment, and checks the options.
 func (o *options) complete(set *flags.Set) error {
 	if err := set.Complete(); err != nil {
@@ -105,6 +100,9 @@ func (o *options) complete(set *flags.Set) error {
 	}
 	o.fleet.namespace = cmp.Or(o.fleet.namespace, os.Getenv("POD_NAMESPACE"), defaultFleetNamespace)
 	o.ineffective = set.Ineffective()
+	for _, flag := range set.Values() {
+		o.values = append(o.values, zpages.Row{Name: flag.Name, Value: flag.Text})
+	}
 	return o.validate()
 }
 
@@ -123,7 +121,7 @@ func (o *options) validate() error {
 	check(o.profiling || !o.contentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")
 	check(o.targetKubeconfig != noTarget || o.controlKubeconfig != "",
 		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are", inClusterConfig, noTarget)
-	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate())...)
+	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate(), o.logs.validate())...)
 }
 
 // reportIneffective logs which flags were set without effect.
