@@ -48,6 +48,7 @@ replace() {
 pages() {
   go test -count=1 ./apis/machine/v1alpha1 -run TestEventsPage -args -update
   go test -count=1 ./controllers/machine/lifecycle -run TestDiagram -args -update
+  go test -count=1 ./internal/archtest -run TestLogLines -args -update
 }
 
 deepcopy

@@ -1,11 +1,14 @@
 package telemetry
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
@@ -17,7 +20,10 @@ type damped struct {
 
 	clock clock.PassiveClock
 	rates *rates.Rates[eventKey]
+	log   klog.Logger // discards, until WithLogger sets it
 }
+
+var _ events.EventRecorderLogger = (*damped)(nil)
 
 // eventKey is the key by which Events are counted.
 type eventKey struct {
@@ -26,9 +32,16 @@ type eventKey struct {
 }
 
 // Damped returns a recorder that records, of each reason on each object, rates.EventBurst Events at once and then one in
-// rates.EventInterval. What is dropped is visible in the status of the object, and the next Event describes the state at its own time.
+// rates.EventInterval, and as many lines of the log; see Emit. What is dropped is visible in the status of the object, and the next Event describes the state at its own time.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
 	return &damped{EventRecorder: recorder, clock: c, rates: rates.New[eventKey](rates.EventBurst, rates.EventInterval)}
+}
+
+// WithLogger returns the recorder with the log to which it writes a line for each Event.
+func (d *damped) WithLogger(log klog.Logger) events.EventRecorderLogger {
+	with := *d
+	with.log = log
+	return &with
 }
 
 // Eventf records an Event, unless there were too many.
@@ -38,6 +51,7 @@ func (d *damped) Eventf(about, related runtime.Object, eventtype, reason, action
 		return
 	}
 	d.rates.Count(key, now)
+	d.log.Info("Emitted Event", "reason", reason, "message", fmt.Sprintf(note, args...))
 	d.EventRecorder.Eventf(about, related, eventtype, reason, action, note, args...)
 }
 

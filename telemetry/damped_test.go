@@ -32,7 +32,7 @@ func (n *notes) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any) {
 func TestNotesAreBounded(t *testing.T) {
 	var emitted notes
 	for _, text := range []string{"short", strings.Repeat("x", 1<<20)} {
-		Emit(&emitted, &v1alpha1.Machine{}, v1alpha1.EventCreateFailed, text)
+		Emit(t.Context(), &emitted, &v1alpha1.Machine{}, v1alpha1.EventCreateFailed, text)
 	}
 	if emitted[0] != "short" || len(emitted[1]) != 1024 {
 		t.Errorf("notes of %d and %d bytes", len(emitted[0]), len(emitted[1]))
@@ -45,12 +45,12 @@ func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 	recorder := Damped(emitted, now)
 	flaps := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: "flaps"}}
 	for range 600 {
-		Emit(recorder, flaps, v1alpha1.EventNodeUnhealthy, "it is not")
+		Emit(t.Context(), recorder, flaps, v1alpha1.EventNodeUnhealthy, "it is not")
 		now.SetTime(now.Now().Add(100 * time.Millisecond))
 	}
-	Emit(recorder, flaps, v1alpha1.EventNodeHealthy, "it is")
+	Emit(t.Context(), recorder, flaps, v1alpha1.EventNodeHealthy, "it is")
 	for i := range 100 {
-		Emit(recorder, &corev1.ObjectReference{UID: types.UID(fmt.Sprint(i))}, v1alpha1.EventNodeUnhealthy, "it is not")
+		Emit(t.Context(), recorder, &corev1.ObjectReference{UID: types.UID(fmt.Sprint(i))}, v1alpha1.EventNodeUnhealthy, "it is not")
 	}
 	most := rates.EventBurst + int(time.Minute/rates.EventInterval)
 	if got := emitted["flaps NodeUnhealthy"]; got < rates.EventBurst || got > most {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
+	"k8s.io/klog/v2"
 )
 
 // Owner is the ownership under which the work of a span is done.
@@ -19,9 +20,14 @@ type Owner struct {
 
 type ownerKey struct{}
 
-// WithOwner returns a context whose spans and logs name the owner.
+// WithOwner returns a context whose spans name the owner, and whose logs its slot and epoch: all logs of a process name its replica.
 func WithOwner(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, ownerKey{}, o)
+	ctx = context.WithValue(ctx, ownerKey{}, o)
+	log := klog.FromContext(ctx)
+	if o.Leader {
+		return klog.NewContext(ctx, log.WithValues("leader", true))
+	}
+	return klog.NewContext(ctx, log.WithValues("slot", o.Slot, "epoch", o.Epoch))
 }
 
 // OwnerFrom returns the owner in ctx; ok is false when there is none.

@@ -9,6 +9,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
+// The clusters, as they are named in what is reported about them.
+const (
+	controlName = "control"
+	targetName  = "target"
+)
+
 // watched records whether the objects of this replica's slots are delivered.
 type watched struct {
 	clock clock.PassiveClock
@@ -40,21 +46,31 @@ func (w *watched) source(name, cluster string, from objectcache.Source) objectca
 
 // control returns a source of a kind of the control cluster that is followed.
 func (w *watched) control(name string, from objectcache.Source) objectcache.Source {
-	return w.source(name, "control", from)
+	return w.source(name, controlName, from)
 }
 
 // Broken returns what has not been delivered for that long, by target cluster. Without the objects of the control cluster no target
 // can be served.
 func (w *watched) Broken() map[string]string {
-	for _, kind := range w.kinds {
-		if since, _, broken := kind.health.Broken(); broken && w.clock.Since(since) >= w.after {
-			return map[string]string{protocol.DefaultTarget: "the " + kind.cluster + " cluster does not deliver " + kind.name}
-		}
-	}
-	for _, lists := range w.lists {
-		if resource, broken := lists.health.Broken(w.after); broken {
-			return map[string]string{protocol.DefaultTarget: "the " + lists.cluster + " cluster does not answer lists of " + resource}
+	for _, cluster := range []string{controlName, targetName} {
+		if what := w.brokenOf(cluster); what != "" {
+			return map[string]string{protocol.DefaultTarget: what}
 		}
 	}
 	return nil
+}
+
+// brokenOf returns what a cluster has not delivered for that long; "" if there is nothing.
+func (w *watched) brokenOf(cluster string) string {
+	for _, kind := range w.kinds {
+		if since, _, broken := kind.health.Broken(); kind.cluster == cluster && broken && w.clock.Since(since) >= w.after {
+			return "the " + cluster + " cluster does not deliver " + kind.name
+		}
+	}
+	for _, lists := range w.lists {
+		if resource, broken := lists.health.Broken(w.after); lists.cluster == cluster && broken {
+			return "the " + cluster + " cluster does not answer lists of " + resource
+		}
+	}
+	return ""
 }

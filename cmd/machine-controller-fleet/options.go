@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -36,6 +36,7 @@ type options struct {
 	drain       drain.Settings
 	safety      safetyOptions
 	keepTraces  telemetry.Keep
+	logs        logOptions
 
 	address                        string
 	port                           int
@@ -44,6 +45,8 @@ type options struct {
 	metricsByMachine               []string
 	profiling, contentionProfiling bool
 
+	// values are all flags, as /flagz shows them.
+	values []zpages.Row
 	// ineffective are the flags that were set and have no effect.
 	ineffective []flags.Ineffective
 }
@@ -65,7 +68,7 @@ func (o *options) declare(cmd *cobra.Command) *flags.Set {
 	declareDrain(set.Group("Drain"), &o.drain)
 	o.safety.declare(set.Group("Safety"))
 	o.declareServing(set.Group("Work, metrics and debugging"))
-	declareLogs(set.Group("Logs"))
+	o.logs.declare(set.Group("Logs"))
 	declareTraces(set.Group("Traces"), &o.keepTraces)
 	declareIgnored(set.Group("Flags of Machine Controller Manager that are accepted and ignored"))
 	return set
@@ -94,14 +97,6 @@ func (o *options) declareServing(g *flags.Group) {
 	g.String(&o.fleet.debugFaultPoint, "debug-fault-point", "", "with --debug-hooks, stop all work whose name contains this from the start on; empty stops none")
 }
 
-// declareLogs declares the flags of klog that MCM has.
-func declareLogs(g *flags.Group) {
-	all := flag.NewFlagSet("logs", flag.ContinueOnError)
-	klog.InitFlags(all)
-	g.Go(all.Lookup("v"), "0", "how much is logged: 0 to 10")
-	g.Go(all.Lookup("vmodule"), "", "how much is logged from single source files: pattern=N, with commas between them")
-}
-
 // complete reads the file that the command line names, sets the defaults that come from the environment, and checks the options.
 func (o *options) complete(set *flags.Set) error {
 	if err := set.Complete(); err != nil {
@@ -118,6 +113,9 @@ func (o *options) complete(set *flags.Set) error {
 		o.metricsByMachine = telemetry.SeriesByMachine()
 	}
 	o.ineffective = set.Ineffective()
+	for _, flag := range set.Values() {
+		o.values = append(o.values, zpages.Row{Name: flag.Name, Value: flag.Text})
+	}
 	return o.validate()
 }
 
@@ -140,7 +138,7 @@ func (o *options) validate() error {
 	check(o.profiling || !o.contentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")
 	check(o.targetKubeconfig != noTarget || o.controlKubeconfig != "",
 		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are", inClusterConfig, noTarget)
-	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate())...)
+	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate(), o.logs.validate())...)
 }
 
 // reportIneffective logs which flags were set without effect.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -42,11 +44,11 @@ type process struct {
 
 // replicaOptions are the options of all replicas, without their names. They are read once: the flags of logs are state of the process,
 // and trials run side by side.
-func replicaOptions(t *testing.T) options {
+func replicaOptions(t *testing.T, more ...string) options {
 	t.Helper()
-	o, err := parse([]string{
+	o, err := parse(append([]string{
 		"--control-kubeconfig=control", "--target-kubeconfig=target", "--slots=" + slotsFlag, "--fleet-namespace=" + fleetNamespace, "--concurrent-syncs=4",
-	})
+	}, more...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,15 +63,15 @@ func (t *trial) start(replica string) *process {
 	o := t.options
 	o.replicaName = replica
 	reach := func(place string, server *apiserver.Server) *rest.Config {
-		return &rest.Config{Host: "http://" + place, Transport: &link{process: p, place: place, server: server}, QPS: -1}
+		return &rest.Config{Host: "http://" + place, BearerToken: t.bearer, Transport: &link{process: p, place: place, server: server}, QPS: -1}
 	}
 	var controllers []controller
 	var err error
 	p.fleet, controllers, err = wire(o, environment{
-		control: reach(atControl, t.control), target: reach(atTarget, t.target), tracer: noop.NewTracerProvider().Tracer(""), registry: p.registry,
+		control: reach(atControl, t.control), target: reach(atTarget, t.target), tracer: t.tracer.Tracer(""), registry: p.registry,
 		drivers: func(_ *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
 			p.driverMetrics = metrics
-			return map[string]driver.Driver{simulated.Provider: &driverOf{t.cloud, p}}, nil
+			return map[string]driver.Driver{simulated.Provider: t.wrapDriver(&driverOf{t.cloud, p})}, nil
 		},
 		die: p.die,
 	})
@@ -144,9 +146,31 @@ func (p *process) metric(name string) (value float64, found bool) {
 	return 0, false
 }
 
-// ready returns the answer of /readyz.
+// ready returns the checks of /readyz that have failed.
 func (p *process) ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return p.fleet.session.ready(ctx)
+	var failed []error
+	for _, check := range p.fleet.ready(ctx).Checks {
+		if check.Err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", check.Name, check.Err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// unfit returns the aspects of the metric mcf_fit that are 0.
+func (p *process) unfit() (aspects []string) {
+	families, err := p.registry.Gather()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "mcf_fit" && m.GetGauge().GetValue() == 0 {
+				aspects = append(aspects, m.GetLabel()[0].GetValue())
+			}
+		}
+	}
+	return aspects
 }

@@ -43,11 +43,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
+// component is the name of the binary on its pages.
+const component = "machine-controller-fleet"
+
 // flushTimeout is how long the process waits at its end for the last spans to be sent.
 const flushTimeout = 3 * time.Second
 
 // run connects, wires and runs the replica until it has left, which begins when ctx ends.
 func run(ctx context.Context, o options) error {
+	started := time.Now()
+	if err := o.logs.apply(nil); err != nil {
+		return err
+	}
 	o.reportIneffective(klog.FromContext(ctx))
 	registry := prometheus.NewRegistry()
 	telemetry.LogSDK(klog.FromContext(ctx))
@@ -80,7 +87,7 @@ func run(ctx context.Context, o options) error {
 	defer f.session.close()
 	metrics, debug := guards(o, newReviewer(f.control, clock.RealClock{}))
 	scraped := serveMetrics(registry, registry, klog.FromContext(ctx))
-	server, err := serve(ctx, o, metrics(scraped), debug(serveDebug(o, f.session.handlers())), health{alive: f.session.alive, ready: f.session.ready})
+	server, err := serve(ctx, o, f.pages(o, scraped, started, build).guarded(metrics, debug), f.health())
 	if err != nil {
 		return err
 	}
@@ -169,7 +176,7 @@ func makeDrivers(o options, fence *fence.Fence, metrics *telemetry.DriverMetrics
 	return map[string]driver.Driver{simulated.Provider: d}, nil
 }
 
-// fencedDrivers puts the Fence before each driver, and a span and metrics around each call.
+// fencedDrivers puts the Fence before each driver, and a span and metrics around each call. Secrets are removed from answers before these.
 func (f *fleet) fencedDrivers(around environment) (*driver.Registry, error) {
 	metrics := telemetry.NewDriverMetrics(around.registry, clock.RealClock{})
 	drivers, err := around.drivers(f.session.fence, metrics)
@@ -177,7 +184,7 @@ func (f *fleet) fencedDrivers(around environment) (*driver.Registry, error) {
 		return nil, err
 	}
 	for provider, d := range drivers {
-		drivers[provider] = &telemetry.TracedDriver{Driver: f.session.fence.Driver(d), Provider: provider, Tracer: f.tracer, Metrics: metrics}
+		drivers[provider] = &telemetry.TracedDriver{Driver: f.session.fence.Driver(driver.Redacted(d)), Provider: provider, Tracer: f.tracer, Metrics: metrics}
 	}
 	return driver.NewRegistry(drivers), nil
 }
@@ -289,6 +296,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 // run runs the session, with the watches and the controllers around it, until the session has left, which begins when leave is
 // closed, or cannot continue. The end of ctx ends all of them without a hand-over.
 func (f *fleet) run(ctx context.Context, leave <-chan struct{}, controllers []controller) error {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("replica", f.session.settings.Replica))
 	working, stop := context.WithCancel(ctx)
 	// The watchdog runs until run returns: work that does not end with the session has to end with the process.
 	watching, unwatch := context.WithCancel(ctx)

@@ -256,7 +256,7 @@ func (t *trial) blindLeader() {
 	t.run(2*time.Minute, func() bool {
 		leader = nil
 		for _, p := range t.alive() {
-			if leads, _ := p.metric("mcf_leader"); leads == 1 && p.ready() == nil {
+			if leads, _ := p.metric("mcf_leader"); leads == 1 && p.ready() == nil && len(p.unfit()) == 0 {
 				leader = p
 			}
 		}

@@ -19,10 +19,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 )
 
-// answerTimeout is how long the loop of the session may take to report whether it is ready.
-const answerTimeout = time.Second
+// statusTimeout is how long the loop of the session may take to answer /statusz.
+const statusTimeout = time.Second
 
 // scrapesAtOnce bounds the scrapes in flight: each has all series in memory until its reader has received them.
 const scrapesAtOnce = 8
@@ -35,8 +37,38 @@ type server struct {
 
 // health answers probes.
 type health struct {
-	alive func() error
-	ready func(context.Context) error
+	live, ready func(context.Context) zpages.Report
+}
+
+// pages are those that only some clients may read.
+type pages struct {
+	// metrics is /metrics, and debug everything below /debug/.
+	metrics, debug http.Handler
+	// statusz and flagz are /statusz and /flagz.
+	statusz, flagz http.Handler
+}
+
+// guarded returns the pages behind the guards of metrics and of all others.
+func (p pages) guarded(metrics, others guard) pages {
+	return pages{metrics: metrics(p.metrics), debug: others(p.debug), statusz: others(p.statusz), flagz: others(p.flagz)}
+}
+
+// newMux returns the handler of all paths.
+func newMux(all pages, is health) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", all.metrics)
+	mux.Handle("/debug/", all.debug)
+	mux.Handle("/statusz", all.statusz)
+	mux.Handle("/flagz", all.flagz)
+	zpages.RegisterHealth(mux, "/healthz", is.live)
+	zpages.RegisterHealth(mux, "/livez", is.live)
+	zpages.RegisterHealth(mux, "/readyz", is.ready)
+	return mux
+}
+
+// paths are the paths that a replica serves; below /debug/ there are more.
+func paths() []string {
+	return []string{"/debug/", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz"}
 }
 
 // guard returns a handler that serves only those requests of another one that are allowed.
@@ -50,22 +82,15 @@ func guards(o options, reviews *reviewer) (metrics, debug guard) {
 	return func(next http.Handler) http.Handler { return next }, onLoopback
 }
 
-// serve listens at once, so that liveness probes are answered while the caches fill. pages are those below /debug/.
-// Errors: the address is taken, or there is no valid certificate.
-func serve(ctx context.Context, o options, scraped, pages http.Handler, is health) (*server, error) {
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", scraped)
-	mux.Handle("/debug/", pages)
-	alive := answer(func(context.Context) error { return is.alive() })
-	mux.HandleFunc("/healthz", alive)
-	mux.HandleFunc("/livez", alive)
-	mux.HandleFunc("/readyz", answer(is.ready))
+// serve listens at once, so that liveness probes are answered while the caches fill. Errors: the address is taken, or there is no valid
+// certificate.
+func serve(ctx context.Context, o options, all pages, is health) (*server, error) {
 	log := klog.FromContext(ctx)
 	listener, err := listen(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{http: newHTTPServer(mux, log), address: listener.Addr()}
+	s := &server{http: newHTTPServer(newMux(all, is), log), address: listener.Addr()}
 	go func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error(err, "Stopped serving metrics and health")
@@ -163,19 +188,6 @@ func serveProfiles(mux *http.ServeMux) {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-}
-
-// answer writes OK, or the error.
-func answer(ask func(context.Context) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
-		defer cancel()
-		if err := ask(ctx); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "OK")
-	}
 }
 
 func (s *server) close() { _ = s.http.Close() }

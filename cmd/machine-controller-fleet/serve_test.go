@@ -24,6 +24,8 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 )
 
 const servedName = "fleet.example.org"
@@ -64,7 +66,12 @@ func start(t *testing.T, o options) (address string) {
 	t.Helper()
 	o.address, o.port = "127.0.0.1", 0
 	page := http.HandlerFunc(ok)
-	s, err := serve(t.Context(), o, page, page, health{alive: func() error { return nil }, ready: func(context.Context) error { return errors.New("not yet") }})
+	s, err := serve(t.Context(), o, pages{metrics: page, debug: page, statusz: page, flagz: page}, health{
+		live: func(context.Context) zpages.Report { return zpages.Report{} },
+		ready: func(context.Context) zpages.Report {
+			return zpages.Report{Checks: []zpages.Check{{Name: "x", Err: errors.New("not yet")}}}
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +100,7 @@ func httpsClient(config *tls.Config) *http.Client {
 
 func TestHealthIsServedOverHTTP(t *testing.T) {
 	address := start(t, options{})
-	for path, want := range map[string]int{"/livez": 200, "/healthz": 200, "/readyz": 503, "/metrics": 200, "/debug/slots": 200, "/": 404} {
+	for path, want := range map[string]int{"/livez": 200, "/healthz": 200, "/readyz": 503, "/readyz/x": 503, "/metrics": 200, "/debug/slots": 200, "/statusz": 200, "/flagz": 200, "/": 404} {
 		if status, _, err := fetch(t, http.DefaultClient, "http://"+address+path); status != want {
 			t.Errorf("%s: status %d, want %d; %v", path, status, want, err)
 		}
@@ -315,7 +322,7 @@ func TestHandshakeErrorsAreLoggedAtAHighLevel(t *testing.T) {
 		log := logLines{level: level}
 		page := http.HandlerFunc(ok)
 		o := options{tlsCertFile: files.cert, tlsKeyFile: files.key, address: "127.0.0.1"}
-		s, err := serve(klog.NewContext(t.Context(), log.logger()), o, page, page, health{alive: func() error { return nil }})
+		s, err := serve(klog.NewContext(t.Context(), log.logger()), o, pages{metrics: page, debug: page, statusz: page, flagz: page}, health{live: func(context.Context) zpages.Report { return zpages.Report{} }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -133,17 +133,6 @@ func die(reason string) {
 	os.Exit(1)
 }
 
-// ready answers /readyz.
-func (s *session) ready(ctx context.Context) error { return s.replica.Ready(ctx) }
-
-// alive answers /livez.
-func (s *session) alive() error {
-	if silence := s.time.Moment().Since(s.replica.Beat()); silence > loopSilence/3 {
-		return errors.New("the loop of the session has not answered for " + silence.String())
-	}
-	return nil
-}
-
 // handlers returns the debug pages.
 func (s *session) handlers() map[string]http.Handler {
 	pages := map[string]http.Handler{"/debug/slots": http.HandlerFunc(s.replica.ServeSlots), "/debug/apiservers": s.servers}

@@ -45,12 +45,15 @@ type slots struct {
 
 var _ shardsession.Grants = (*slots)(nil)
 
+// nodesKind names the only kind of objects of a slot that is in the target cluster.
+const nodesKind = "Nodes"
+
 // newSlots wires the sources of the view. Errors: watches that cannot be prepared.
 func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	api := f.machines.MachineV1alpha1()
 	s := &slots{
 		watched: &watched{clock: clock.RealClock{}, after: o.fleet.durations.BlindAfter, lists: []watchedLists{
-			{"control", f.controlLists}, {"target", f.targetLists},
+			{controlName, f.controlLists}, {targetName, f.targetLists},
 		}},
 		spread: spread, fence: f.session.fence, view: f.view, nodes: objectcache.New[*corev1.Node](),
 	}
@@ -63,7 +66,7 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	}
 	if f.cluster != nil {
 		s.nodes = f.cluster.Nodes
-		kinds = append(kinds, slotcache.KindOf("Nodes", s.source("Nodes", "target", objectcache.From(f.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
+		kinds = append(kinds, slotcache.KindOf(nodesKind, s.source(nodesKind, targetName, objectcache.From(f.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
 	}
 	s.Set = slotcache.New(clock.RealClock{}, kinds...)
 	var err error

@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
@@ -38,7 +41,11 @@ type trial struct {
 	cloud   *cloud
 	oracle  *oracle
 	logger  logr.Logger
+	tracer  trace.TracerProvider
+	bearer  string // of the replicas, to the API servers
 	onWire  sync.WaitGroup
+
+	wrapDriver func(driver.Driver) driver.Driver // changes what replicas see of the cloud
 
 	processes   []*process           // in the order of their starts
 	starts      int                  // how many there were
@@ -66,7 +73,8 @@ func newTrial(t *testing.T, o options, seed uint64, story *strings.Builder) *tri
 	t.Helper()
 	r := &trial{
 		T: t, options: o, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(seed), story: story,
-		restart: map[string]time.Time{}, roots: map[string]*root{}, logger: logr.Discard(),
+		restart: map[string]time.Time{}, roots: map[string]*root{}, logger: logr.Discard(), tracer: noop.NewTracerProvider(),
+		wrapDriver: func(d driver.Driver) driver.Driver { return d },
 	}
 	r.control = apiserver.New("c", time.Now)
 	r.target = r.control

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -36,6 +37,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 const (
@@ -60,10 +62,12 @@ type bench struct {
 	tracker  *testCluster // the same as target
 	cloud    *testCloud
 	reported *apitest.EventLog
-	receipts apitest.Receipts
-	limits   lifecycle.Limits
-	rewire   func(*wires)      // changes how processes that start from now on reach the world; nil leaves it
-	ends     func(*corev1.Pod) // called for every deleted pod; nil without a callback
+	// logsEvents has each Event logged, too, as in the binary.
+	logsEvents bool
+	receipts   apitest.Receipts
+	limits     lifecycle.Limits
+	rewire     func(*wires)      // changes how processes that start from now on reach the world; nil leaves it
+	ends       func(*corev1.Pod) // called for every deleted pod; nil without a callback
 
 	changing sync.Mutex // Nodes that are read, changed and written
 
@@ -150,7 +154,7 @@ func (b *bench) start() {
 	c, err := New(Config{
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: metadataOf{b.about, b.server.Metadata()}, View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}), ControlCluster: w.controlCluster,
-		Events: b.reported, Deletions: deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
+		Events: b.recorder(), Deletions: deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
 	})
 	b.must(err)
 	b.mu.Lock()
@@ -389,4 +393,12 @@ func (b *bench) left() (found []string) {
 		found = append(found, "Secret "+s.Name)
 	}
 	return found
+}
+
+// recorder returns what records the Events of processes that start from now on.
+func (b *bench) recorder() events.EventRecorder {
+	if b.logsEvents {
+		return telemetry.Damped(b.reported, clock.RealClock{})
+	}
+	return b.reported
 }

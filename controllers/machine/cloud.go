@@ -7,12 +7,14 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // callDriver makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
@@ -77,6 +79,9 @@ func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) 
 }
 
 func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target) error {
+	if isFirstAttempt(p.world.Machine) {
+		klog.FromContext(ctx).Info("Requesting VM", "provider", target.Class.Provider, telemetry.KeyMachineClass, klog.KObj(target.Class))
+	}
 	start := c.cfg.Clock.Now()
 	resp, err := p.driver.CreateMachine(ctx, driver.CreateMachineRequest{
 		Target:   target,
@@ -89,6 +94,10 @@ func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target
 	c.measure(p, func(t *timing) { t.hasCreated, t.createCall = true, c.cfg.Clock.Since(start) })
 	return c.noteVM(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
 }
+
+// isFirstAttempt reports whether no creation of the machine's VM has failed yet: attempts are repeated for as long as a cloud refuses
+// them, and only the first one is a step of the machine's life.
+func isFirstAttempt(m *v1alpha1.Machine) bool { return m.Status.CurrentStatus.Phase == "" }
 
 func (c *Controller) initializeVM(ctx context.Context, p *pass, target driver.Target) error {
 	start := c.cfg.Clock.Now()
@@ -111,6 +120,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 			t.vmRequested = c.cfg.Clock.Now()
 		}
 	})
+	logged := c.memory.of(machine).vmDeleted // before the call: the machine may be gone, and forgotten, after it
 	var resp driver.DeleteMachineResponse
 	var err error
 	outcome, _ := c.cfg.Deletions.Delete(ctx, c.cfg.Events, c.deletionOfVM(p, why), func(ctx context.Context) error {
@@ -127,8 +137,11 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 		p.world.VM = lifecycle.VMFact{LastKnownState: resp.LastKnownState}
 		return err
 	case err != nil || resp.Gone:
-		c.memory.change(machine, func(is *remembered) { is.ending = ending{} })
+		c.memory.change(machine, func(is *remembered) { is.ending, is.vmDeleted = ending{}, true })
 		c.measure(p, func(t *timing) { t.vmGone = c.cfg.Clock.Now() })
+		if !logged && outcome == receipt.Accepted {
+			klog.FromContext(ctx).Info("Deleted VM", telemetry.KeyProviderID, p.world.Machine.Spec.ProviderID)
+		}
 		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Gone: true, Left: resp.Left, Adopting: target.Adopt}
 	default:
 		p.world.VM = c.noteEnding(machine, target.Adopt)

@@ -13,7 +13,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -23,7 +22,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
@@ -139,7 +137,7 @@ func New(cfg Config) (*Controller, error) {
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
+		Name: Name, LogKey: telemetry.KeyMachine, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
 	if err != nil {
@@ -287,13 +285,10 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	return nil
 }
 
-// report emits Events on a machine, and logs each of them.
+// report emits Events on a machine.
 func (c *Controller) report(ctx context.Context, m *v1alpha1.Machine, events ...lifecycle.Event) {
-	owner, _ := telemetry.OwnerFrom(ctx)
 	for _, event := range events {
-		klog.FromContext(ctx).V(2).Info("Emitted Event", "machine", m.Name, "namespace", m.Namespace, "node", lifecycle.NodeName(m),
-			"reason", event.Reason, "message", bounded.Text(event.Message, bounded.Message), "replica", owner.Replica)
-		telemetry.Emit(c.cfg.Events, m, event.Reason, event.Message)
+		telemetry.Emit(ctx, c.cfg.Events, m, event.Reason, event.Message)
 	}
 }
 

@@ -23,8 +23,10 @@ type remembered struct {
 	// again: only Nodes of machines that are not being deleted get it.
 	released types.UID
 	deletion receipt.Outcome // on the last receipt of the deletion of its VM
-	refused  refusal         // the API server's rejection of a patch of its Node
-	timing   timing
+	// vmDeleted is true when this process has logged that the VM is deleted: a pass that fails after that finds it deleted once more.
+	vmDeleted bool
+	refused   refusal // the API server's rejection of a patch of its Node
+	timing    timing
 }
 
 // memory has an entry of typed fields for each of many keys. An entry whose fields are all zero is not stored. Create it with

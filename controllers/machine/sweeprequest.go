@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // requestSweep asks the leader, by an annotation of the class, to search for VMs that are not the machine's. It is written before the
@@ -28,6 +29,6 @@ func (c *Controller) requestSweep(ctx context.Context, p *pass) error {
 	} else if err != nil {
 		return fmt.Errorf("request a sweep of orphans on MachineClass %s: %w", class.Name, err)
 	}
-	klog.FromContext(ctx).Info("Requested sweep of orphans: the cloud has several VMs of the machine", "machine", m.Name, "namespace", m.Namespace, "machineClass", class.Name)
+	klog.FromContext(ctx).Info("Requested sweep of orphans: the cloud has several VMs of the machine", telemetry.KeyMachineClass, klog.KObj(class))
 	return nil
 }

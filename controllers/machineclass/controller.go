@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // Names of the two runners in metrics, logs and spans.
@@ -68,9 +69,9 @@ func New(cfg Config) (*Controller, error) {
 		Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	}
 	var errs [2]error
-	base.Name, base.Reconcile = Name, c.reconcileClass
+	base.Name, base.LogKey, base.Reconcile = Name, telemetry.KeyMachineClass, c.reconcileClass
 	c.byClass, errs[0] = runner.New(base)
-	base.Name, base.Reconcile = SecretName, c.reconcileSecret
+	base.Name, base.LogKey, base.Reconcile = SecretName, telemetry.KeySecret, c.reconcileSecret
 	c.secrets, errs[1] = runner.New(base)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err

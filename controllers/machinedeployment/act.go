@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
@@ -28,6 +29,7 @@ func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.
 		if err != nil {
 			return err
 		}
+		logProgress(ctx, w.Deployment, written)
 		w.Deployment, w.Done.Collided = written, false
 		return nil
 	case rollout.ListLive:
@@ -153,6 +155,7 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 		w.Done.CreateError = fmt.Sprintf("Failed to create new machine set %q: %v", set.Name, err)
 		return fmt.Errorf("create MachineSet %s: %w", set.Name, err)
 	}
+	klog.FromContext(ctx).Info("Created MachineSet", telemetry.KeyMachineSet, klog.KObj(made), "revision", made.Annotations[v1alpha1.AnnotationRevision])
 	w.Owned = append(w.Owned, made)
 	c.made(w.Deployment.UID, made.UID)
 	return nil
@@ -197,6 +200,9 @@ func (c *Controller) delete(ctx context.Context, w *rollout.World, sets []*v1alp
 		})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)
+		}
+		if err == nil {
+			klog.FromContext(ctx).Info("Deleted MachineSet", telemetry.KeyMachineSet, klog.KObj(set), "revision", set.Annotations[v1alpha1.AnnotationRevision])
 		}
 		w.Done.Deleted[set.UID] = true // also when it was rejected because the set has changed: the event of that change starts the next pass
 	}

@@ -109,7 +109,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
+		Name: Name, LogKey: telemetry.KeyMachineDeployment, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
 	if err != nil {
@@ -157,13 +157,13 @@ func (c *Controller) step(ctx context.Context, w *rollout.World, verdict rollout
 	if err := c.act(ctx, w, verdict); err != nil {
 		return 0, err
 	}
-	c.report(w.Deployment, verdict.Events)
+	c.report(ctx, w.Deployment, verdict.Events)
 	return 0, nil
 }
 
-func (c *Controller) report(d *v1alpha1.MachineDeployment, events []rollout.Event) {
+func (c *Controller) report(ctx context.Context, d *v1alpha1.MachineDeployment, events []rollout.Event) {
 	for _, event := range events {
-		telemetry.Emit(c.cfg.Events, d, event.Reason, event.Message)
+		telemetry.Emit(ctx, c.cfg.Events, d, event.Reason, event.Message)
 	}
 }
 
@@ -179,14 +179,15 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 		// the cluster-autoscaler, which tries again seconds later.
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
-	_, err := c.deployments.Commit(ctx, w.Deployment, desired)
+	written, err := c.deployments.Commit(ctx, w.Deployment, desired)
 	if apierrors.IsNotFound(err) {
 		return runner.Result{}, nil // the removal of the last finalizer has deleted the deployment
 	}
 	if err != nil {
 		return runner.Result{}, err
 	}
-	c.report(w.Deployment, verdict.Events)
+	logProgress(ctx, w.Deployment, written)
+	c.report(ctx, w.Deployment, verdict.Events)
 	return again, nil
 }
 

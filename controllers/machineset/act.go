@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
@@ -125,7 +126,7 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 		return nil
 	})
 	if made > 0 {
-		telemetry.Emit(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulCreate, fmt.Sprintf("Created %d machines", made))
+		telemetry.Emit(ctx, c.cfg.Events, w.Set, v1alpha1.EventSuccessfulCreate, fmt.Sprintf("Created %d machines", made))
 	}
 	if err != nil {
 		w.Done.CreateError = err.Error()
@@ -143,6 +144,7 @@ func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, or
 	}
 	_, err = c.cfg.Machines.Machines(set.Namespace).Create(ctx, machine, metav1.CreateOptions{})
 	if err == nil {
+		klog.FromContext(ctx).Info("Created Machine", telemetry.KeyMachine, klog.KObj(machine))
 		return false, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
@@ -220,10 +222,10 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 	if len(deleted) > 0 {
 		slices.SortFunc(deleted, func(a, b deletionlog.Deletion) int { return strings.Compare(a.Name, b.Name) })
 		text := deletionlog.TextOfAll(ctx, deleted)
-		telemetry.Emit(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulDelete, text)
+		telemetry.Emit(ctx, c.cfg.Events, w.Set, v1alpha1.EventSuccessfulDelete, text)
 		if root, ok := ownerref.RootOfSet(c.cfg.View, w.Set); ok && root.GetUID() != w.Set.UID {
 			if about, ok := root.(runtime.Object); ok {
-				telemetry.Emit(c.cfg.Events, about, v1alpha1.EventSuccessfulDelete, text)
+				telemetry.Emit(ctx, c.cfg.Events, about, v1alpha1.EventSuccessfulDelete, text)
 			}
 		}
 	}

@@ -135,7 +135,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
+		Name: Name, LogKey: telemetry.KeyMachineSet, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
 	if err != nil {
@@ -202,7 +202,7 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	}
 	if err == nil && wait == 0 {
 		for _, event := range verdict.Events {
-			telemetry.Emit(c.cfg.Events, w.Set, event.Reason, event.Message)
+			telemetry.Emit(ctx, c.cfg.Events, w.Set, event.Reason, event.Message)
 		}
 	}
 	return machinefacts.Sooner(wait, verdict.Wake), err

@@ -58,7 +58,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: Name, LogKey: telemetry.KeyNode, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err
@@ -182,6 +182,6 @@ func (c *Controller) release(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return fmt.Errorf("remove our finalizer from Node %s without machine: %w", node.Name, err)
 	}
-	klog.FromContext(ctx).Info("Removed finalizer from Node without machine", "node", node.Name)
+	klog.FromContext(ctx).Info("Removed finalizer from Node without machine")
 	return nil
 }

@@ -1,6 +1,7 @@
 package remediation
 
 import (
+	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,14 +48,14 @@ func setSetAway(s *v1alpha1.MachineSet, now time.Time, away bool) {
 }
 
 // announceAway emits an Event when an API server is away, and when it is back.
-func (r *roots[T]) announceAway(root T, was, is bool) {
+func (r *roots[T]) announceAway(ctx context.Context, root T, was, is bool) {
 	about, ok := any(root).(runtime.Object)
 	switch {
 	case !ok || was == is:
 	case is:
-		telemetry.Emit(r.events, about, v1alpha1.EventAPIServerAway, awayMessage)
+		telemetry.Emit(ctx, r.events, about, v1alpha1.EventAPIServerAway, awayMessage)
 	default:
-		telemetry.Emit(r.events, about, v1alpha1.EventAPIServerBack,
+		telemetry.Emit(ctx, r.events, about, v1alpha1.EventAPIServerBack,
 			"The API servers of target and control cluster answer again; the health timeouts of unhealthy machines begin anew")
 	}
 }

@@ -236,17 +236,15 @@ func (h *Breakers) own(slots int) disruption.Own {
 
 // log logs the circuit breakers that were opened and closed.
 func log(ctx context.Context, t disruption.Thresholds, before, after disruption.Snapshot) {
-	say := func(message string, scope disruption.Scope, n disruption.Count) {
-		klog.FromContext(ctx).Info(message, "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady, "thresholds", t.String())
-	}
+	log := klog.FromContext(ctx).WithValues("thresholds", t.String())
 	for scope, n := range after.Open {
 		if _, was := before.Open[scope]; !was {
-			say("Opened circuit breaker", scope, n)
+			log.Info("Opened circuit breaker", "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
 		}
 	}
 	for scope, n := range before.Open {
 		if _, is := after.Open[scope]; !is {
-			say("Closed circuit breaker", scope, n)
+			log.Info("Closed circuit breaker", "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
 		}
 	}
 }

@@ -102,15 +102,15 @@ func (r *roots[T]) decide(ctx context.Context, root T, w disruption.World) (v di
 }
 
 // announceHeld emits an Event when machines of a root begin to wait, and when none waits any more.
-func (r *roots[T]) announceHeld(before T, message string) {
+func (r *roots[T]) announceHeld(ctx context.Context, before T, message string) {
 	about, ok := any(before).(runtime.Object)
 	was := r.held(before)
 	switch {
 	case !ok:
 	case was == "" && message != "":
-		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsHeld, message)
+		telemetry.Emit(ctx, r.events, about, v1alpha1.EventDeletionsHeld, message)
 	case was != "" && message == "":
-		telemetry.Emit(r.events, about, v1alpha1.EventDeletionsReleased, "No machine waits any more for the end of a hold of deletions, or for the deletion budget")
+		telemetry.Emit(ctx, r.events, about, v1alpha1.EventDeletionsReleased, "No machine waits any more for the end of a hold of deletions, or for the deletion budget")
 	}
 }
 

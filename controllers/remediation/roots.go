@@ -27,8 +27,9 @@ import (
 
 // kind is the difference between the kinds of roots.
 type kind[T ownerref.Object[T]] struct {
-	name string
-	all  *objectcache.Store[T]
+	name, logKey string
+
+	all *objectcache.Store[T]
 	// isRoot reports whether an object of the kind is a root.
 	isRoot func(T) bool
 	// sets returns the MachineSets of a root, and wanted its desired number of machines.
@@ -65,7 +66,7 @@ func newRoots[T ownerref.Object[T]](
 ) (r *roots[T], err error) {
 	r = &roots[T]{kind: k, cfg: c.cfg, tree: c.tree, breakers: c.breakers, thresholds: c.thresholds, commit: patch.New(client)}
 	r.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: k.name, Reconcile: r.reconcile, Workers: runner.TenantsAtOnce * c.cfg.Workers, Gate: gate,
+		Name: k.name, LogKey: k.logKey, Reconcile: r.reconcile, Workers: runner.TenantsAtOnce * c.cfg.Workers, Gate: gate,
 		Clock: c.cfg.Clock, Metrics: c.cfg.Metrics, Tracer: c.cfg.Tracer, Root: r.uid,
 	})
 	return r, err
@@ -166,12 +167,12 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		}
 		return runner.Result{}, err
 	}
-	r.announceAway(root, r.isAway(root), world.Away)
-	r.announce(root, is, verdict.Open, world.Breakers)
+	r.announceAway(ctx, root, r.isAway(root), world.Away)
+	r.announce(ctx, root, is, verdict.Open, world.Breakers)
 	if before := r.reported(root); why.ignored != "" && !strings.Contains(before.message, why.ignored) {
-		r.emit(root, v1alpha1.ReasonThresholdsIgnored, why.ignored)
+		r.emit(ctx, root, v1alpha1.ReasonThresholdsIgnored, why.ignored)
 	}
-	r.announceHeld(root, held.message)
+	r.announceHeld(ctx, root, held.message)
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
@@ -228,17 +229,17 @@ func (r *roots[T]) remember(root T, t disruption.Thresholds, machines []disrupti
 }
 
 // announce emits an Event when a circuit breaker opens, opens for another reason, or closes.
-func (r *roots[T]) announce(root T, is condition, open []disruption.Scope, standing disruption.Snapshot) {
+func (r *roots[T]) announce(ctx context.Context, root T, is condition, open []disruption.Scope, standing disruption.Snapshot) {
 	switch before := r.reported(root); {
 	case is.open && (!before.open || is.reason != before.reason):
-		r.emit(root, v1alpha1.EventCircuitBreakerOpen, "Unhealthy machines are not replaced for now: "+numbers(open, standing))
+		r.emit(ctx, root, v1alpha1.EventCircuitBreakerOpen, "Unhealthy machines are not replaced for now: "+numbers(open, standing))
 	case before.open && !is.open:
-		r.emit(root, v1alpha1.EventReplacementResumed, "Unhealthy machines are replaced again")
+		r.emit(ctx, root, v1alpha1.EventReplacementResumed, "Unhealthy machines are replaced again")
 	}
 }
 
-func (r *roots[T]) emit(root T, reason, text string) {
+func (r *roots[T]) emit(ctx context.Context, root T, reason, text string) {
 	if about, ok := any(root).(runtime.Object); ok {
-		telemetry.Emit(r.events, about, reason, text)
+		telemetry.Emit(ctx, r.events, about, reason, text)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // Name of the sweep of orphans in metrics, logs and spans.
@@ -143,7 +144,7 @@ func NewOrphans(cfg OrphansConfig) (*Orphans, error) {
 	o.ledger = &ledger{leases: cfg.Leases, key: cfg.Ledger, clock: cfg.Clock, token: cfg.Token}
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
-		Name: Name, Reconcile: o.reconcile, Workers: sweepsAtOnce, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: Name, LogKey: telemetry.KeyNamespace, Reconcile: o.reconcile, Workers: sweepsAtOnce, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 		MinBackoff: min(shortestRetry, cfg.Period), MaxBackoff: cfg.Period,
 	})
 	return o, err

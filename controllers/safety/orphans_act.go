@@ -35,7 +35,7 @@ func (s *sweep) act(ctx context.Context) error {
 		sc.recorded = true
 		doomed := sc.suspectsThat(orphans.Delete)
 		if held := sc.suspectsThat(orphans.Hold); approved {
-			klog.FromContext(ctx).Info("Deleting orphans with an approval", "namespace", s.namespace, "machineClass", sc.class.Name, "orphans", len(held))
+			klog.FromContext(ctx).Info("Deleting orphans with an approval", telemetry.KeyMachineClass, klog.KObj(sc.class), "orphans", len(held))
 			doomed = append(doomed, held...)
 		} else {
 			s.reportHeld(ctx, sc, held, stopped)
@@ -162,8 +162,8 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspec
 		approval = "Until that ends nothing is deleted, also with an approval"
 	}
 	text := fmt.Sprintf("Held %d orphans: %s. %s. They are %s", len(held), strings.Join(reasons, "; "), approval, strings.Join(named, ", "))
-	telemetry.Emit(s.cfg.Events, sc.class, v1alpha1.EventOrphansHeld, text)
-	klog.FromContext(ctx).Info("Held orphans", "namespace", s.namespace, "machineClass", sc.class.Name, "orphans", len(held), "digest", digest, "message", text)
+	telemetry.EmitUnlogged(s.cfg.Events, sc.class, v1alpha1.EventOrphansHeld, text)
+	klog.FromContext(ctx).Info("Held orphans", telemetry.KeyMachineClass, klog.KObj(sc.class), "orphans", len(held), "digest", digest, "message", text)
 }
 
 // delete deletes confirmed orphans of a scope. An orphan that is found again later has no second receipt and Event: which receipts there are

@@ -16,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // sweep is one sweep of a namespace.
@@ -38,7 +39,7 @@ func (o *Orphans) sweep(ctx context.Context, namespace, controlCluster string) (
 	if err == nil && !served {
 		o.metrics.swept(resultSkipped)
 		o.metrics.show(namespace, nil)
-		klog.FromContext(ctx).V(2).Info("Skipped sweep of orphans: another manager serves the namespace", "namespace", namespace)
+		klog.FromContext(ctx).V(2).Info("Skipped sweep of orphans: another manager serves the namespace")
 		return 0, nil
 	}
 	if err == nil {
@@ -134,7 +135,7 @@ func (s *sweep) list(ctx context.Context, sc *scope) error {
 	sc.suspects, sc.more = listing.Suspects()
 	for _, suspect := range sc.suspects {
 		if _, known := sc.before.Suspects[suspect.Key()]; !known {
-			klog.FromContext(ctx).Info("Suspected orphan", append(keysOf(suspect.Resource), "machineClass", sc.class.Name, "surplus", suspect.Surplus)...)
+			klog.FromContext(ctx).Info("Suspected orphan", append(keysOf(suspect.Resource), telemetry.KeyMachineClass, klog.KObj(sc.class), "surplus", suspect.Surplus)...)
 		}
 	}
 	return nil
@@ -225,7 +226,7 @@ func (sc *scope) isApproved() bool {
 
 // keysOf returns a resource for logs.
 func keysOf(r driver.Resource) []any {
-	return []any{"kind", r.Kind, "id", r.ID, "namespace", r.Namespace, "machine", r.Machine, "machineUID", r.MachineUID}
+	return []any{"kind", r.Kind, "id", r.ID, telemetry.KeyMachine, klog.KRef(r.Namespace, r.Machine), "machineUID", r.MachineUID}
 }
 
 // sorted returns the scopes by the names of their classes.

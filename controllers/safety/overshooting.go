@@ -75,7 +75,7 @@ func NewOvershooting(cfg OvershootingConfig) (*Overshooting, error) {
 	o.sets = patch.New(func(namespace string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(namespace) })
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
-		Name: OvershootingName, Reconcile: o.count, Workers: countWorkers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: OvershootingName, LogKey: telemetry.KeyNamespace, Reconcile: o.count, Workers: countWorkers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	return o, err
 }
@@ -203,12 +203,12 @@ func apply(v overshoot.Verdict, set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
 
 // report emits an Event on the set, and logs.
 func (o *Overshooting) report(ctx context.Context, v overshoot.Verdict) {
-	logger := klog.FromContext(ctx).WithValues("namespace", v.Set.Namespace, "machineSet", v.Set.Name, "why", v.Why)
+	logger := klog.FromContext(ctx).WithValues(telemetry.KeyMachineSet, klog.KObj(v.Set), "why", v.Why)
 	if v.Freeze {
 		logger.Info("Froze MachineSet")
-		telemetry.Emit(o.cfg.Events, v.Set, v1alpha1.EventFrozeMachineSet, v.Why+"; it creates no machines until there are fewer")
+		telemetry.EmitUnlogged(o.cfg.Events, v.Set, v1alpha1.EventFrozeMachineSet, v.Why+"; it creates no machines until there are fewer")
 		return
 	}
 	logger.Info("Unfroze MachineSet")
-	telemetry.Emit(o.cfg.Events, v.Set, v1alpha1.EventUnfrozeMachineSet, v.Why+", and is no longer frozen")
+	telemetry.EmitUnlogged(o.cfg.Events, v.Set, v1alpha1.EventUnfrozeMachineSet, v.Why+", and is no longer frozen")
 }

@@ -65,7 +65,7 @@ func TestEveryRootIsServed(t *testing.T) {
 			begin: func(t *testing.T, b *bed, replica string) {
 				b.link(t, replica, harness.LinkTarget, harness.Cut(harness.Both))
 			},
-			signs: func(_ *bed, replica string) []sign { return append(ofReplica(replica), unopened()) },
+			signs: func(_ *bed, replica string) []sign { return append(ofTarget(replica), unopened()) },
 		},
 		"lists hang and writes pass": {
 			bound: servedWithin, victim: follower, again: crash, end: heal, signs: signs,

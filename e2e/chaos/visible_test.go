@@ -111,10 +111,13 @@ func reported(reason, namespace, name string) sign {
 	}}
 }
 
-// ofReplica are the signs of each replica that cannot do its work.
-func ofReplica(replica string) []sign {
+// ofReplica are the signs of each replica that cannot do its work because of the control cluster.
+func ofReplica(replica string) []sign { return append(ofTarget(replica), notReady()) }
+
+// ofTarget are the signs of each replica that cannot serve the target cluster. It is ready: other work continues.
+func ofTarget(replica string) []sign {
 	return []sign{
-		notReady(), unfit(), debugged(),
+		unfit(), debugged(),
 		reported(eventUnfit, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),
 	}
 }

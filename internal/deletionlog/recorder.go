@@ -111,7 +111,7 @@ func (r *Recorder) Delete(ctx context.Context, emitted events.EventRecorder, d D
 func (r *Recorder) record(ctx context.Context, emitted events.EventRecorder, d Deletion, outcome receipt.Outcome) {
 	rc := receipt.Receipt{Time: r.clock.Now().UTC(), Object: d.Object, Reason: d.Reason, Outcome: outcome, By: byOf(ctx)}
 	r.receipts.WithLabelValues(string(d.Kind), string(d.Rule)).Inc()
-	klog.FromContext(ctx).Info("Started deletion", keysAndValues(rc)...)
+	klog.FromContext(ctx).Info("Started deletion", keysAndValues(ctx, rc)...)
 	if outcome == receipt.Accepted { // each process that sends the request again may have another receipt without an answer
 		for _, about := range d.About {
 			telemetry.EmitAction(emitted, about, nil, v1alpha1.EventDeleting, "Delete"+string(rc.Kind), rc.Text())
@@ -143,35 +143,45 @@ func byOf(ctx context.Context) receipt.By {
 	return by
 }
 
-// keysAndValues returns what a log line has of a receipt, without what is empty.
-func keysAndValues(rc receipt.Receipt) []any {
-	all := []any{"kind", rc.Kind}
+// keysAndValues returns what a log line has of a receipt, without what is empty. Its ownership and trace are those of ctx, whose logs
+// have them.
+func keysAndValues(ctx context.Context, rc receipt.Receipt) []any {
+	all := append([]any{"kind", rc.Kind}, namesOf(ctx, rc.Object)...)
 	for _, pair := range [][2]string{
-		{"namespace", rc.Namespace},
-		{"name", rc.Name},
+		{telemetry.KeyProviderID, rc.ProviderID},
 		{"uid", string(rc.UID)},
-		{"providerID", rc.ProviderID},
-		{"machine", rc.Machine},
 		{"machineUID", string(rc.MachineUID)},
-		{"node", rc.Node},
 		{"rule", string(rc.Rule)},
 		{"evidence", rc.Evidence},
 		{"outcome", string(rc.Outcome)},
-		{"replica", rc.Replica},
-		{"session", rc.Session},
-		{"traceID", rc.TraceID},
 	} {
 		if pair[1] != "" {
 			all = append(all, pair[0], pair[1])
 		}
 	}
-	if rc.Leader {
-		all = append(all, "leader", true)
-	}
-	if rc.Slot != nil && rc.Epoch != nil {
-		all = append(all, "slot", *rc.Slot, "epoch", *rc.Epoch)
-	}
 	return all
+}
+
+// namesOf returns the keys and values that name what is deleted, its machine and its Node.
+func namesOf(ctx context.Context, o receipt.Object) []any {
+	var names []any
+	machine, node := o.Machine, o.Node
+	switch o.Kind {
+	case receipt.Machine:
+		machine = o.Name
+	case receipt.Node:
+		node = o.Name
+	case receipt.VM: // its provider ID names it
+	default:
+		names = append(names, "id", o.Name)
+	}
+	if machine != "" {
+		names = append(names, telemetry.NameObject(ctx, telemetry.KeyMachine, klog.KRef(o.Namespace, machine))...)
+	}
+	if node != "" {
+		names = append(names, telemetry.NameObject(ctx, telemetry.KeyNode, node)...)
+	}
+	return names
 }
 
 // mayHaveTakenEffect reports whether a request that has failed may still have deleted something: there was no answer, or one of a server that

@@ -78,8 +78,8 @@ func TestDelete_Accepted_LeavesReceiptEverywhere(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"Started deletion", `kind="Machine"`, `namespace="n"`, `name="m"`, `uid="u"`, `node="node-m"`, `rule="ScaledDown"`, `evidence="replicas 5 → 4"`,
-		`outcome="Accepted"`, `replica="r-0"`, `session="r-0_abcde"`, "slot=7", "epoch=12", `traceID="01000000000000000000000000000000"`,
+		"Started deletion", `kind="Machine"`, `machine="n/m"`, `uid="u"`, `node="node-m"`, `rule="ScaledDown"`, `evidence="replicas 5 → 4"`,
+		`outcome="Accepted"`, "slot=7", "epoch=12",
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("log has no %s: %s", want, log.String())
@@ -283,20 +283,35 @@ func TestDelete_WithoutOwnerTraceAndFile_NamesNone(t *testing.T) {
 	}
 }
 
-func TestKeysAndValues_Ownership(t *testing.T) {
-	slot, epoch := 7, int64(12)
+func TestKeysAndValues_NameEachKind(t *testing.T) {
+	machine := klog.KRef("n", "m")
 	for _, c := range []struct {
-		by   receipt.By
-		want []any
+		object receipt.Object
+		want   []any
 	}{
-		{receipt.By{Slot: &slot, Epoch: &epoch}, []any{"kind", receipt.Machine, "slot", 7, "epoch", int64(12)}},
-		{receipt.By{Leader: true}, []any{"kind", receipt.Machine, "leader", true}},
-		{receipt.By{Slot: &slot}, []any{"kind", receipt.Machine}},
-		{receipt.By{Epoch: &epoch}, []any{"kind", receipt.Machine}},
+		{
+			receipt.Object{Kind: receipt.Machine, Namespace: "n", Name: "m", UID: "u", ProviderID: "p", Node: "o"},
+			[]any{"kind", receipt.Machine, "machine", machine, "node", "o", "providerID", "p", "uid", "u"},
+		},
+		{
+			receipt.Object{Kind: receipt.VM, Namespace: "n", Machine: "m", MachineUID: "u", ProviderID: "p", Node: "o"},
+			[]any{"kind", receipt.VM, "machine", machine, "node", "o", "providerID", "p", "machineUID", "u"},
+		},
+		{
+			receipt.Object{Kind: receipt.Node, Namespace: "n", Name: "o", UID: "v", Machine: "m", MachineUID: "u"},
+			[]any{"kind", receipt.Node, "machine", machine, "node", "o", "uid", "v", "machineUID", "u"},
+		},
+		{
+			receipt.Object{Kind: "Disk", Namespace: "n", Name: "d", Machine: "m"},
+			[]any{"kind", receipt.Kind("Disk"), "id", "d", "machine", machine},
+		},
 	} {
-		got := keysAndValues(receipt.Receipt{Object: receipt.Object{Kind: receipt.Machine}, By: c.by})
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+		if diff := cmp.Diff(c.want, keysAndValues(t.Context(), receipt.Receipt{Object: c.object})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.object.Kind, diff)
 		}
+	}
+	ctx := telemetry.WithObject(t.Context(), telemetry.KeyMachine, machine)
+	if got := keysAndValues(ctx, receipt.Receipt{Object: receipt.Object{Kind: receipt.Machine, Namespace: "n", Name: "m"}}); len(got) != 2 {
+		t.Errorf("the machine of the pass is named twice: %v", got)
 	}
 }

@@ -213,6 +213,18 @@ func (s *Set) Ineffective() (ineffective []Ineffective) {
 	return ineffective
 }
 
+// Value is a flag as a text of the command line.
+type Value struct{ Name, Text string }
+
+// Values returns all flags with their values, in the order of their declaration.
+func (s *Set) Values() []Value {
+	values := make([]Value, len(s.flags))
+	for i, d := range s.flags {
+		values[i] = Value{Name: d.Name, Text: d.Flag.Value.String()}
+	}
+	return values
+}
+
 // find returns the flag of that name, nil when there is none.
 func (s *Set) find(name string) *declared {
 	for _, d := range s.flags {

@@ -70,6 +70,8 @@ const TenantsAtOnce = 4
 type Config[K comparable] struct {
 	// Name of the controller in metrics, logs and spans.
 	Name string
+	// LogKey is the name of the key in logs; default "key".
+	LogKey string
 	// Reconcile brings the object of one key closer to its desired state.
 	Reconcile func(ctx context.Context, key K) (Result, error)
 	// Panicked is called when a pass has panicked, with the context of the pass, before the key is tried again; nil if no function
@@ -127,6 +129,9 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	}
 	if cfg.MaxBackoff == 0 {
 		cfg.MaxBackoff = DefaultMaxBackoff
+	}
+	if cfg.LogKey == "" {
+		cfg.LogKey = "key"
 	}
 	if cfg.Gate == nil {
 		cfg.Gate = Open[K]{}
@@ -257,10 +262,8 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 	start := r.cfg.Clock.Now()
 	ctx, span := r.trace(ctx, key, start)
 	defer span.End()
-	logger := klog.FromContext(ctx).WithValues("controller", r.cfg.Name, "key", key)
-	if id, sampled := telemetry.TraceID(ctx); sampled {
-		logger = logger.WithValues("traceID", id)
-	}
+	ctx = r.withLogger(ctx, key)
+	logger := klog.FromContext(ctx)
 	defer func() {
 		if p := recover(); p != nil {
 			fault := &PanicError{Value: p, Stack: debug.Stack()}
@@ -280,7 +283,19 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 	}()
 	r.cfg.Metrics.active(r.cfg.Name, 1)
 	defer r.cfg.Metrics.active(r.cfg.Name, -1)
-	return r.cfg.Reconcile(klog.NewContext(ctx, logger), key)
+	return r.cfg.Reconcile(ctx, key)
+}
+
+// withLogger returns a context whose logs name the controller, the key and the trace of a pass.
+func (r *Runner[K]) withLogger(ctx context.Context, key K) context.Context {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("controller", r.cfg.Name))
+	if id, sampled := telemetry.TraceID(ctx); sampled {
+		ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues(telemetry.KeyTraceID, id))
+	}
+	if named, ok := any(key).(types.NamespacedName); ok {
+		return telemetry.WithObject(ctx, r.cfg.LogKey, klog.KRef(named.Namespace, named.Name))
+	}
+	return telemetry.WithObject(ctx, r.cfg.LogKey, key)
 }
 
 // trace starts the span of a pass that begins now.

@@ -30,7 +30,7 @@ func (r *Reporter) Refused(refused Key, other string) {
 	refs := r.Roots(refused.Namespace)
 	for i := range refs {
 		if r.SlotOf(refs[i].Namespace, refs[i].Name) == refused.Slot {
-			telemetry.Emit(r.Events, &refs[i], v1alpha1.EventNotAlone,
+			telemetry.EmitUnlogged(r.Events, &refs[i], v1alpha1.EventNotAlone,
 				"The namespace is not served: "+other+" holds the Leases "+v1alpha1.LeaseManager+" and "+v1alpha1.LeaseMachineController+
 					" there; stop it and wait 15 s, or keep the fleet out with --namespace")
 		}

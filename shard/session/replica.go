@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -387,22 +386,32 @@ func (r *Replica) post(event protocol.Event) { r.mail.put(letter{event: event}) 
 // Beat returns when the loop last finished a step.
 func (r *Replica) Beat() member.Moment { return *r.beaten.Load() }
 
-// Ready returns nil if the session may act and the objects of its slots are complete. Errors: what is missing.
-func (r *Replica) Ready(ctx context.Context) error {
-	return r.inLoop(ctx, func() error {
-		if r.machine.Suspended() {
-			return errors.New("the session does not hold its Lease, or its fence has passed")
-		}
-		if reason := r.machine.Fitness().Reason; reason != "" {
-			return errors.New("the replica cannot do its work: " + reason)
-		}
-		for slot, o := range r.opening {
-			if !o.ready {
-				return fmt.Errorf("the objects of slot %d are not complete yet", slot)
-			}
+// Health is what the session reports to probes.
+type Health struct {
+	// Suspended reports whether the session does not hold its Lease, or its fence has passed.
+	Suspended bool
+	// Fitness is what the session can do.
+	Fitness member.Fitness
+	// Waiting are the slots that are held and not open, with the kind of objects that is missing.
+	Waiting map[int]string
+	// Held is the number of slots that are held, and Leads reports whether the session leads.
+	Held  int
+	Leads bool
+}
+
+// Health returns the health of the session. Errors: the loop of the session does not answer before ctx ends.
+func (r *Replica) Health(ctx context.Context) (h Health, err error) {
+	err = r.inLoop(ctx, func() error {
+		h = Health{
+			Suspended: r.machine.Suspended(), Fitness: r.machine.Fitness(), Waiting: r.waiting(),
+			Held: len(r.opening), Leads: r.cfg.Fence.Leadership().Held,
 		}
 		return nil
 	})
+	if err != nil {
+		return Health{}, err // the loop may write to h later
+	}
+	return h, nil
 }
 
 // inLoop runs f in the loop and waits for it. Errors: those of f, or that the loop does not answer.

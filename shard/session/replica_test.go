@@ -200,8 +200,8 @@ func TestAFreshFleetHoldsAllSlots(t *testing.T) {
 		server := leasetest.NewServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
-		if err := a.Ready(t.Context()); err != nil {
-			t.Errorf("it holds all and is not ready: %v", err)
+		if h, err := a.Health(t.Context()); err != nil || h.Suspended || !h.Fitness.IsFit() || len(h.Waiting) > 0 || h.Held != fleetSlots || !h.Leads {
+			t.Errorf("it holds all and has the health %+v, %v", h, err)
 		}
 		time.Sleep(2 * time.Second)
 		if owned, leads := testutil.ToFloat64(a.metrics.owned), testutil.ToFloat64(a.metrics.leads); owned != fleetSlots || leads != 1 {

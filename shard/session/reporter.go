@@ -35,7 +35,7 @@ type Reporter struct {
 // ReportUnfit emits an Event on the session Lease of each replica that cannot do its work.
 func (r *Reporter) ReportUnfit(_ context.Context, unfit []protocol.SessionFacts) error {
 	for _, s := range unfit {
-		telemetry.Emit(r.Events, &corev1.ObjectReference{
+		telemetry.EmitUnlogged(r.Events, &corev1.ObjectReference{
 			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: r.Settings.Namespace,
 			Name: member.SessionLeaseName(r.Settings.Fleet, s.Replica),
 		}, v1alpha1.EventReplicaUnfit, "Replica "+s.Replica+" renews its Lease and cannot do its work: "+s.Fitness.Reason+
@@ -54,7 +54,7 @@ func (r *Reporter) ReportUnowned(ctx context.Context, slots []int) error {
 	for _, slot := range slots {
 		lease := r.Settings.Namespace + "/" + member.SlotLeaseName(r.Settings.Fleet, slot, r.Settings.Slots)
 		for i := range roots[policy.Value(slot)] {
-			telemetry.Emit(r.Events, &roots[policy.Value(slot)][i], v1alpha1.EventSlotUnowned, "Slot "+policy.Value(slot)+
+			telemetry.EmitUnlogged(r.Events, &roots[policy.Value(slot)][i], v1alpha1.EventSlotUnowned, "Slot "+policy.Value(slot)+
 				" has had no holder for 30 s, so that this object is not reconciled; Lease "+lease+" names the replica assigned to it")
 		}
 	}

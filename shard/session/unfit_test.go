@@ -141,14 +141,14 @@ func (p *process) gauge(t *testing.T, name, value string) float64 {
 	return -1
 }
 
-// wantFit expects what a replica says of an aspect, in its metrics and on /readyz.
+// wantFit expects what a replica says of an aspect, in its metrics and to probes.
 func (p *process) wantFit(t *testing.T, aspect string, fit bool) {
 	t.Helper()
 	if got := p.gauge(t, "mcf_fit", aspect); got != number(fit) {
 		t.Errorf("mcf_fit{aspect=%q} is %v, want %v", aspect, got, number(fit))
 	}
-	if err := p.Ready(t.Context()); (err == nil) != fit {
-		t.Errorf("ready: %v, want no error: %v", err, fit)
+	if h, err := p.Health(t.Context()); err != nil || h.Fitness.IsFit() != fit {
+		t.Errorf("health is %+v, %v; want fit: %v", h, err, fit)
 	}
 }
 

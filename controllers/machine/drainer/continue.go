@@ -102,9 +102,12 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 		facts.Live, facts.Sight, facts.Pods = true, max(facts.Sight, drain.Listed), pods
 	case drain.Watch:
 		facts.Sight = drain.Awaited
-		d.begin(func() *drainwatch.Session {
+		begun := d.begin(func() *drainwatch.Session {
 			return d.of.watches.Begin(task.Cluster.Client, facts.Node.Name, d.waker(task.Machine))
 		})
+		if begun {
+			klog.FromContext(ctx).Info("Draining Node", "node", facts.Node.Name, "for", d.aim)
+		}
 	case drain.RequestRecount:
 		return d.requestRecounts(ctx, task.Cluster.Client, facts, v)
 	case drain.Remove:

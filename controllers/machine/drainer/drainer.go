@@ -73,6 +73,7 @@ type Drain struct {
 
 	of           *Drainer
 	machine      types.UID
+	aim          Aim
 	memory       drain.Memory
 	ids          volumeIDs
 	removed      bool      // the removal of a pod or an attachment was requested
@@ -92,7 +93,7 @@ func (d *Drainer) Of(machine types.UID, aim Aim) *Drain {
 	e := errand{machine, aim}
 	one, ok := d.known[e]
 	if !ok {
-		one = &Drain{of: d, machine: machine, ids: volumeIDs{reported: map[string]string{}}}
+		one = &Drain{of: d, machine: machine, aim: aim, ids: volumeIDs{reported: map[string]string{}}}
 		d.known[e] = one
 	}
 	return one
@@ -202,13 +203,15 @@ func (d *Drain) end(state drain.State) {
 	}
 }
 
-// begin begins a session, unless the drain has one or has ended in the meantime.
-func (d *Drain) begin(session func() *drainwatch.Session) {
+// begin begins a session, unless the drain has one or has ended in the meantime, and reports whether it has begun one.
+func (d *Drain) begin(session func() *drainwatch.Session) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.isOver && d.session == nil {
-		d.session = session()
+	if d.isOver || d.session != nil {
+		return false
 	}
+	d.session = session()
+	return true
 }
 
 // wasNeeded reports whether there was something to drain.

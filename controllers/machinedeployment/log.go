@@ -1,0 +1,54 @@
+package machinedeployment
+
+import (
+	"context"
+
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+)
+
+// logProgress logs the step of a rollout that the difference between two versions of a deployment shows, if any.
+func logProgress(ctx context.Context, before, after *v1alpha1.MachineDeployment) {
+	log := klog.FromContext(ctx)
+	was, is := conditionOf(before, v1alpha1.MachineDeploymentProgressing), conditionOf(after, v1alpha1.MachineDeploymentProgressing)
+	switch {
+	case is == was:
+	case begins(was, is):
+		log.Info("Rollout started", "reason", is.Reason, "message", is.Message, "replicas", after.Spec.Replicas)
+	case is.Reason == was.Reason:
+	case is.Reason == v1alpha1.ReasonNewMachineSetAvailable && was.Reason != "":
+		log.Info("Rollout completed", "reason", is.Reason, "message", is.Message, "replicas", after.Spec.Replicas)
+	case is.Reason == v1alpha1.ReasonDeploymentPaused:
+		log.Info("Rollout paused", "reason", is.Reason)
+	case is.Reason == v1alpha1.ReasonDeploymentResumed:
+		log.Info("Rollout resumed", "reason", is.Reason)
+	}
+	was, is = conditionOf(before, v1alpha1.MachineDeploymentRolloutStalled), conditionOf(after, v1alpha1.MachineDeploymentRolloutStalled)
+	if is.Reason != "" && is.Reason != was.Reason {
+		log.Info("Rollout stalled", "reason", is.Reason, "message", bounded.Text(is.Message, bounded.Message))
+	}
+}
+
+// reported is the part of a condition that a step of a rollout changes.
+type reported struct{ Reason, Message string }
+
+func conditionOf(d *v1alpha1.MachineDeployment, t v1alpha1.MachineDeploymentConditionType) reported {
+	if c := machinefacts.MachineDeploymentCondition(&d.Status, t); c != nil {
+		return reported{c.Reason, c.Message}
+	}
+	return reported{}
+}
+
+// begins reports whether a rollout has begun: to a new template, also while one to another template was under way.
+func begins(was, is reported) bool {
+	switch is.Reason {
+	case v1alpha1.ReasonNewMachineSetCreated, v1alpha1.ReasonFoundNewMachineSet:
+		return true
+	case v1alpha1.ReasonMachineSetUpdated:
+		return was.Reason == "" || was.Reason == v1alpha1.ReasonNewMachineSetAvailable
+	}
+	return false
+}
