@@ -87,6 +87,10 @@ func (m *Metrics) watch(controller string, workers int, failure func() (age time
 	m.overdue = append(m.overdue, waiting.overdue)
 	m.mu.Unlock()
 	m.maxConcurrent.WithLabelValues(controller).Set(float64(workers))
+	// The increase of a counter that appears later would miss its first value.
+	for _, counter := range []*prometheus.CounterVec{m.errors, m.conflicts, m.panics} {
+		counter.WithLabelValues(controller)
+	}
 	labels := prometheus.Labels{"controller": controller}
 	m.registerer.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
