@@ -108,7 +108,7 @@ bin/lab:
 ##@ Change it
 
 .PHONY: generate
-generate: ## Generate deepcopy, CRDs and the typed client from the API types, pages of docs/ from the code, and what the chart and the lab share
+generate: ## Generate deepcopy, CRDs and the typed client from the API types, pages of docs/ from the code, dashboards, and what the chart and the lab share
 	@hack/generate.sh
 	@hack/render-chart.sh
 
@@ -136,7 +136,7 @@ vuln: ## Check for known vulnerabilities; fails where the database (VULNDB, http
 
 .PHONY: test
 test: ## All tests, the long faults in a short form; every part runs, and the end says what failed and how to repeat it
-	@hack/test.sh unit e2e helm-short chaos-short
+	@hack/test.sh unit e2e alerts-short helm-short chaos-short
 
 .PHONY: test-unit
 test-unit: ## Unit tests of all modules, with the race detector where things happen at the same time
@@ -154,9 +154,14 @@ test-e2e: ## End-to-end tests, each against a lab of its own
 helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose a Node and reinstall under load, at most 30 minutes
 	@hack/test.sh helm
 
+.PHONY: alerts-e2e
+alerts-e2e: ## Have each alert of the chart fire by a fault, and none in a rollout without one, with a real Prometheus; some 15 min
+	@hack/test.sh alerts
+
 .PHONY: scale-e2e
-scale-e2e: build ## Scale a fleet by its load with a real autoscaler, some 8 min; needs Prometheus on the PATH; bin/scaling.csv and .svg
+scale-e2e: build ## Scale a fleet by its load with a real autoscaler and a real Prometheus, some 8 min; bin/scaling.csv and .svg
 	@hack/build-helm.sh
+	@hack/build-prometheus.sh
 	@go -C lab build -o ../bin/ ./cmd/metricsadapter
 	@go test -tags e2e -count=1 -timeout 25m -v ./e2e/scale
 
@@ -175,7 +180,7 @@ model: ## Explore the protocol's large scenarios, MODEL_TIME (30m) for each at m
 	@MODEL_TIME="$(MODEL_TIME)" go test -count=1 -timeout 12h -v -run TestLargeScenarios ./shard/model
 
 .PHONY: nightly
-nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), fleet, sweeps of orphans, properties, chaos; SEED repeats a night
+nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), fleet, sweeps of orphans, properties, alerts, chaos; SEED repeats a night
 	@MODEL_TIME="$(MODEL_TIME)" hack/nightly.sh
 
 .PHONY: mutants

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates from the API types in apis/: deep copies, CRDs, typed client, listers, informers; and the pages in docs/ that
-# are made from code.
+# Generates from the API types in apis/: deep copies, CRDs, typed client, listers, informers; the pages in docs/ that are made from code;
+# and the chart's dashboards, objectives, and the index of its alerts.
 # Running it again changes nothing, and a generator that fails changes nothing. The generators are pinned in
 # tools/go.mod.
 set -euo pipefail
@@ -51,8 +51,11 @@ pages() {
   go test -count=1 ./internal/archtest -run TestLogLines -args -update
 }
 
+monitoring() { go run ./hack/monitoring -chart charts/machine-controller-fleet -runbooks docs/runbooks; }
+
 deepcopy
 definitions
 client
 replace
 pages
+monitoring

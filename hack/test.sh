@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests, all parts also after a failure, and reports at the end what failed and the command that repeats it.
-# usage: hack/test.sh unit|e2e|helm-short|helm|chaos-short|chaos ...
+# usage: hack/test.sh unit|e2e|alerts-short|alerts|helm-short|helm|chaos-short|chaos ...
 #
 # SEED makes a fault run repeatable; it is the day (UTC) when it is not given, and it is always printed.
 # SHUFFLE is a seed for the order of unit tests. Without it results of packages that have not changed come from Go's cache.
@@ -120,12 +120,22 @@ e2e() {
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
-  mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -vE '/e2e/(chaos|helm|scale)$')
+  mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -vE '/e2e/(chaos|helm|monitoring|scale)$')
   # They mostly wait: for VMs, drains, and periods in which nothing may change.
   tests lab -tags e2e -count=1 -timeout 10m -parallel 4 -- ./smoke
   tests . -tags e2e -count=1 -timeout 20m -- "${packages[@]}"
   tests tools/image -tags e2e -count=1 -run OfTheFleet -- ./...
 }
+
+# The chart's dashboards and alerts, with a real Prometheus. Alerts are about times, so nothing else runs beside them.
+alerts() {
+  step make build || return
+  step hack/build-helm.sh
+  step hack/build-prometheus.sh
+  tests . -tags e2e -count=1 -timeout 40m -parallel 16 -v "$@" -- ./e2e/monitoring
+}
+
+alerts-short() { alerts -timeout 8m -short; }
 
 # The fleet as the chart installs it. Without root the lab cannot run its pods, and the tests are skipped.
 helm() {
@@ -152,8 +162,8 @@ chaos() { faults 85m -parallel 2; }
 chaos-short() { faults 5m -parallel 4 -short; }
 
 for part in "$@"; do
-  [[ $part =~ ^(unit|e2e|helm-short|helm|chaos-short|chaos)$ ]] ||
-    { echo "hack/test.sh: expected unit, e2e, helm-short, helm, chaos-short or chaos, got '$part'" >&2; exit 2; }
+  [[ $part =~ ^(unit|e2e|alerts-short|alerts|helm-short|helm|chaos-short|chaos)$ ]] ||
+    { echo "hack/test.sh: expected unit, e2e, alerts-short, alerts, helm-short, helm, chaos-short or chaos, got '$part'" >&2; exit 2; }
 done
 
 times=() failed=()

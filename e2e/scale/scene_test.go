@@ -36,7 +36,7 @@ type scene struct {
 	t      *testing.T
 	lab    *harness.Lab
 	dir    string
-	prom   *prometheus
+	prom   *harness.Prometheus
 	record record
 
 	mu     sync.Mutex
@@ -50,7 +50,7 @@ func newScene(ctx context.Context, t *testing.T, lab *harness.Lab) *scene {
 	if err := os.MkdirAll(s.dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	s.prom = s.startPrometheus()
+	s.prom = harness.StartPrometheus(ctx, t, lab, 2*time.Second, "")
 	query := s.query()
 	s.startAdapter(query)
 
@@ -109,7 +109,7 @@ func (s *scene) render(args ...string) []byte {
 	}
 	args = append([]string{
 		"template", "fleet", filepath.Join(repository, "charts/machine-controller-fleet"), "--namespace", fleet,
-		"--values", filepath.Join(repository, "e2e/scale/testdata/values.yaml"), "--set", "autoscaling.prometheus.serverAddress=" + s.prom.url,
+		"--values", filepath.Join(repository, "e2e/scale/testdata/values.yaml"), "--set", "autoscaling.prometheus.serverAddress=" + s.prom.URL,
 	}, args...)
 	var complaint bytes.Buffer
 	helm := exec.CommandContext(s.ctx, filepath.Join(bin, "helm"), args...)
@@ -157,10 +157,10 @@ func (s *scene) apply(manifest []byte) {
 // startAdapter serves the query as an external metric, and waits until the API server has found it.
 func (s *scene) startAdapter(query string) {
 	s.t.Helper()
-	kubeconfig, port := filepath.Join(s.lab.Dir, "admin.kubeconfig"), freePort(s.t)
-	s.start("metricsadapter", "--secure-port="+port, "--bind-address=127.0.0.1", "--cert-dir="+s.dir,
+	kubeconfig, port := filepath.Join(s.lab.Dir, "admin.kubeconfig"), harness.FreePort(s.ctx, s.t)
+	harness.StartProgram(s.ctx, s.t, s.dir, "metricsadapter", "--secure-port="+port, "--bind-address=127.0.0.1", "--cert-dir="+s.dir,
 		"--lister-kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--prometheus="+s.prom.url, "--metric="+metric+"="+query)
+		"--prometheus="+s.prom.URL, "--metric="+metric+"="+query)
 	s.apply([]byte(strings.ReplaceAll(adapterManifest, "PORT", port)))
 	err := harness.EventuallyEvery(s.ctx, sampleTime, "the API server serves external metrics", func(ctx context.Context) error {
 		_, err := s.lab.Kubectl(ctx, "get", "--raw", "/apis/external.metrics.k8s.io/v1beta1/namespaces/"+fleet+"/"+metric)
@@ -211,7 +211,7 @@ func (s *scene) bridge(ctx context.Context) error {
 			return err
 		}
 		running = wanted
-		return s.prom.scrape(ctx)
+		return s.prom.Scrape(ctx)
 	})
 }
 

@@ -61,7 +61,8 @@ func New(replica, session string, slots int, t *Time, registerer prometheus.Regi
 	return f
 }
 
-// newRefusals returns the counter of refusals, registered.
+// newRefusals returns the counter of refusals, registered, with a series for each reason: the increase of one that appears later would miss
+// its first value, and one request without ownership is a defect.
 func newRefusals(registerer prometheus.Registerer) *prometheus.CounterVec {
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mcf_refused_total", Help: "Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.",
