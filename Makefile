@@ -155,7 +155,7 @@ helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose
 	@hack/test.sh helm
 
 .PHONY: scale-e2e
-scale-e2e: build ## Scale a fleet by its load with a real autoscaler, some 8 min; needs Prometheus on the PATH; bin/scaling.csv and .svg
+scale-e2e: build ## Scale a fleet by its load with a real autoscaler, some 8 min; needs root, and Prometheus on the PATH; bin/scaling.csv and .svg
 	@hack/build-helm.sh
 	@go -C lab build -o ../bin/ ./cmd/metricsadapter
 	@go test -tags e2e -count=1 -timeout 25m -v ./e2e/scale
