@@ -7,8 +7,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // kubeconfig is the administrator's.
@@ -22,22 +20,4 @@ func (s *scene) token(namespace, account string) string {
 		s.t.Fatal(err)
 	}
 	return made.Status.Token
-}
-
-// kubeconfigOf writes a kubeconfig with the access of a ServiceAccount, and returns its path.
-func (s *scene) kubeconfigOf(namespace, account string) string {
-	s.t.Helper()
-	config, err := clientcmd.LoadFromFile(s.kubeconfig())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	token := s.token(namespace, account)
-	for name := range config.AuthInfos {
-		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
-	}
-	file := filepath.Join(s.dir, account+".kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		s.t.Fatal(err)
-	}
-	return file
 }
