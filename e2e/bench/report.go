@@ -62,6 +62,10 @@ func unit(name string) string {
 	switch {
 	case strings.HasSuffix(name, "_seconds"):
 		return "s"
+	case strings.Contains(name, "_ms_"):
+		return "ms"
+	case strings.Contains(name, "_millicores_"):
+		return "mcores"
 	case strings.HasSuffix(name, "_kb"):
 		return "kB"
 	case strings.Contains(name, "_mb_"):

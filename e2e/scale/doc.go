@@ -1,9 +1,9 @@
 // Package scale shows that a fleet follows its load: with the HorizontalPodAutoscaler controller of kube-controller-manager, a
-// real Prometheus, an adapter for external metrics behind the API server's aggregator, and the StatefulSet and the autoscaler of
-// the chart.
+// real Prometheus, an adapter for external metrics behind the API server's aggregator, and a fleet that Helm installs with the
+// chart and real kubelets run, with the chart's StatefulSet and autoscaler.
 //
-// In a lab no kubelet runs the pods of the StatefulSet: they stay Pending, and a bridge starts and ends the lab's replicas so
-// that there are as many as pods. Everything else is as in a cluster.
+// Prometheus and the adapter are processes and not pods, and the test writes the addresses of the pods for Prometheus. Everything else is
+// as in a cluster.
 //
-// Run it with `make scale-e2e`; it writes what it has seen to bin/scaling.csv and bin/scaling.svg.
+// Run it as root with `make scale-e2e`; it writes what it has seen to bin/scaling.csv and bin/scaling.svg.
 package scale

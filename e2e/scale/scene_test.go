@@ -3,32 +3,20 @@
 package scale
 
 import (
-	"bytes"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
-
-// metric is the name under which the adapter serves the load.
-const metric = "mcf-needed-replicas"
-
-//go:embed testdata/adapter.yaml
-var adapterManifest string
 
 // scene is a lab with everything that scales its fleet.
 type scene struct {
@@ -36,31 +24,24 @@ type scene struct {
 	t      *testing.T
 	lab    *harness.Lab
 	dir    string
-	prom   *harness.Prometheus
+	prom   *prometheus
 	record record
 
 	mu     sync.Mutex
-	broken error // what the bridge or the record met
+	broken error // what the record met
 }
 
-// newScene starts Prometheus, the adapter, the StatefulSet, the bridge, the record and the autoscaler, in this order.
+// newScene starts Prometheus, the adapter, the fleet with its autoscaler and the record, in this order.
 func newScene(ctx context.Context, t *testing.T, lab *harness.Lab) *scene {
 	t.Helper()
 	s := &scene{ctx: ctx, t: t, lab: lab, dir: filepath.Join(lab.Dir, "scale")}
 	if err := os.MkdirAll(s.dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	s.prom = harness.StartPrometheus(ctx, t, lab, 2*time.Second, "")
+	s.prom = s.startPrometheus()
 	query := s.query()
 	s.startAdapter(query)
-
-	s.apply(s.render("--show-only", "templates/statefulset.yaml"))
-	if _, err := lab.Kubectl(ctx, "-n", fleet, "scale", "statefulset/fleet", "--replicas="+strconv.Itoa(atRest)); err != nil {
-		t.Fatal(err)
-	}
-	s.waitPods(atRest)
-	s.inBackground(s.bridge)
-	s.apply(s.render("--show-only", "templates/autoscaling.yaml", "--set", "autoscaling.externalMetric="+metric))
+	s.run(s.helm("install", "--create-namespace", "--wait", "--timeout", patience.String()))
 	s.waitAutoscaler()
 	s.record = record{begin: time.Now()}
 	s.inBackground(func(ctx context.Context) error { return s.sample(ctx, query) })
@@ -96,52 +77,6 @@ func (s *scene) failed() error {
 	return s.broken
 }
 
-// render renders parts of the chart.
-func (s *scene) render(args ...string) []byte {
-	s.t.Helper()
-	bin, err := harness.Bin()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	repository, err := harness.Repository()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	args = append([]string{
-		"template", "fleet", filepath.Join(repository, "charts/machine-controller-fleet"), "--namespace", fleet,
-		"--values", filepath.Join(repository, "e2e/scale/testdata/values.yaml"), "--set", "autoscaling.prometheus.serverAddress=" + s.prom.URL,
-	}, args...)
-	var complaint bytes.Buffer
-	helm := exec.CommandContext(s.ctx, filepath.Join(bin, "helm"), args...)
-	helm.Stderr = &complaint
-	rendered, err := helm.Output()
-	if err != nil {
-		s.t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, &complaint)
-	}
-	return rendered
-}
-
-// query returns the query of the load, as the chart has it for KEDA.
-func (s *scene) query() string {
-	s.t.Helper()
-	var object struct {
-		Spec struct {
-			Triggers []struct {
-				Metadata struct {
-					Query string `json:"query"`
-				} `json:"metadata"`
-			} `json:"triggers"`
-		} `json:"spec"`
-	}
-	if err := yaml.Unmarshal(s.render("--show-only", "templates/autoscaling.yaml"), &object); err != nil {
-		s.t.Fatal(err)
-	}
-	if len(object.Spec.Triggers) != 1 {
-		s.t.Fatalf("the ScaledObject has %d triggers, want 1", len(object.Spec.Triggers))
-	}
-	return object.Spec.Triggers[0].Metadata.Query
-}
-
 // apply applies a manifest to the control cluster.
 func (s *scene) apply(manifest []byte) {
 	s.t.Helper()
@@ -150,23 +85,6 @@ func (s *scene) apply(manifest []byte) {
 		s.t.Fatal(err)
 	}
 	if _, err := s.lab.Kubectl(s.ctx, "apply", "-f", file); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// startAdapter serves the query as an external metric, and waits until the API server has found it.
-func (s *scene) startAdapter(query string) {
-	s.t.Helper()
-	kubeconfig, port := filepath.Join(s.lab.Dir, "admin.kubeconfig"), harness.FreePort(s.ctx, s.t)
-	harness.StartProgram(s.ctx, s.t, s.dir, "metricsadapter", "--secure-port="+port, "--bind-address=127.0.0.1", "--cert-dir="+s.dir,
-		"--lister-kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
-		"--prometheus="+s.prom.URL, "--metric="+metric+"="+query)
-	s.apply([]byte(strings.ReplaceAll(adapterManifest, "PORT", port)))
-	err := harness.EventuallyEvery(s.ctx, sampleTime, "the API server serves external metrics", func(ctx context.Context) error {
-		_, err := s.lab.Kubectl(ctx, "get", "--raw", "/apis/external.metrics.k8s.io/v1beta1/namespaces/"+fleet+"/"+metric)
-		return err
-	})
-	if err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -183,36 +101,6 @@ func (s *scene) pods(ctx context.Context) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-func (s *scene) waitPods(n int) {
-	s.t.Helper()
-	err := harness.EventuallyEvery(s.ctx, sampleTime, fmt.Sprintf("the StatefulSet has %d pods", n), func(ctx context.Context) error {
-		got, err := s.pods(ctx)
-		if err == nil && got != n {
-			err = fmt.Errorf("it has %d", got)
-		}
-		return err
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// bridge stands for the kubelets: it makes the lab run as many replicas as the StatefulSet has pods.
-func (s *scene) bridge(ctx context.Context) error {
-	running := atRest
-	return every(ctx, func() error {
-		wanted, err := s.pods(ctx)
-		if err != nil || wanted == running || wanted == 0 {
-			return err
-		}
-		if err := s.lab.Scale(ctx, wanted); err != nil {
-			return err
-		}
-		running = wanted
-		return s.prom.Scrape(ctx)
-	})
 }
 
 // waitAutoscaler waits until the autoscaler has read the load.

@@ -68,7 +68,7 @@ func newRefusals(registerer prometheus.Registerer) *prometheus.CounterVec {
 		Name: "mcf_refused_total", Help: "Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.",
 	}, []string{"reason"})
 	for _, why := range []Refusal{Unowned, Lost, Stopping, Fenced} {
-		refusals.WithLabelValues(string(why)) // the rate of a series that appears with its first value would miss that
+		refusals.WithLabelValues(string(why))
 	}
 	registerer.MustRegister(refusals)
 	return refusals

@@ -1,0 +1,81 @@
+//go:build e2e
+
+package scale
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// command returns the command for a program of bin, or of the PATH, that appends to a log in the scene's folder.
+func (s *scene) command(program string, args ...string) *exec.Cmd {
+	s.t.Helper()
+	bin, err := harness.Bin()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	path := filepath.Join(bin, program)
+	if _, err := os.Stat(path); err != nil {
+		if path, err = exec.LookPath(program); err != nil {
+			s.t.Fatalf("expected %s in %s or on the PATH: %v; make scale-e2e names what it needs", program, bin, err)
+		}
+	}
+	log, err := os.OpenFile(filepath.Join(s.dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	cmd := exec.CommandContext(s.ctx, path, args...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = log, log, s.dir, os.Environ()
+	// It ends with the test's own process, also when that is killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// start starts a command that runs until the end of the test.
+func (s *scene) start(cmd *exec.Cmd) {
+	s.t.Helper()
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		err := cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			s.t.Error(err)
+		}
+	})
+}
+
+// run runs a command until it ends by itself.
+func (s *scene) run(cmd *exec.Cmd) {
+	s.t.Helper()
+	if err := cmd.Run(); err != nil {
+		s.t.Fatalf("%s: %v; its log is in %s", cmd, err, s.dir)
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

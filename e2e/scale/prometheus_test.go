@@ -1,0 +1,120 @@
+//go:build e2e
+
+package scale
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// metricsPort is the chart's.
+const metricsPort = "10258"
+
+//go:embed testdata/prometheus.yaml
+var prometheusManifest []byte
+
+// prometheus is a Prometheus that scrapes the fleet's pods.
+type prometheus struct{ url string }
+
+// configuration scrapes more often than an operator would, so that a run is short.
+const configuration = `global: {scrape_interval: 2s}
+scrape_configs:
+- job_name: fleet
+  authorization: {credentials_file: %s}
+  file_sd_configs: [{files: [%s], refresh_interval: 2s}]
+`
+
+// startPrometheus starts a Prometheus with a token that the fleet accepts for its metrics.
+func (s *scene) startPrometheus() *prometheus {
+	s.t.Helper()
+	s.apply(prometheusManifest)
+	token, targets, file := filepath.Join(s.dir, "prometheus.token"), filepath.Join(s.dir, "targets.json"), filepath.Join(s.dir, "prometheus.yaml")
+	err := errors.Join(
+		os.WriteFile(token, []byte(s.token("monitoring", "prometheus")), 0o600),
+		os.WriteFile(file, fmt.Appendf(nil, configuration, token, targets), 0o600),
+		s.discover(s.ctx, targets),
+	)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	address := "127.0.0.1:" + freePort(s.t)
+	s.start(s.command("prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(s.dir, "tsdb"), "--web.listen-address="+address))
+	s.inBackground(func(ctx context.Context) error {
+		return every(ctx, func() error { return s.discover(ctx, targets) })
+	})
+	return &prometheus{url: "http://" + address}
+}
+
+// discover writes the fleet's pods to a file, with the labels that the chart's ServiceMonitor leads to. It stands for discovery through
+// the API server, which Debian's Prometheus is built without.
+func (s *scene) discover(ctx context.Context, file string) error {
+	type group struct {
+		Targets []string          `json:"targets"`
+		Labels  map[string]string `json:"labels"`
+	}
+	pods, err := s.lab.Control.CoreV1().Pods(fleet).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the fleet's pods: %w", err)
+	}
+	groups := []group{}
+	for _, pod := range pods.Items {
+		if pod.Status.PodIP != "" {
+			groups = append(groups, group{
+				Targets: []string{net.JoinHostPort(pod.Status.PodIP, metricsPort)},
+				Labels:  map[string]string{"namespace": fleet, "service": "fleet", "pod": pod.Name},
+			})
+		}
+	}
+	text, err := json.Marshal(groups)
+	if err != nil {
+		return fmt.Errorf("write the targets of Prometheus: %w", err)
+	}
+	// Renamed, because Prometheus may read at any time.
+	return errors.Join(os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file))
+}
+
+// value returns the result of a query; without one it is 0, and known is false.
+func (p *prometheus) value(ctx context.Context, query string) (value float64, known bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/query?query="+url.QueryEscape(query), http.NoBody)
+	if err != nil {
+		return 0, false, fmt.Errorf("query Prometheus: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, false, fmt.Errorf("query Prometheus: %w", err)
+	}
+	defer answer.Body.Close()
+	var result struct {
+		Error string `json:"error"`
+		Data  struct {
+			Result []struct {
+				Value [2]any `json:"value"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&result); err != nil {
+		return 0, false, fmt.Errorf("read the answer of Prometheus (%s): %w", answer.Status, err)
+	}
+	if result.Error != "" {
+		return 0, false, fmt.Errorf("query Prometheus: %w", errors.New(result.Error))
+	}
+	if len(result.Data.Result) != 1 {
+		return 0, false, nil
+	}
+	value, err = strconv.ParseFloat(fmt.Sprint(result.Data.Result[0].Value[1]), 64)
+	return value, err == nil, err
+}
