@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"

@@ -26,7 +26,7 @@ const (
 func keyFunctions() map[string][]string {
 	return map[string][]string{
 		"keysAndValues": {"kind", "machine", "node", "id", "providerID", "uid", "machineUID", "rule", "evidence", "outcome"}, // internal/deletionlog
-		"keysOf":        {"kind", "id", "machine", "machineUID"},                                                            // controllers/safety
+		"keysOf":        {"kind", "id", "machine", "machineUID"},                                                             // controllers/safety
 	}
 }
 
