@@ -10,7 +10,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -119,24 +118,20 @@ func ofTenants() []fault {
 			s.deploy("refused", "pool", 1)
 			return nil
 		}},
-		{"a webhook refuses a status", []string{"KeysFail"}, func(s *scene) func() {
-			s.runs("stuck", 1)
+		{"a policy refuses the slot label", []string{"KeysFail"}, func(s *scene) func() {
+			s.must(s.lab.Prepare(s.ctx, "stuck", ""))
+			s.deploy("stuck", "probe", 0)
 			s.apply(refusal)
-			s.eventually("the API server refuses statuses", func(ctx context.Context) error {
-				sets := s.lab.Machines.MachineV1alpha1().MachineSets("stuck")
-				list, err := sets.List(ctx, metav1.ListOptions{})
-				if err != nil {
-					return err
-				}
-				for _, set := range list.Items {
-					_, err := sets.UpdateStatus(ctx, &set, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-					if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-						return fmt.Errorf("it answers with %w", err)
-					}
+			deployments := s.lab.Machines.MachineV1alpha1().MachineDeployments("stuck")
+			s.eventually("the API server refuses changes", func(ctx context.Context) error {
+				_, err := deployments.Patch(ctx, "probe", types.MergePatchType, []byte(`{"metadata":{"annotations":{"probe":"1"}}}`),
+					metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+				if err == nil {
+					return errors.New("it accepts one")
 				}
 				return nil
 			})
-			s.must(s.lab.ScaleDeployment(s.ctx, "stuck", "pool", 2))
+			s.deploy("stuck", "pool", 1)
 			return nil
 		}},
 	}
@@ -145,7 +140,7 @@ func ofTenants() []fault {
 // refused is in the message of the policy that refuses.
 const refused = "refused by the test"
 
-// refusal has the API server refuse statuses of MachineSets.
+// refusal has the API server refuse changes of MachineDeployments.
 const refusal = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -153,7 +148,7 @@ metadata: {name: stuck}
 spec:
   matchConstraints:
     namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: stuck}}
-    resourceRules: [{apiGroups: [machine.sapcloud.io], apiVersions: ["*"], operations: [UPDATE], resources: [machinesets/status]}]
+    resourceRules: [{apiGroups: [machine.sapcloud.io], apiVersions: ["*"], operations: [UPDATE], resources: [machinedeployments]}]
   validations: [{expression: "false", message: ` + refused + `}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
