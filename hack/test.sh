@@ -114,7 +114,7 @@ e2e() {
   step make build || return
   step hack/build-helm.sh
   step hack/build-jaeger.sh
-  step hack/chart-alerts.sh # builds promtool, which checks the metrics of replicas
+  step hack/build-prometheus.sh # promtool checks the metrics of replicas
   step go -C e2e/autoscaler build -o ../../bin/ .
   step make image VERSION=v0.0.0-test # e2e/image runs its binary
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
