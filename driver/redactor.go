@@ -140,8 +140,8 @@ func runsIn(text string, secrets, public []string) []bool {
 
 // hash returns a hash of the first four bytes of a text.
 func hash(text string) uint16 {
-	const factor = 2654435761                                                                                        // Knuth's multiplicative hashing
-	return uint16((uint32(text[0]) | uint32(text[1])<<8 | uint32(text[2])<<16 | uint32(text[3])<<24) * factor >> 16) //nolint:gosec // the upper half
+	const factor = 2654435761 // Knuth's multiplicative hashing
+	return uint16((uint32(text[0]) | uint32(text[1])<<8 | uint32(text[2])<<16 | uint32(text[3])<<24) * factor >> 16)
 }
 
 // mark marks each occurrence of a secret in a text.

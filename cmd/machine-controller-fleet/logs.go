@@ -22,7 +22,7 @@ const mostVerbose = 7
 type logOptions struct{ config *logsapi.LoggingConfiguration }
 
 // logFormats are the values of --logging-format.
-var logFormats = []string{logsapi.DefaultLogFormat, logsapi.JSONLogFormat} //nolint:gochecknoglobals // a table
+var logFormats = []string{logsapi.DefaultLogFormat, logsapi.JSONLogFormat}
 
 func (o *logOptions) declare(g *flags.Group) {
 	o.config = logsapi.NewLoggingConfiguration()

@@ -146,8 +146,12 @@ func TestStatuszShowsTheSession(t *testing.T) {
 			t.Fatal(p.ready(), r.wrong)
 		}
 		want := []zpages.Row{
-			{Name: "Replica", Value: "fleet-0"}, {Name: "Session", Value: p.session}, {Name: "Leads", Value: "true"},
-			{Name: "Slots held", Value: slotsFlag}, {Name: "Slots not open", Value: "0"}, {Name: "Fit", Value: "true"},
+			{Name: "Replica", Value: "fleet-0"},
+			{Name: "Session", Value: p.session},
+			{Name: "Leads", Value: "true"},
+			{Name: "Slots held", Value: slotsFlag},
+			{Name: "Slots not open", Value: "0"},
+			{Name: "Fit", Value: "true"},
 		}
 		got := p.fleet.statusRows(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/statusz", nil))
 		if diff := cmp.Diff(want, got); diff != "" {

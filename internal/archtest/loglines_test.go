@@ -74,12 +74,8 @@ func TestLogLinesAreInTheDocs(t *testing.T) {
 
 // isOfBinary reports whether a file can be part of machine-controller-fleet.
 func isOfBinary(f goFile) bool {
-	for _, folder := range []string{"lab", "e2e", "tools", "client", "internal/testkit", "internal/archtest", "driver/drivertest", "shard/simulation", "shard/model"} {
-		if f.inside(folder) {
-			return false
-		}
-	}
-	return true
+	others := []string{"lab", "e2e", "tools", "client", "internal/testkit", "internal/archtest", "driver/drivertest", "shard/simulation", "shard/model"}
+	return !slices.ContainsFunc(others, f.inside)
 }
 
 // logLine is a call of a logger at the default verbosity.

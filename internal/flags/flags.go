@@ -220,7 +220,7 @@ type Value struct{ Name, Text string }
 func (s *Set) Values() []Value {
 	values := make([]Value, len(s.flags))
 	for i, d := range s.flags {
-		values[i] = Value{Name: d.Name, Text: d.Flag.Value.String()}
+		values[i] = Value{Name: d.Name, Text: d.Value.String()}
 	}
 	return values
 }

@@ -14,11 +14,7 @@ type Row struct{ Name, Value string }
 // Flagz returns the page of the flags of a component, in the order of the rows.
 func Flagz(component string, flags []Row) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		text := heading(component, "flagz")
-		for _, flag := range flags {
-			text += flag.Name + "=" + line(flag.Value) + "\n"
-		}
-		writeText(w, http.StatusOK, text)
+		writeText(w, http.StatusOK, heading(component, "flagz")+lines(flags, "="))
 	})
 }
 
@@ -45,11 +41,7 @@ func Statusz(s Status) http.Handler {
 			{"Binary version", s.Version},
 			{"Paths", strings.Join(s.Paths, " ")},
 		}, s.More(r)...)
-		text := heading(s.Component, "statusz")
-		for _, row := range rows {
-			text += row.Name + ": " + line(row.Value) + "\n"
-		}
-		writeText(w, http.StatusOK, text)
+		writeText(w, http.StatusOK, heading(s.Component, "statusz")+lines(rows, ": "))
 	})
 }
 
@@ -60,6 +52,15 @@ func heading(component, page string) string {
 func uptime(d time.Duration) string {
 	seconds := int64(max(d, 0).Seconds())
 	return fmt.Sprintf("%d hr %02d min %02d sec", seconds/3600, seconds/60%60, seconds%60)
+}
+
+// lines returns a line for each row.
+func lines(rows []Row, separator string) string {
+	var text strings.Builder
+	for _, row := range rows {
+		text.WriteString(row.Name + separator + line(row.Value) + "\n")
+	}
+	return text.String()
 }
 
 // line returns a text as one line of printable characters.

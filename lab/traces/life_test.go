@@ -156,8 +156,12 @@ func answers(t *testing.T) *httptest.Server {
 			"traceID": "m1", "spanID": "1", "operationName": "reconcile machine", "startTime": 1000000, "duration": 200,
 			"references": []wire{{"refType": "FOLLOWS_FROM", "traceID": "s", "spanID": "1"}},
 			"tags": []tag{
-				{"key": "machine.name", "value": "m"}, {"key": "machine.uid", "value": "u"}, {"key": "k8s.namespace.name", "value": "ns"},
-				{"key": "replica", "value": "fleet-0"}, {"key": "slot", "value": 12345678}, {"key": "error", "value": false},
+				{"key": "machine.name", "value": "m"},
+				{"key": "machine.uid", "value": "u"},
+				{"key": "k8s.namespace.name", "value": "ns"},
+				{"key": "replica", "value": "fleet-0"},
+				{"key": "slot", "value": 12345678},
+				{"key": "error", "value": false},
 			},
 		},
 	)
