@@ -157,7 +157,7 @@ helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose
 .PHONY: scale-e2e
 scale-e2e: build ## Scale a fleet by its load with a real autoscaler, some 8 min; needs root, and Prometheus on the PATH; bin/scaling.csv and .svg
 	@hack/build-helm.sh
-	@go -C lab build -o ../bin/ ./cmd/metricsadapter
+	@hack/build-keda.sh
 	@go test -tags e2e -count=1 -timeout 25m -v ./e2e/scale
 
 .PHONY: chaos
