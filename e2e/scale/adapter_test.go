@@ -68,7 +68,7 @@ func (s *scene) helm(verb string, args ...string) *exec.Cmd {
 // startAdapter serves the query as an external metric, and waits until the API server has found it.
 func (s *scene) startAdapter(query string) {
 	s.t.Helper()
-	kubeconfig, port := s.kubeconfig(), freePort(s.t)
+	kubeconfig, port := s.kubeconfig(), harness.FreePort(s.ctx, s.t)
 	s.apply([]byte(strings.ReplaceAll(adapterManifest, "PORT", port)))
 	s.start(s.command("metricsadapter", "--secure-port="+port, "--bind-address=127.0.0.1", "--cert-dir="+s.dir,
 		"--lister-kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,

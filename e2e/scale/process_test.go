@@ -4,12 +4,10 @@ package scale
 
 import (
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
@@ -64,18 +62,4 @@ func (s *scene) run(cmd *exec.Cmd) {
 	if err := cmd.Run(); err != nil {
 		s.t.Fatalf("%s: %v; its log is in %s", cmd, err, s.dir)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
 // metricsPort is the chart's.
@@ -49,7 +51,7 @@ func (s *scene) startPrometheus() *prometheus {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	address := "127.0.0.1:" + freePort(s.t)
+	address := "127.0.0.1:" + harness.FreePort(s.ctx, s.t)
 	s.start(s.command("prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(s.dir, "tsdb"), "--web.listen-address="+address))
 	s.inBackground(func(ctx context.Context) error {
 		return every(ctx, func() error { return s.discover(ctx, targets) })
