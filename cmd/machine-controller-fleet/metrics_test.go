@@ -48,8 +48,6 @@ func elsewhere(name string) string {
 		return "counter" // the same
 	case name == "mcm_machine_initialize_duration_seconds":
 		return "gauge" // this cloud has no InitializeMachine; controllers/machine notes one
-	case name == "mcf_unopened_slots":
-		return "gauge" // for a moment only; shard/session
 	}
 	return ""
 }
