@@ -184,6 +184,7 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 		return runner.Result{}, nil // the removal of the last finalizer has deleted the deployment
 	}
 	if err != nil {
+		c.pace.Failed(w.Deployment, err)
 		return runner.Result{}, err
 	}
 	logProgress(ctx, w.Deployment, written)

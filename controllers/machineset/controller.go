@@ -200,6 +200,9 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	if apierrors.IsNotFound(err) {
 		return 0, nil // the removal of the last finalizer has deleted the set
 	}
+	if err != nil && wait == 0 {
+		c.pace.Failed(w.Set, err)
+	}
 	if err == nil && wait == 0 {
 		for _, event := range verdict.Events {
 			telemetry.Emit(ctx, c.cfg.Events, w.Set, event.Reason, event.Message)

@@ -95,3 +95,29 @@ func TestRefusedMachinesAreTriedOneAtATime(t *testing.T) {
 		}
 	})
 }
+
+// A status that the API server rejects is written again with a back-off, and not as often as its changes may be written.
+func TestARejectedStatusIsWrittenAgainWithABackOff(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(1)
+		b.pass(time.Minute)
+		tried := 0
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Resource != "machinesets" || r.Subresource != "status" {
+				return nil
+			}
+			tried++
+			return errors.New("no")
+		})
+		b.runs(b.machines()[0].Name)
+		b.pass(10 * time.Minute)
+		if tried < 5 || tried > 30 {
+			t.Errorf("tried %d times in ten minutes, want about once in a minute in the end", tried)
+		}
+		b.server.Refuse(nil)
+		b.pass(time.Minute)
+		if n := b.set().Status.ReadyReplicas; n != 1 {
+			t.Errorf("%d ready replicas in the end, want 1", n)
+		}
+	})
+}

@@ -10,7 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -205,10 +207,23 @@ func TestPace(t *testing.T) {
 	at(8.5, Counted, 0.5)  // written together with the delayed change
 	at(9, Counted, 0)      //
 	at(18, Streaming, 1)   // after some quiet it is a first change again
+	at(19, Streaming, 0)
+	p.Failed(m, errors.New("no"))
+	at(19.1, Counted, 0) // at once: it was not written
+	at(19.2, Counted, 1) // begins anew
+	at(20.2, Counted, 0)
+	p.Failed(m, apierrors.NewConflict(schema.GroupResource{}, "m", nil))
+	at(20.3, Counted, 1) // a conflict is decided on anew
+	at(21.3, Counted, 0)
+	p.Failed(m, errors.New("no"))
+	at(21.4, Unchanged, 0) // reverted
+	at(21.5, Counted, 1)
+	at(22.5, Counted, 0)
+	at(23, Counted, 1)
 	m.DeletionTimestamp = &metav1.Time{Time: now}
-	at(18.5, Counted, 4.5) // slower while it is deleted, from the first change on
+	at(23.5, Counted, 4.5) // slower while it is deleted, from the first change on
 	p.Forget("u")
-	at(19, Counted, 5)
+	at(24, Counted, 5)
 }
 
 func TestDeletedObjectsAreEventuallyForgotten(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -23,6 +24,7 @@ type wait struct {
 	since   time.Time // of the oldest delayed change; zero when there is none
 	written time.Time // of the last write
 	length  time.Duration
+	overdue bool // the last write was rejected
 }
 
 // Change is how a status differs from what was written last.
@@ -56,7 +58,10 @@ func (p *Pace) Wait(obj metav1.Object, change Change, now time.Time) time.Durati
 	case change == Unchanged && w == nil:
 		return 0
 	case change == Unchanged:
-		w.since = time.Time{}
+		w.since, w.overdue = time.Time{}, false
+		return 0
+	case w != nil && w.overdue:
+		w.written, w.overdue = now, false
 		return 0
 	case w == nil:
 		w = &wait{length: p.interval}
@@ -78,6 +83,17 @@ func (p *Pace) Wait(obj metav1.Object, change Change, now time.Time) time.Durati
 		w.since, w.written = time.Time{}, now
 	}
 	return remaining
+}
+
+// Failed reports that the change which Wait has allowed could not be written. It is written by the next pass without a delay: a pass that
+// only delayed it would end without an error, as if the object did not fail, and its back-off would begin again. A conflict is no such
+// failure: the next pass may decide on the same stale object.
+func (p *Pace) Failed(obj metav1.Object, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.waits[obj.GetUID()]; w != nil {
+		w.overdue = !apierrors.IsConflict(err)
+	}
 }
 
 // Forget drops what is remembered of an object that was deleted.
