@@ -107,6 +107,7 @@ type Controller struct {
 	writes           *rates.Rates[types.UID]
 	memory           *memory[types.UID, remembered] // of machines, by their UID
 	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
+	namesakes        *namesakes                     // of machines, in other namespaces
 	metrics          *lifeMetrics
 	addingFinalizers turns.Mutex     // locked while finalizers are added to a class and its Secrets
 	nodeWriteLimit   *nodeWriteLimit // on writes of Nodes
@@ -123,6 +124,7 @@ func New(cfg Config) (*Controller, error) {
 		nodeWriteLimit: newNodeWriteLimit(),
 		memory:         newMemory[types.UID, remembered](),
 		claims:         newMemory[string, claim](),
+		namesakes:      newNamesakes(cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(cfg.Namespace), cfg.Clock),
 		secrets: credentials.NewSecrets(credentials.SecretsConfig{
 			Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: cfg.Clock,
 		}),

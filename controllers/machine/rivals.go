@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -62,9 +61,7 @@ func (c *Controller) findVMRivals(ctx context.Context, p *pass) (err error) {
 // Controller Manager identifies both by that name. A machine that cannot be decoded may claim it, and counts as a rival. The names of
 // rivals are logged, and not reported on the machine: its author may have no access to their namespaces.
 func (c *Controller) findRivals(ctx context.Context, m *v1alpha1.Machine, which labels.Set, claims func(*v1alpha1.Machine) bool) (lifecycle.Rivals, error) {
-	namesakes, err := c.listMachines(ctx, metav1.ListOptions{
-		LabelSelector: which.String(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, m.Name).String(),
-	})
+	namesakes, err := c.namesakes.of(ctx, m, which)
 	if err != nil {
 		return lifecycle.Rivals{}, err
 	}
@@ -88,16 +85,3 @@ func (c *Controller) findRivals(ctx context.Context, m *v1alpha1.Machine, which 
 
 // rivalsLogged is how many rivals a log line names.
 const rivalsLogged = 3
-
-// listMachines lists machines of all namespaces that are served.
-func (c *Controller) listMachines(ctx context.Context, which metav1.ListOptions) (found []*metav1.PartialObjectMetadata, err error) {
-	machines := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(c.cfg.Namespace)
-	list, err := machines.List(ctx, which)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		found = append(found, &list.Items[i])
-	}
-	return found, nil
-}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
 // tooMany has the next count freeze the set, and returns how often Machines are listed and the set is patched in the minute in which it does.
@@ -178,7 +179,7 @@ func TestNodeThatChangesMeanwhileIsNotAnError(t *testing.T) {
 // A search that does not read all Nodes changes nothing of what is known of them.
 func TestNodesOfASearchThatFails(t *testing.T) {
 	onSearching(t, func(s *searching) {
-		for i := range pageSize + 1 {
+		for i := range pages.Size + 1 {
 			s.join(fmt.Sprintf("n-%04d", i), nil)
 		}
 		s.search.Begin()
@@ -191,7 +192,7 @@ func TestNodesOfASearchThatFails(t *testing.T) {
 		})
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if got := len(s.search.since); got != pageSize+1 {
+		if got := len(s.search.since); got != pages.Size+1 {
 			s.Errorf("%d Nodes are known, want those of the complete search", got)
 		}
 	})

@@ -20,6 +20,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/unmanaged"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
@@ -90,7 +91,7 @@ func (u *UnmanagedNodes) Run(ctx context.Context) {
 func (u *UnmanagedNodes) search(ctx context.Context, _ string) (runner.Result, error) {
 	all := unmanaged.NewMachines(u.cfg.Serves, u.cfg.Namespace != "")
 	machines := u.cfg.Control.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(u.cfg.Namespace)
-	err := eachPage(ctx, "Machines", machines.List, func(page *metav1.PartialObjectMetadataList) {
+	err := pages.Each(ctx, "Machines", machines.List, func(page *metav1.PartialObjectMetadataList) {
 		for i := range page.Items {
 			all.Add(&page.Items[i])
 		}
@@ -103,7 +104,7 @@ func (u *UnmanagedNodes) search(ctx context.Context, _ string) (runner.Result, e
 	u.mu.Unlock()
 	var errs []error
 	nodes := u.cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-	err = eachPage(ctx, "Nodes", nodes.List, func(page *metav1.PartialObjectMetadataList) {
+	err = pages.Each(ctx, "Nodes", nodes.List, func(page *metav1.PartialObjectMetadataList) {
 		for i := range page.Items {
 			node := &page.Items[i]
 			if !all.Unmanaged(node) {

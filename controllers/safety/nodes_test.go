@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
 const others = "example.com/other"
@@ -136,12 +137,12 @@ func TestNodesAreNotAnnotated(t *testing.T) {
 // TestNodesOfAllPagesAreAnnotated: more than a page has. In a search that fails at the second page no Node counts as seen.
 func TestNodesOfAllPagesAreAnnotated(t *testing.T) {
 	onSearching(t, func(s *searching) {
-		for i := range pageSize + 1 {
+		for i := range pages.Size + 1 {
 			s.join(fmt.Sprintf("n-%04d", i), nil)
 		}
 		s.search.Begin()
 		time.Sleep(31 * time.Minute)
 		s.expect("n-0000", true)
-		s.expect(fmt.Sprintf("n-%04d", pageSize), true)
+		s.expect(fmt.Sprintf("n-%04d", pages.Size), true)
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -119,7 +120,7 @@ type rules struct {
 // begins a little less than a period later.
 func newRules(cfg OrphansConfig) rules {
 	return rules{
-		page: pageSize, age: max(cfg.Quarantine, cfg.Period-cfg.Period/10), next: orphans.Record.Next, confirm: orphans.Confirm,
+		page: pages.Size, age: max(cfg.Quarantine, cfg.Period-cfg.Period/10), next: orphans.Record.Next, confirm: orphans.Confirm,
 		due: orphans.Due, spaced: orphans.Spaced,
 	}
 }

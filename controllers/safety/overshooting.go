@@ -21,6 +21,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -133,7 +134,7 @@ func (o *Overshooting) count(ctx context.Context, namespace string) (runner.Resu
 // observe reads a namespace: sizes before machines, so that a machine of a new size is not compared with an old one.
 func (o *Overshooting) observe(ctx context.Context, namespace string, before overshoot.Count) (*overshoot.Counter, error) {
 	var deployments []overshoot.Deployment
-	err := eachPage(ctx, "MachineDeployments", o.cfg.Machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
+	err := pages.Each(ctx, "MachineDeployments", o.cfg.Machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
 		for i := range page.Items {
 			d := &page.Items[i]
 			deployments = append(deployments, overshoot.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: o.cfg.Most(d)})
@@ -143,7 +144,7 @@ func (o *Overshooting) observe(ctx context.Context, namespace string, before ove
 		return nil, err
 	}
 	var sets []*v1alpha1.MachineSet
-	err = eachPage(ctx, "MachineSets", o.cfg.Machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
+	err = pages.Each(ctx, "MachineSets", o.cfg.Machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
 		for i := range page.Items {
 			sets = append(sets, &page.Items[i])
 		}
@@ -153,7 +154,7 @@ func (o *Overshooting) observe(ctx context.Context, namespace string, before ove
 	}
 	counter := overshoot.NewCounter(before, sets, deployments)
 	machines := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
-	return counter, eachPage(ctx, "Machines", machines.List, func(page *metav1.PartialObjectMetadataList) {
+	return counter, pages.Each(ctx, "Machines", machines.List, func(page *metav1.PartialObjectMetadataList) {
 		for i := range page.Items {
 			counter.Add(&page.Items[i])
 		}

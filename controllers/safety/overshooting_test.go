@@ -17,6 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
@@ -150,8 +151,8 @@ func (c *counting) edit(change func(*v1alpha1.MachineSet)) {
 
 // TestMachinesAreCountedInPages: of more machines than a page has, all are counted.
 func TestMachinesAreCountedInPages(t *testing.T) {
-	onCounting(t, pageSize, func(c *counting) {
-		c.create(pageSize + 2)
+	onCounting(t, pages.Size, func(c *counting) {
+		c.create(pages.Size + 2)
 		c.lead()
 		c.create(1)
 		c.expect(true, "the second count")
@@ -160,8 +161,8 @@ func TestMachinesAreCountedInPages(t *testing.T) {
 
 // TestPartialListDecidesNothing: the second page of the machines fails once. The next attempt is compared with the last complete count.
 func TestPartialListDecidesNothing(t *testing.T) {
-	onCounting(t, pageSize, func(c *counting) {
-		c.create(pageSize + 2)
+	onCounting(t, pages.Size, func(c *counting) {
+		c.create(pages.Size + 2)
 		c.lead()
 		c.create(1)
 		var fails atomic.Bool

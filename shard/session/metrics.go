@@ -86,7 +86,7 @@ func (m *Metrics) observeFitness(f member.Fitness, unopened map[string]int) {
 		m.fit.WithLabelValues(aspect).Set(number(is))
 	}
 	m.unopened.Reset()
-	m.unopened.WithLabelValues(pending).Set(0) // a series at all times: queries tell a replica without such slots from one that is not scraped
+	m.unopened.WithLabelValues(pending).Set(0) // a series at all times, so that no series means that the replica is not scraped
 	for reason, count := range unopened {
 		m.unopened.WithLabelValues(reason).Set(float64(count))
 	}
