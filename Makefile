@@ -162,7 +162,7 @@ alerts-e2e: ## Have each alert of the chart fire by a fault, and none in a rollo
 scale-e2e: build ## Scale a fleet by its load with a real autoscaler and a real Prometheus, some 8 min; needs root; bin/scaling.csv and .svg
 	@hack/build-helm.sh
 	@hack/build-prometheus.sh
-	@go -C lab build -o ../bin/ ./cmd/metricsadapter
+	@hack/build-keda.sh
 	@go test -tags e2e -count=1 -timeout 25m -v ./e2e/scale
 
 .PHONY: chaos

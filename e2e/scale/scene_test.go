@@ -31,7 +31,7 @@ type scene struct {
 	broken error // what the record met
 }
 
-// newScene starts Prometheus, the adapter, the fleet with its autoscaler and the record, in this order.
+// newScene starts Prometheus, KEDA, the fleet with its autoscaler and the record, in this order.
 func newScene(ctx context.Context, t *testing.T, lab *harness.Lab) *scene {
 	t.Helper()
 	s := &scene{ctx: ctx, t: t, lab: lab, dir: filepath.Join(lab.Dir, "scale")}
@@ -39,10 +39,14 @@ func newScene(ctx context.Context, t *testing.T, lab *harness.Lab) *scene {
 		t.Fatal(err)
 	}
 	s.prom = s.startPrometheus()
-	query := s.query()
-	s.startAdapter(query)
-	s.run(s.helm("install", "--create-namespace", "--wait", "--timeout", patience.String()))
+	s.startKEDA()
+	s.install()
 	s.waitAutoscaler()
+	// What KEDA asks Prometheus for.
+	query, err := lab.Kubectl(ctx, "-n", fleet, "get", "scaledobject/fleet", "-o", "jsonpath={.spec.triggers[0].metadata.query}")
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.record = record{begin: time.Now()}
 	s.inBackground(func(ctx context.Context) error { return s.sample(ctx, query) })
 	t.Cleanup(func() {
@@ -89,6 +93,21 @@ func (s *scene) apply(manifest []byte) {
 	}
 }
 
+// install installs the fleet with its autoscaler.
+func (s *scene) install() {
+	s.t.Helper()
+	repository, err := harness.Repository()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	helm := s.command("helm", "install", "fleet", filepath.Join(repository, "charts/machine-controller-fleet"),
+		"--namespace", fleet, "--create-namespace", "--wait", "--timeout", patience.String(),
+		"--values", filepath.Join(s.lab.Dir, "values.yaml"), "--values", filepath.Join(repository, "e2e/scale/testdata/values.yaml"),
+		"--set", "autoscaling.prometheus.serverAddress="+s.prom.url)
+	helm.Env = append(helm.Env, "KUBECONFIG="+s.kubeconfig(), "HELM_CACHE_HOME="+s.dir, "HELM_CONFIG_HOME="+s.dir, "HELM_DATA_HOME="+s.dir)
+	s.run(helm)
+}
+
 // pods returns how many pods the StatefulSet has that are not being deleted.
 func (s *scene) pods(ctx context.Context) (n int, err error) {
 	list, err := s.lab.Control.CoreV1().Pods(fleet).List(ctx, metav1.ListOptions{})
@@ -103,13 +122,16 @@ func (s *scene) pods(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// waitAutoscaler waits until the autoscaler has read the load.
+// waitAutoscaler waits until the autoscaler that KEDA has made has read the load.
 func (s *scene) waitAutoscaler() {
 	s.t.Helper()
-	err := harness.EventuallyEvery(s.ctx, sampleTime, "the autoscaler reads the load", func(ctx context.Context) error {
+	err := harness.EventuallyEvery(s.ctx, sampleTime, "KEDA's autoscaler reads the load", func(ctx context.Context) error {
 		hpa, err := s.lab.Control.AutoscalingV2().HorizontalPodAutoscalers(fleet).Get(ctx, "fleet", metav1.GetOptions{})
 		if err != nil {
 			return err
+		}
+		if owner := metav1.GetControllerOf(hpa); owner == nil || owner.Kind != "ScaledObject" {
+			s.t.Fatalf("the autoscaler belongs to %v, want KEDA's ScaledObject", owner)
 		}
 		for _, c := range hpa.Status.Conditions {
 			if c.Type == autoscalingv2.ScalingActive && c.Status == "True" {
