@@ -159,7 +159,7 @@ alerts-e2e: ## Have each alert of the chart fire by a fault, and none in a rollo
 	@hack/test.sh alerts
 
 .PHONY: scale-e2e
-scale-e2e: build ## Scale a fleet by its load with a real autoscaler and a real Prometheus, some 8 min; needs root; bin/scaling.csv and .svg
+scale-e2e: build ## Scale a fleet by its load with KEDA and a real Prometheus, some 6 min, the first time an hour more; needs root; bin/scaling.csv and .svg
 	@hack/build-helm.sh
 	@hack/build-prometheus.sh
 	@hack/build-keda.sh

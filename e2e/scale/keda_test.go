@@ -65,7 +65,7 @@ func (s *scene) startKEDA() {
 
 // inKEDA gives a command the environment of KEDA's Deployments.
 func inKEDA(cmd *exec.Cmd, kubeconfig string) *exec.Cmd {
-	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig, "POD_NAMESPACE="+keda, "WATCH_NAMESPACE=")
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig, "POD_NAMESPACE="+keda, "KEDA_CLUSTER_OBJECT_NAMESPACE="+keda, "WATCH_NAMESPACE=")
 	return cmd
 }
 
