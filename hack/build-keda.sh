@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../tools/keda"
 
+go mod tidy -diff || { echo "tools/keda: run 'go mod tidy' there" >&2; exit 1; }
 package=github.com/kedacore/keda/v2
 version=$(go list -m -f '{{.Version}}' "$package")
 out=../../bin/keda

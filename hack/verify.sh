@@ -4,7 +4,8 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 # Every Go module of the repository.
-modules() { find . -name go.mod -not -path './bin/*' -printf '%h\n' | sort; }
+# Without tools/keda: to tidy it, Go downloads clients of some 60 services. hack/build-keda.sh, which needs them, checks it.
+modules() { find . -name go.mod -not -path './bin/*' -not -path './tools/keda/*' -printf '%h\n' | sort; }
 
 modules_are_tidy() {
   local module failed=0
