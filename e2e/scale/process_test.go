@@ -12,18 +12,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// command returns the command for a program of bin, or of the PATH, that appends to a log in the scene's folder.
+// command returns the command for a program of bin, which make scale-e2e builds, that appends to a log in the scene's folder.
 func (s *scene) command(program string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	bin, err := harness.Bin()
 	if err != nil {
 		s.t.Fatal(err)
-	}
-	path := filepath.Join(bin, program)
-	if _, err := os.Stat(path); err != nil {
-		if path, err = exec.LookPath(program); err != nil {
-			s.t.Fatalf("expected %s in %s or on the PATH: %v; make scale-e2e names what it needs", program, bin, err)
-		}
 	}
 	log, err := os.OpenFile(filepath.Join(s.dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -34,7 +28,7 @@ func (s *scene) command(program string, args ...string) *exec.Cmd {
 			s.t.Error(err)
 		}
 	})
-	cmd := exec.CommandContext(s.ctx, path, args...)
+	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, program), args...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = log, log, s.dir, os.Environ()
 	// It ends with the test's own process, also when that is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -9,12 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,9 +23,6 @@ const metricsPort = "10258"
 //go:embed testdata/prometheus.yaml
 var prometheusManifest []byte
 
-// prometheus is a Prometheus that scrapes the fleet's pods.
-type prometheus struct{ url string }
-
 // configuration scrapes more often than an operator would, so that a run is short.
 const configuration = `global: {scrape_interval: 2s}
 scrape_configs:
@@ -39,7 +32,7 @@ scrape_configs:
 `
 
 // startPrometheus starts a Prometheus with a token that the fleet accepts for its metrics.
-func (s *scene) startPrometheus() *prometheus {
+func (s *scene) startPrometheus() *harness.Prometheus {
 	s.t.Helper()
 	s.apply(prometheusManifest)
 	token, targets, file := filepath.Join(s.dir, "prometheus.token"), filepath.Join(s.dir, "targets.json"), filepath.Join(s.dir, "prometheus.yaml")
@@ -56,11 +49,11 @@ func (s *scene) startPrometheus() *prometheus {
 	s.inBackground(func(ctx context.Context) error {
 		return every(ctx, func() error { return s.discover(ctx, targets) })
 	})
-	return &prometheus{url: "http://" + address}
+	return &harness.Prometheus{URL: "http://" + address}
 }
 
 // discover writes the fleet's pods to a file, with the labels that the chart's ServiceMonitor leads to. It stands for discovery through
-// the API server, which Debian's Prometheus is built without.
+// the API server, which this Prometheus is built without.
 func (s *scene) discover(ctx context.Context, file string) error {
 	type group struct {
 		Targets []string          `json:"targets"`
@@ -85,38 +78,4 @@ func (s *scene) discover(ctx context.Context, file string) error {
 	}
 	// Renamed, because Prometheus may read at any time.
 	return errors.Join(os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file))
-}
-
-// value returns the result of a query; without one it is 0, and known is false.
-func (p *prometheus) value(ctx context.Context, query string) (value float64, known bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/api/v1/query?query="+url.QueryEscape(query), http.NoBody)
-	if err != nil {
-		return 0, false, fmt.Errorf("query Prometheus: %w", err)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, false, fmt.Errorf("query Prometheus: %w", err)
-	}
-	defer answer.Body.Close()
-	var result struct {
-		Error string `json:"error"`
-		Data  struct {
-			Result []struct {
-				Value [2]any `json:"value"`
-			} `json:"result"`
-		} `json:"data"`
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&result); err != nil {
-		return 0, false, fmt.Errorf("read the answer of Prometheus (%s): %w", answer.Status, err)
-	}
-	if result.Error != "" {
-		return 0, false, fmt.Errorf("query Prometheus: %w", errors.New(result.Error))
-	}
-	if len(result.Data.Result) != 1 {
-		return 0, false, nil
-	}
-	value, err = strconv.ParseFloat(fmt.Sprint(result.Data.Result[0].Value[1]), 64)
-	return value, err == nil, err
 }

@@ -60,8 +60,8 @@ func (s *scene) mark(event string) {
 func (s *scene) sample(ctx context.Context, query string) error {
 	return every(ctx, func() error {
 		next := sample{At: time.Since(s.record.begin)}
-		load, known, err := s.prom.value(ctx, query)
-		serving, _, err2 := s.prom.value(ctx, "count(mcf_owned_slots > 0)")
+		load, known, err := s.prom.Value(ctx, query)
+		serving, _, err2 := s.prom.Value(ctx, "count(mcf_owned_slots > 0)")
 		phases, err3 := s.lab.Phases(ctx, namespace)
 		pods, err4 := s.pods(ctx)
 		if err := errors.Join(err, err2, err3, err4); err != nil {

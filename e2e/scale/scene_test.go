@@ -24,7 +24,7 @@ type scene struct {
 	t      *testing.T
 	lab    *harness.Lab
 	dir    string
-	prom   *prometheus
+	prom   *harness.Prometheus
 	record record
 
 	mu     sync.Mutex
@@ -103,7 +103,7 @@ func (s *scene) install() {
 	helm := s.command("helm", "install", "fleet", filepath.Join(repository, "charts/machine-controller-fleet"),
 		"--namespace", fleet, "--create-namespace", "--wait", "--timeout", patience.String(),
 		"--values", filepath.Join(s.lab.Dir, "values.yaml"), "--values", filepath.Join(repository, "e2e/scale/testdata/values.yaml"),
-		"--set", "autoscaling.prometheus.serverAddress="+s.prom.url)
+		"--set", "autoscaling.prometheus.serverAddress="+s.prom.URL)
 	helm.Env = append(helm.Env, "KUBECONFIG="+s.kubeconfig(), "HELM_CACHE_HOME="+s.dir, "HELM_CONFIG_HOME="+s.dir, "HELM_DATA_HOME="+s.dir)
 	s.run(helm)
 }
