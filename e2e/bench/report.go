@@ -66,7 +66,7 @@ func unit(name string) string {
 		return "ms"
 	case strings.Contains(name, "_millicores_"):
 		return "mcores"
-	case strings.HasSuffix(name, "_kb"):
+	case strings.HasSuffix(name, "_kb"), strings.Contains(name, "_kb_"):
 		return "kB"
 	case strings.Contains(name, "_mb_"):
 		return "MB"
