@@ -97,7 +97,7 @@ func areas(seeds, first string) []area {
 			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "controllers/nodeowner/nodeowner.go",
 			"controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go", "controllers/machine/lifecycle/aside.go",
 			"controllers/machine/lifecycle/token.go", "controllers/machine/credentials/secrets.go", "controllers/machine/secrets.go",
-			"controllers/machine/rivals.go", "controllers/machine/token.go:Controller.noteGone", "controllers/machine/credentials/sweep.go",
+			"controllers/machine/rivals.go", "controllers/machine/namesakes.go", "controllers/machine/token.go:Controller.noteGone", "controllers/machine/credentials/sweep.go",
 			"controllers/machine/aside.go", "controllers/machine/calls.go",
 			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "controllers/disruption/breakers.go",
 			"controllers/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
@@ -121,7 +121,7 @@ func safetyArea() area {
 	return area{"safety", []string{
 		"controllers/safety/orphans/suspect.go", "controllers/safety/orphans/record.go", "controllers/safety/orphans/confirm.go",
 		"controllers/safety/orphans/ledger.go", "controllers/safety/overshoot/decide.go", "controllers/safety/overshoot/counter.go",
-		"controllers/safety/unmanaged/unmanaged.go", "controllers/safety/pages.go", "controllers/safety/rounds.go",
+		"controllers/safety/unmanaged/unmanaged.go", "internal/pages/pages.go", "controllers/safety/rounds.go",
 		"controllers/safety/orphans.go:Orphans.reconcile", "controllers/safety/orphans.go:Orphans.plan", "controllers/safety/orphans_scopes.go",
 		"controllers/safety/orphans_sweep.go", "controllers/safety/orphans_confirm.go", "controllers/safety/orphans_act.go",
 		"controllers/safety/orphans_ledger.go", "controllers/safety/overshooting.go:Overshooting.round",
