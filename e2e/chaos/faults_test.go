@@ -28,7 +28,7 @@ func TestFaults(t *testing.T) {
 	if testing.Short() {
 		t.Parallel() // long runs also check that sessions are not suspended, which load on this machine could cause
 	}
-	b := newBed(t, 3)
+	b := newBedWith(t, 3, slots, sweepFlags) // a create that a fault delays can go out after its machine is gone, and leaves an orphan
 	b.load(t)
 	for _, f := range faults() {
 		if testing.Short() && !f.short {
