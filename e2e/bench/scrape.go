@@ -22,9 +22,9 @@ const scrapes = 10
 // measureScrapes measures what a scrape of a replica costs that owns all machines, without series by machine, which is the default, and with
 // all of them. Each needs a lab of its own, since flags are those of a lab.
 func measureScrapes(ctx context.Context, dir string, machines int, s sample) error {
-	for name, flags := range map[string]string{"scrape": "", "scrape_by_machine": "--metrics-by-machine=all"} {
-		if err := measureScrape(ctx, harness.Options{Dir: filepath.Join(dir, name), Replicas: 1, FleetFlags: flags}, name, machines, s); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	for _, v := range []struct{ name, flags string }{{"scrape", ""}, {"scrape_by_machine", "--metrics-by-machine=all"}} {
+		if err := measureScrape(ctx, harness.Options{Dir: filepath.Join(dir, v.name), Replicas: 1, FleetFlags: v.flags}, v.name, machines, s); err != nil {
+			return fmt.Errorf("%s: %w", v.name, err)
 		}
 	}
 	return nil
