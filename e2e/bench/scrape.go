@@ -46,13 +46,13 @@ func measureScrape(ctx context.Context, options harness.Options, name string, ma
 	if err := rests(ctx, lab, harness.Fleet); err != nil {
 		return err
 	}
-	first, err := scrape(ctx, lab)
+	first, err := scrape(ctx, lab, machines)
 	if err != nil {
 		return err
 	}
 	last := first
 	for range scrapes {
-		if last, err = scrape(ctx, lab); err != nil {
+		if last, err = scrape(ctx, lab, machines); err != nil {
 			return err
 		}
 	}
@@ -68,10 +68,14 @@ type answer struct {
 	plain, compressed int     // bytes
 }
 
-var cpuTotal = regexp.MustCompile(`(?m)^process_cpu_seconds_total (\S+)$`)
+var (
+	cpuTotal   = regexp.MustCompile(`(?m)^process_cpu_seconds_total (\S+)$`)
+	itemsTotal = regexp.MustCompile(`(?m)^mcm_machine_items_total (\d+)(\.0)?$`)
+)
 
-// scrape scrapes the replica as Prometheus does: compressed, with exemplars.
-func scrape(ctx context.Context, lab *harness.Lab) (a answer, err error) {
+// scrape scrapes the replica as Prometheus does: compressed, with exemplars. A replica that is suspended has no series of objects, which is
+// an error.
+func scrape(ctx context.Context, lab *harness.Lab, machines int) (a answer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, lab.Endpoint(harness.Fleet)+"/metrics", http.NoBody)
 	if err != nil {
 		return a, fmt.Errorf("scrape: %w", err)
@@ -94,6 +98,9 @@ func scrape(ctx context.Context, lab *harness.Lab) (a answer, err error) {
 	text, err := io.ReadAll(reader)
 	if err != nil {
 		return a, fmt.Errorf("scrape: %w", err)
+	}
+	if of := itemsTotal.FindSubmatch(text); of == nil || string(of[1]) != strconv.Itoa(machines) {
+		return a, fmt.Errorf("scrape: expected the series of %d machines, got %d bytes without them", machines, len(text))
 	}
 	found := cpuTotal.FindSubmatch(text)
 	if found == nil {
