@@ -59,7 +59,7 @@ func Dial(ctx context.Context, s Settings) (*Client, error) {
 	if s.Provider == "" {
 		return nil, errors.New("expected the name of a provider, got none; name the one that the driver is for")
 	}
-	if err := checkSocket(s.Socket); err != nil {
+	if err := CheckSocket(s.Socket); err != nil {
 		return nil, err
 	}
 	c := &Client{settings: s}

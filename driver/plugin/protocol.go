@@ -55,8 +55,8 @@ const (
 	leaderKey  = "mcf-leader"
 )
 
-// checkSocket returns an error for a path that cannot be that of a unix socket.
-func checkSocket(path string) error {
+// CheckSocket returns an error for a path that cannot be that of a unix socket.
+func CheckSocket(path string) error {
 	switch {
 	case !filepath.IsAbs(path) || strings.ContainsRune(path, 0):
 		return fmt.Errorf("expected the absolute path of a unix socket, got %q; give one, such as /run/drivers/azure.sock", path)

@@ -47,7 +47,7 @@ func Serve(ctx context.Context, socket string, served Served) error {
 
 // Listen returns a listener on the unix socket at that path, for the process' user and group. Errors as of Serve.
 func Listen(ctx context.Context, socket string) (net.Listener, error) {
-	if err := checkSocket(socket); err != nil {
+	if err := CheckSocket(socket); err != nil {
 		return nil, err
 	}
 	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() == os.ModeSocket {
