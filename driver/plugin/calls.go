@@ -69,7 +69,7 @@ func (c *Client) ListMachines(ctx context.Context, req driver.ListMachinesReques
 	if err != nil {
 		return driver.ListMachinesResponse{}, c.unanswered(ctx, driver.OpList, err)
 	}
-	machines := map[string]string{}
+	machines, listed := map[string]string{}, 0
 	for {
 		page, err := pages.Recv()
 		switch {
@@ -82,10 +82,10 @@ func (c *Client) ListMachines(ctx context.Context, req driver.ListMachinesReques
 		case len(page.GetMachines()) == 0:
 			return driver.ListMachinesResponse{}, driver.Errorf(driver.OpList, driver.Internal, "the driver listed a page without VMs; expected the end of the list instead")
 		}
-		maps.Copy(machines, page.GetMachines())
-		if len(machines) > driver.MaxListed {
+		if listed += len(page.GetMachines()); listed > driver.MaxListed { // repeated ones count again, so that the list ends
 			return driver.ListMachinesResponse{}, driver.Errorf(driver.OpList, driver.Internal, "the driver listed more than %d VMs", driver.MaxListed)
 		}
+		maps.Copy(machines, page.GetMachines())
 	}
 }
 

@@ -36,6 +36,9 @@ func (e *refusalError) Error() string { return e.why }
 // errNotServing is what a driver reports of its own health.
 var errNotServing = errors.New("the driver reports that it does not serve now")
 
+// errReplaced is that another connection was made during a negotiation, so that it is not known with which process it was.
+var errReplaced = errors.New("the connection was replaced")
+
 // question is a negotiation that is in progress, and whose result all calls share.
 type question struct {
 	done chan struct{}
@@ -69,7 +72,10 @@ func (c *Client) ask() *question {
 	c.running.Go(func() {
 		ctx, cancel := context.WithTimeout(c.lifetime, negotiationTimeout)
 		defer cancel()
-		q.err = c.negotiate(ctx)
+		q.err = errReplaced
+		for errors.Is(q.err, errReplaced) {
+			q.err = c.negotiate(ctx)
+		}
 		c.mu.Lock()
 		c.asking = nil
 		c.mu.Unlock()
@@ -78,7 +84,7 @@ func (c *Client) ask() *question {
 	return q
 }
 
-// negotiate introduces the fleet, and records what the driver answers.
+// negotiate introduces the fleet, and records what the driver answers. Errors: errReplaced, and those of agree.
 func (c *Client) negotiate(ctx context.Context) error {
 	connection := c.connections.Load()
 	answer, err := driverv1.NewNegotiationClient(c.conn).Negotiate(ctx, &driverv1.NegotiateRequest{Versions: []uint32{version}, Fleet: c.settings.Fleet})
@@ -96,9 +102,10 @@ func (c *Client) negotiate(ctx context.Context) error {
 	} else if err := c.checkHealth(ctx); err != nil {
 		return err
 	}
-	if a.connection > 0 {
-		c.agreement.Store(a)
+	if c.connections.Load() != connection {
+		return errReplaced
 	}
+	c.agreement.Store(a)
 	return a.refusal
 }
 
