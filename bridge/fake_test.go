@@ -222,7 +222,7 @@ func (f failing) GetMachineStatus(context.Context, *mcm.GetMachineStatusRequest)
 	if f.err != nil {
 		return nil, f.err
 	}
-	return nil, nil //nolint:nilnil // a driver that returns neither
+	return nil, nil // a driver that returns neither
 }
 
 // errPanic makes a failing driver panic.

@@ -31,7 +31,7 @@ type task struct {
 	op     driver.Op
 	cancel context.CancelFunc
 	done   chan struct{}
-	value  any   // valid when done is closed, as is err
+	value  any // valid when done is closed, as is err
 	err    error
 }
 

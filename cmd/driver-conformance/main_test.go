@@ -14,7 +14,7 @@ import (
 
 // TestOfTheExample builds this program and the example of docs/drivers, and runs one against the other as an author does.
 func TestOfTheExample(t *testing.T) {
-	folder, err := os.MkdirTemp("", "mcf") // the name of t.TempDir() is too long for a socket
+	folder, err := os.MkdirTemp("", "mcf") //nolint:usetesting // the name of t.TempDir() is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // the driver in a process of its own.
 func OverSocket(t *testing.T, d driver.Driver) *plugin.Client {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "mcf") // the name of t.TempDir() is too long for a socket
+	folder, err := os.MkdirTemp("", "mcf") //nolint:usetesting // the name of t.TempDir() is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func OverSocket(t *testing.T, d driver.Driver) *plugin.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- plugin.ServeOn(ctx, listener, plugin.Served{Driver: d}) }()
 	client, err := plugin.Dial(ctx, plugin.Settings{Provider: "test", Socket: socket})

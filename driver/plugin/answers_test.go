@@ -280,7 +280,9 @@ func TestLongLists(t *testing.T) {
 	for i := range driver.MaxListed {
 		listed.Machines[fmt.Sprintf("test:///%0200d", i)] = fmt.Sprintf("machine-%d", i)
 	}
-	d.list = func(context.Context, driver.ListMachinesRequest) (driver.ListMachinesResponse, error) { return listed, nil }
+	d.list = func(context.Context, driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
+		return listed, nil
+	}
 	got, err := client.ListMachines(t.Context(), driver.ListMachinesRequest{Class: of("m").Class})
 	answered(t, len(listed.Machines), len(got.Machines), err)
 	listed.Machines["test:///one-more"] = "m"
@@ -299,7 +301,9 @@ func TestLongLists(t *testing.T) {
 			Machine: strings.Repeat("m", 253), NodeName: strings.Repeat("m", 253), MachineUID: "u",
 		})
 	}
-	d.resources = func(context.Context, driver.ListResourcesRequest) (driver.ListResourcesResponse, error) { return page, nil }
+	d.resources = func(context.Context, driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
+		return page, nil
+	}
 	resources, err := client.ListResources(t.Context(), driver.ListResourcesRequest{ScopeRequest: driver.ScopeRequest{Class: of("m").Class}})
 	answered(t, page, resources, err)
 

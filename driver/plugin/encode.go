@@ -50,7 +50,7 @@ func fromTarget(received *driverv1.Target) (driver.Target, error) {
 // toClass returns a class as it is sent; nil for nil. The provider spec is sent beside the object, because it may be no JSON.
 func toClass(class *v1alpha1.MachineClass) (*driverv1.MachineClass, error) {
 	if class == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil
 	}
 	object := *class
 	object.ManagedFields, object.ProviderSpec = nil, runtime.RawExtension{}

@@ -61,7 +61,7 @@ func serveToCrash(t *testing.T, socket string, d driver.Driver) (crash func()) {
 		t.Fatal(err)
 	}
 	listener := &crashing{Listener: inner}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- plugin.ServeOn(ctx, listener, plugin.Served{Driver: d}) }()
 	crash = sync.OnceFunc(func() { listener.crash(); cancel(); <-ended })
@@ -354,7 +354,7 @@ func TestListen(t *testing.T) {
 	if _, err := plugin.Listen(t.Context(), socket); err == nil || !strings.Contains(err.Error(), "another process listens") {
 		t.Errorf("a socket in use: %v", err)
 	}
-	first.(*net.UnixListener).SetUnlinkOnClose(false) //nolint:forcetypeassert // a unix socket has no other
+	first.(*net.UnixListener).SetUnlinkOnClose(false) //nolint:errcheck // a unix socket has no other
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}

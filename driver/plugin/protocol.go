@@ -65,4 +65,3 @@ func CheckSocket(path string) error {
 	}
 	return nil
 }
-

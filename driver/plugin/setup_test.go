@@ -84,7 +84,7 @@ func (d *sweeping) DeleteResource(ctx context.Context, req driver.DeleteResource
 // socketIn returns a path for a socket; the name of t.TempDir() is too long.
 func socketIn(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "mcf")
+	folder, err := os.MkdirTemp("", "mcf") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func serve(t *testing.T, socket string, served plugin.Served) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -115,7 +115,7 @@ func serve(t *testing.T, socket string, served plugin.Served) (stop func()) {
 // dial returns a client, connected or not.
 func dial(t *testing.T, socket string) *plugin.Client {
 	t.Helper()
-	client, err := plugin.Dial(context.Background(), plugin.Settings{
+	client, err := plugin.Dial(context.WithoutCancel(t.Context()), plugin.Settings{
 		Provider: "test", Socket: socket, Ownership: func(ctx context.Context) (plugin.Ownership, bool) {
 			o, ok := ctx.Value(ownerKey{}).(plugin.Ownership)
 			return o, ok
@@ -176,7 +176,9 @@ func (f *foreign) ListMachines(_ *driverv1.ListMachinesRequest, stream grpc.Serv
 }
 
 // version1 is what a driver answers that may be used.
-func version1() *driverv1.NegotiateResponse { return &driverv1.NegotiateResponse{Versions: []uint32{1}} }
+func version1() *driverv1.NegotiateResponse {
+	return &driverv1.NegotiateResponse{Versions: []uint32{1}}
+}
 
 // runForeign runs such a process until the end of the test, with a healthy service unless that is nil, and returns a client of it.
 func runForeign(t *testing.T, f *foreign, serving healthv1.HealthCheckResponse_ServingStatus) *plugin.Client {

@@ -19,7 +19,7 @@ func main() {
 	socket := flag.String("socket", "", "absolute `path` of the unix socket to listen on")
 	folder := flag.String("folder", "", "`path` of the folder that is the cloud")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // of a process
 	err := plugin.Serve(ctx, *socket, plugin.Served{Driver: &cloud{folder: *folder}, Provider: "folder", NeverInitializes: true})
 	stop()
 	if err != nil {
