@@ -107,6 +107,7 @@ unit() {
   tests e2e/autoscaler "${order[@]}" -- ./... # it is pure
   tests tools/image "${order[@]}" -- ./...
   tests bridge "${order[@]}" -- ./...
+  step go -C bridge/azure build -o "$work/azure" .
 }
 
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.
