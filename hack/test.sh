@@ -106,6 +106,8 @@ unit() {
   tests lab "${order[@]}" -- "${kubernetes[@]}"
   tests e2e/autoscaler "${order[@]}" -- ./... # it is pure
   tests tools/image "${order[@]}" -- ./...
+  tests bridge "${order[@]}" -- ./...
+  step go -C bridge/azure build -o "$work/azure" .
 }
 
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.
