@@ -14,8 +14,17 @@ import (
 // fakePage is the page size of the cloud, so that a test of pages needs few VMs.
 const fakePage = 5
 
-// The driver gives the guarantees of package driver.
+// The driver gives the guarantees of package driver, also from a process of its own.
 func TestDriverConformance(t *testing.T) {
+	t.Run("over a socket", func(t *testing.T) {
+		t.Parallel()
+		drivertest.Run(t, func(t *testing.T) drivertest.Env {
+			t.Helper()
+			env := newEnv(t, 0)
+			env.Driver = drivertest.OverSocket(t, env.Driver)
+			return env
+		})
+	})
 	for name, stop := range map[string]time.Duration{"VMs stop at once": 0, "VMs take time to stop": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

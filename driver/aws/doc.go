@@ -18,9 +18,9 @@
 // create "there is none" is therefore no proof: a delete is not Gone, and the VM that the provider ID names is not NotFound. The time of
 // the create is recorded in LastKnownState. A look by UID may be NotFound: the create that follows has the same token.
 //
-// The name of the Node is the private DNS name of the instance, and the provider ID is aws:///<zone>/<instance>, which are what the
-// cloud controller manager for AWS sets on the Node. Machine Controller Manager has the region in the place of the zone; the driver
-// reads both and returns the zone.
+// The name of the Node is the private DNS name of the instance. The provider ID is aws:///<region>/<instance>, as in Machine Controller
+// Manager, which deletes a VM as an orphan whose provider ID is not equal to that of its Machine. The cloud controller manager for AWS has
+// the zone in the place of the region on the Node; package nodeowner accepts that as the ID of the same VM, and the driver reads both.
 //
 // Each method makes a bounded number of requests and repeats none: the fleet calls again.
 package aws

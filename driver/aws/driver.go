@@ -99,7 +99,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 	now := d.clock.Now()
 	if tokenMayBeForgotten(req.Machine, now) {
 		if vm, err := a.madeBefore(ctx, req.Target); driver.CodeOf(err) != driver.NotFound {
-			return created(req.Target, vm, err, "")
+			return a.created(req.Target, vm, err, "")
 		}
 	}
 	requested := note{Requested: now.UTC()}.String()
@@ -111,7 +111,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 		if driver.CodeOf(err) == driver.NotFound {
 			err = mismatch // its VM is not shown yet, or not any more
 		}
-		return created(req.Target, vm, err, "")
+		return a.created(req.Target, vm, err, "")
 	case err != nil:
 		failure := a.failed(ctx, driver.OpCreate, err)
 		if !mayHaveEffect(failure.Code) {
@@ -123,7 +123,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 			"the cloud answered with %d VMs; expected one", len(out.Instances))
 	}
 	vm := out.Instances[0]
-	return created(req.Target, vm, believe(driver.OpCreate, vm, req.Target), requested)
+	return a.created(req.Target, vm, believe(driver.OpCreate, vm, req.Target), requested)
 }
 
 // prepare returns the request for a VM. Errors: InvalidArgument, and those of the request for the image.
@@ -160,13 +160,10 @@ func (d *Driver) prepare(ctx context.Context, req driver.CreateMachineRequest) (
 }
 
 // created returns the answer of a create that has found or made a VM.
-func created(target driver.Target, vm types.Instance, err error, requested string) (driver.CreateMachineResponse, error) {
+func (a *account) created(target driver.Target, vm types.Instance, err error, requested string) (driver.CreateMachineResponse, error) {
 	resp := driver.CreateMachineResponse{LastKnownState: requested}
 	switch {
 	case err != nil:
-		if codeIs(err, codeTokenEnded) {
-			resp.LastKnownState = ""
-		}
 		return resp, err
 	case isEnding(vm):
 		reason := ""
@@ -174,11 +171,11 @@ func created(target driver.Target, vm types.Instance, err error, requested strin
 			reason = ": " + sdk.ToString(vm.StateReason.Message)
 		}
 		return resp, driver.Errorf(driver.OpCreate, driver.Aborted, "VM %s, which was made for Machine %q, is %s%s; a Machine gets one VM in its life",
-			providerID(vm), target.Machine.Name, vm.State.Name, reason)
+			a.providerID(vm), target.Machine.Name, vm.State.Name, reason)
 	case sdk.ToString(vm.PrivateDnsName) == "":
-		return resp, driver.Errorf(driver.OpCreate, driver.Unavailable, "VM %s has no private DNS name yet, which is the name of its Node", providerID(vm))
+		return resp, driver.Errorf(driver.OpCreate, driver.Unavailable, "VM %s has no private DNS name yet, which is the name of its Node", a.providerID(vm))
 	}
-	resp.VM = describe(vm)
+	resp.VM = a.describe(vm)
 	return resp, nil
 }
 
@@ -237,10 +234,10 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 	case err != nil:
 		return driver.GetMachineStatusResponse{Left: look.left}, err
 	}
-	resp := driver.GetMachineStatusResponse{VM: describe(vm), Left: look.left}
+	resp := driver.GetMachineStatusResponse{VM: a.describe(vm), Left: look.left}
 	if spec, err := decode(req.Class.ProviderSpec.Raw); err == nil {
 		if missing := toInitialize(spec, vm); len(missing) > 0 {
-			return resp, driver.Errorf(driver.OpStatus, driver.Uninitialized, "VM %s: %s", providerID(vm), strings.Join(texts(missing), "; "))
+			return resp, driver.Errorf(driver.OpStatus, driver.Uninitialized, "VM %s: %s", a.providerID(vm), strings.Join(texts(missing), "; "))
 		}
 	}
 	return resp, nil
@@ -265,7 +262,7 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 	machines := map[string]string{}
 	err = a.eachPage(ctx, list{op: driver.OpList, filters: filters, size: pageSize, pages: maxPages}, func(page []types.Instance, _ bool) (more bool, err error) {
 		for _, vm := range page {
-			machines[providerID(vm)] = nameOf(vm)
+			machines[a.providerID(vm)] = nameOf(vm)
 		}
 		if len(machines) > driver.MaxListed {
 			return false, driver.Errorf(driver.OpList, driver.Internal, "the cloud listed more than %d VMs", driver.MaxListed)

@@ -118,7 +118,7 @@ func TestVMThatIsGone(t *testing.T) {
 	w := newWorld(t, nil)
 	target := w.target()
 	w.mustCreate(t, target)
-	w.End(strings.TrimPrefix(target.Machine.Spec.ProviderID, providerIDPrefix+zone+"/"), "User initiated")
+	w.End(strings.TrimPrefix(target.Machine.Spec.ProviderID, providerIDPrefix+region+"/"), "User initiated")
 	if _, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); driver.CodeOf(err) != driver.NotFound {
 		t.Errorf("status: %v, want NotFound", err)
 	}
@@ -228,16 +228,20 @@ func TestInitializeChangesNoOtherVM(t *testing.T) {
 	}
 }
 
-// Machine Controller Manager has the region in provider IDs, and the cloud controller manager the zone.
-func TestProviderIDsOfMachineControllerManager(t *testing.T) {
+// Machine Controller Manager has the region in provider IDs, as the driver, and the cloud controller manager the zone.
+func TestProviderIDsOfNodes(t *testing.T) {
 	w := newWorld(t, nil)
 	target := w.target()
 	w.mustCreate(t, target)
 	own := target.Machine.Spec.ProviderID
-	target.Machine.Spec.ProviderID = strings.Replace(own, zone, region, 1)
+	target.Machine.Spec.ProviderID = strings.Replace(own, region, zone, 1)
 	target.Class = classOf(string(changed(t, map[string]any{"srcAndDstChecksEnabled": nil})))
 	if resp, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); err != nil || resp.ProviderID != own {
 		t.Errorf("%q, %v; want %q", resp.ProviderID, err, own)
+	}
+	target.Machine.Spec.ProviderID = "aws:///eu-west-1/i-0a" // EC2 rejects an ID of this length
+	if resp, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); err != nil || resp.ProviderID != own {
+		t.Errorf("with an ID that is malformed: %q, %v; want %q", resp.ProviderID, err, own)
 	}
 	for text, want := range map[string]string{
 		"aws:///eu-west-1/i-0a": "i-0a", "aws:///eu-west-1c/i-0a": "i-0a", "aws:////i-0a": "i-0a",

@@ -21,6 +21,7 @@ const (
 	codeTokenEnded     = "IdempotentInstanceTerminated"
 	codeTokenMismatch  = "IdempotentParameterMismatch" //nolint:gosec // no credential
 	codeVMNotFound     = "InvalidInstanceID.NotFound"
+	codeVMMalformed    = "InvalidInstanceID.Malformed"
 	codeNICNotFound    = "InvalidNetworkInterfaceID.NotFound"
 	codeVolumeNotFound = "InvalidVolume.NotFound"
 )

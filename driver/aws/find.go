@@ -53,7 +53,7 @@ func (a *account) find(ctx context.Context, op driver.Op, target driver.Target) 
 // vm returns the VM of an ID; exists is false when the cloud answers that there is none.
 func (a *account) vm(ctx context.Context, op driver.Op, id string) (found types.Instance, exists bool, err error) {
 	out, err := a.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
-	if codeIs(err, codeVMNotFound) {
+	if codeIs(err, codeVMNotFound, codeVMMalformed) {
 		return types.Instance{}, false, nil
 	}
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *account) findByUID(ctx context.Context, op driver.Op, target driver.Tar
 		for _, vm := range page {
 			if known {
 				return false, driver.Errorf(op, driver.OutOfRange, "several VMs have the tag %s=%s; expected one: %s, %s",
-					TagMachineUID, target.Machine.UID, providerID(found), providerID(vm))
+					TagMachineUID, target.Machine.UID, a.providerID(found), a.providerID(vm))
 			}
 			found, known = vm, true
 		}
@@ -252,9 +252,6 @@ func believeID(op driver.Op, vm types.Instance) error {
 	if vm.State == nil || vm.State.Name == "" {
 		return driver.Errorf(op, driver.Internal, "the cloud answered with VM %q without a state", *vm.InstanceId)
 	}
-	if vm.Placement == nil || !isZone(sdk.ToString(vm.Placement.AvailabilityZone)) {
-		return driver.Errorf(op, driver.Internal, "the cloud answered with VM %q without an availability zone", *vm.InstanceId)
-	}
 	return nil
 }
 
@@ -286,12 +283,12 @@ func withoutUID(op driver.Op, target driver.Target) error {
 // providerIDPrefix begins the provider IDs of this cloud.
 const providerIDPrefix = "aws:///"
 
-// providerID returns aws:///<zone>/<instance>.
-func providerID(vm types.Instance) string {
-	return providerIDPrefix + sdk.ToString(vm.Placement.AvailabilityZone) + "/" + sdk.ToString(vm.InstanceId)
+// providerID returns aws:///<region>/<instance>.
+func (a *account) providerID(vm types.Instance) string {
+	return providerIDPrefix + a.region + "/" + sdk.ToString(vm.InstanceId)
 }
 
-// parseProviderID returns the cloud's ID in aws:///<zone or region>/<instance>; ok is false for what names no VM of this cloud.
+// parseProviderID returns the cloud's ID in aws:///<region or zone>/<instance>; ok is false for what names no VM of this cloud.
 func parseProviderID(text string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(text, providerIDPrefix)
 	_, id, hasZone := strings.Cut(rest, "/")
@@ -304,17 +301,12 @@ func isID(text, prefix string) bool {
 	return ok && digits != "" && len(digits) <= 32 && !strings.ContainsFunc(digits, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') })
 }
 
-// isZone reports whether a text can be the name of an availability zone.
-func isZone(text string) bool {
-	return text != "" && len(text) <= 64 && !strings.ContainsFunc(text, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') && r != '-' })
-}
-
 // describe returns what the fleet knows of a VM.
-func describe(vm types.Instance) driver.VM {
-	found := driver.VM{ProviderID: providerID(vm), NodeName: sdk.ToString(vm.PrivateDnsName)}
+func (a *account) describe(vm types.Instance) driver.VM {
+	found := driver.VM{ProviderID: a.providerID(vm), NodeName: sdk.ToString(vm.PrivateDnsName)}
 	add := func(kind corev1.NodeAddressType, address string) {
-		if a := (corev1.NodeAddress{Type: kind, Address: address}); address != "" && len(found.Addresses) < driver.MaxAddresses {
-			found.Addresses = append(found.Addresses, a)
+		if address != "" && len(found.Addresses) < driver.MaxAddresses {
+			found.Addresses = append(found.Addresses, corev1.NodeAddress{Type: kind, Address: address})
 		}
 	}
 	add(corev1.NodeInternalIP, sdk.ToString(vm.PrivateIpAddress))

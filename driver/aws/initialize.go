@@ -105,7 +105,7 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 			return driver.InitializeMachineResponse{}, a.failed(ctx, driver.OpInitialize, err)
 		}
 	}
-	return driver.InitializeMachineResponse{VM: describe(vm)}, nil
+	return driver.InitializeMachineResponse{VM: a.describe(vm)}, nil
 }
 
 // set sets what a network interface lacks.

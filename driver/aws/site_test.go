@@ -103,7 +103,7 @@ func (s *site) driver(t *testing.T, change func(*Config)) *Driver {
 	return d
 }
 
-func idOf(i ec2test.Instance) string { return providerIDPrefix + i.Zone + "/" + i.ID }
+func idOf(i ec2test.Instance) string { return providerIDPrefix + region + "/" + i.ID }
 
 // vms returns what really exists.
 func (s *site) vms(*testing.T) (vms []drivertest.VM) {

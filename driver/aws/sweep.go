@@ -78,7 +78,7 @@ func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequ
 	}
 	for _, vm := range page {
 		if r, ok := madeFor(fromTags(vm.Tags)); ok {
-			described := describe(vm)
+			described := a.describe(vm)
 			r.Kind, r.ID, r.NodeName = driver.ResourceVM, described.ProviderID, described.NodeName
 			resp.Items = append(resp.Items, r)
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 )
@@ -107,9 +108,15 @@ func (c *Cloud) invalid(form url.Values) *refusal {
 // isShown reports whether the cloud shows an instance yet.
 func (c *Cloud) isShown(i *Instance) bool { return !c.clock.Now().Before(i.visible) }
 
+// isID matches the IDs of instances.
+var isID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
+
 // named returns the instances of IDs.
 func (c *Cloud) named(ids []string) (found []*Instance, refused *refusal) {
 	for _, id := range ids {
+		if !isID.MatchString(id) {
+			return nil, refuse(http.StatusBadRequest, "InvalidInstanceID.Malformed", "Invalid id: \"%s\"", id)
+		}
 		i := c.instances[id]
 		if i == nil || !c.isShown(i) {
 			return nil, refuse(http.StatusBadRequest, "InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", id)
