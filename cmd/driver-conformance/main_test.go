@@ -61,7 +61,7 @@ func TestOfTheExample(t *testing.T) {
 		return string(output), err
 	}
 	output, err := conformance()
-	if passed := regexp.MustCompile(`(?m)^ +--- PASS: Conformance/`).FindAllString(output, -1); err != nil || len(passed) < 25 {
+	if passed := regexp.MustCompile(`(?m)^ +--- PASS: Conformance/`).FindAllString(output, -1); err != nil || len(passed) < 24 {
 		t.Errorf("%v, %d cases passed:\n%s", err, len(passed), output)
 	}
 	if left, err := exec.CommandContext(ctx, "sh", in("vms.sh")).Output(); err != nil || len(left) > 0 {

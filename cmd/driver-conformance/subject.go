@@ -9,17 +9,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/drivertest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
 )
-
-// namePrefix and uidPrefix begin names and UIDs of the suite's Machines.
-const namePrefix, uidPrefix = "conformance-", "uid-of-conformance-"
 
 // subject is the driver under test, with its cloud.
 type subject struct {
@@ -45,7 +40,7 @@ func (s *subject) env(t *testing.T) drivertest.Env {
 	t.Helper()
 	run := strings.ToLower(rand.Text()[:8]) + "-"
 	class := s.class.DeepCopy()
-	class.Namespace = namePrefix + strings.TrimSuffix(run, "-")
+	class.Namespace = "conformance-" + strings.TrimSuffix(run, "-")
 	if class.Name == "" {
 		class.Name = "class"
 	}
@@ -60,11 +55,7 @@ func (s *subject) env(t *testing.T) drivertest.Env {
 		}
 	}
 	t.Cleanup(func() {
-		for _, vm := range s.listed(t) {
-			if strings.HasPrefix(string(vm.MachineUID), uidPrefix+run) {
-				s.remove(t, env, vm)
-			}
-		}
+		drivertest.Clean(t, env)
 	})
 	return env
 }
@@ -97,23 +88,4 @@ func (s *subject) shell(t *testing.T, text string, environment ...string) string
 		t.Fatalf("%s: %v", text, err)
 	}
 	return string(printed)
-}
-
-// remove deletes a VM that a case has left.
-func (s *subject) remove(t *testing.T, env drivertest.Env, vm drivertest.VM) {
-	t.Helper()
-	m := &v1alpha1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: env.Class.Namespace, Name: strings.TrimPrefix(string(vm.MachineUID), "uid-of-"), UID: vm.MachineUID},
-		Spec:       v1alpha1.MachineSpec{ProviderID: vm.ProviderID},
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), s.patience)
-	defer cancel()
-	for gone := false; !gone; {
-		resp, err := env.Driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: driver.Target{Machine: m, Class: env.Class, Secret: env.Secret}})
-		if err != nil {
-			t.Errorf("VM %s is left: %v", vm.ProviderID, err)
-			return
-		}
-		gone = resp.Gone
-	}
 }

@@ -16,11 +16,15 @@ const defaultPatience = 10 * time.Second
 
 // bounded is the context of a call that is expected to work.
 func (s *suite) bounded() (context.Context, context.CancelFunc) {
-	patience := s.Patience
-	if patience == 0 {
-		patience = defaultPatience
+	return context.WithTimeout(s.t.Context(), s.patience())
+}
+
+// patience is how long a call may take.
+func (s *suite) patience() time.Duration {
+	if s.Patience == 0 {
+		return defaultPatience
 	}
-	return context.WithTimeout(s.t.Context(), patience)
+	return s.Patience
 }
 
 // check fails the test unless err is what a driver may return: nil, or an *Error that names its operation and has a code.

@@ -136,15 +136,18 @@ type suite struct {
 	controlCluster string // in all targets and sweeps
 }
 
+// namePrefix and uidPrefix begin the names of the suite's Machines, and their UIDs, which have the names.
+const namePrefix, uidPrefix = "conformance-", "uid-of-"
+
 // controlCluster is the control cluster of the suite.
 const controlCluster = "uid-of-kube-system"
 
 // machine returns a new Machine, which has a UID and no provider ID.
 func (s *suite) machine() *v1alpha1.Machine {
 	s.machines++
-	name := fmt.Sprintf("conformance-%s%d", s.Run, s.machines)
+	name := fmt.Sprintf(namePrefix+"%s%d", s.Run, s.machines)
 	return &v1alpha1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Class.Namespace, UID: types.UID("uid-of-" + name)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Class.Namespace, UID: types.UID(uidPrefix + name)},
 		Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: s.Class.Name}},
 	}
 }

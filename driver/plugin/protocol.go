@@ -35,8 +35,8 @@ const (
 const (
 	// callTimeout is the deadline of a call without one, and the longest that a Server allows.
 	callTimeout = 2 * time.Minute
-	// negotiationTimeout is the deadline of a negotiation, and of Scope.
-	negotiationTimeout = 2 * time.Second
+	// negotiationTimeout is the deadline of a negotiation, of Scope, and of the making of a connection.
+	negotiationTimeout = 5 * time.Second
 	// firstRetry and lastRetry are the shortest and the longest wait between two attempts to connect.
 	firstRetry, lastRetry = 50 * time.Millisecond, time.Second
 	// pingAfter is how long a connection may be silent until it is probed, and pingTimeout how long an answer to that may take: then the

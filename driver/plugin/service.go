@@ -29,7 +29,8 @@ func newService(d driver.Driver) *service {
 	return s
 }
 
-func undecodable(err error) error { return status.Error(codes.InvalidArgument, err.Error()) }
+// undecodable is the status of a call whose request cannot be decoded.
+func undecodable(err error) error { return status.Errorf(codes.InvalidArgument, "%v", err) }
 
 // CreateMachine calls the driver.
 func (s *service) CreateMachine(ctx context.Context, req *driverv1.CreateMachineRequest) (*driverv1.CreateMachineResponse, error) {
