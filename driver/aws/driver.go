@@ -123,7 +123,10 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 			"the cloud answered with %d VMs; expected one", len(out.Instances))
 	}
 	vm := out.Instances[0]
-	return a.created(req.Target, vm, believe(driver.OpCreate, vm, req.Target), requested)
+	if err = believeID(driver.OpCreate, vm); err == nil && len(vm.Tags) > 0 { // without tags the token is the evidence
+		err = believe(driver.OpCreate, vm, req.Target)
+	}
+	return a.created(req.Target, vm, err, requested)
 }
 
 // prepare returns the request for a VM. Errors: InvalidArgument, and those of the request for the image.

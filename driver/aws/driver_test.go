@@ -98,6 +98,15 @@ func TestVMThatIsNotShownYet(t *testing.T) {
 	}
 }
 
+// An answer without tags is one about the VM, because of the token.
+func TestVMWhoseTagsAreNotShownYet(t *testing.T) {
+	w := newWorld(t, func(s *ec2test.Settings) { s.LateTags = true })
+	target := w.target()
+	w.mustCreate(t, target)
+	w.mustCreate(t, target)
+	w.wantLiving(t, 1, "after a create that was repeated")
+}
+
 // Other parameters under the token prove that the VM exists, whether or not the cloud shows it.
 func TestOtherParametersWhileTheVMIsNotShown(t *testing.T) {
 	w := newWorld(t, func(s *ec2test.Settings) { s.VisibleAfter = 30 * time.Second })

@@ -40,6 +40,8 @@ type Settings struct {
 	Rate, Burst float64
 	// VisibleAfter is how long after its creation an instance is not shown.
 	VisibleAfter time.Duration
+	// LateTags is true when the answer to RunInstances does not have the tags.
+	LateTags bool
 	// StopTime is how long an instance takes to end.
 	StopTime time.Duration
 	// Clock is the time; nil means the system's.

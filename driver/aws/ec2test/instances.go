@@ -58,7 +58,11 @@ func (c *Cloud) runInstances(form url.Values) (answer any, refused *refusal) {
 
 // ran is the answer with an instance.
 func (c *Cloud) ran(i *Instance) runAnswer {
-	return runAnswer{RequestID: requestID, ID: "r-" + i.ID[2:], Instances: instanceSet{[]instanceItem{c.show(i)}}}
+	shown := c.show(i)
+	if c.settings.LateTags {
+		shown.Tags = tagSet{}
+	}
+	return runAnswer{RequestID: requestID, ID: "r-" + i.ID[2:], Instances: instanceSet{[]instanceItem{shown}}}
 }
 
 // number returns a number of a form, 0 for none.
