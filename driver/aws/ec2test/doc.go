@@ -1,5 +1,5 @@
-// Package ec2test is a stateful fake, for tests, of the parts of Amazon EC2 and STS that the driver uses: their query APIs with answers in XML, behind
-// real HTTP, with signatures that are checked.
+// Package ec2test is a stateful fake, for tests, of the parts of Amazon EC2 and STS that the driver uses: their query APIs with answers in
+// XML, behind real HTTP, with signatures that are checked.
 //
 // It behaves as EC2 is documented to where the driver depends on it:
 //

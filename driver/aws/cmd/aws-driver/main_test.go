@@ -31,7 +31,11 @@ func TestServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(folder)
+	defer func() {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	}()
 	socket := filepath.Join(folder, "aws.sock")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
