@@ -108,6 +108,7 @@ unit() {
   tests tools/image "${order[@]}" -- ./...
   tests bridge "${order[@]}" -- ./...
   step go -C bridge/azure build -o "$work/azure" .
+  tests driver/aws "${order[@]}" -- ./... # the SDK is large, as above
 }
 
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.

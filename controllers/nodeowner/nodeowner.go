@@ -1,6 +1,8 @@
 package nodeowner
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -31,7 +33,7 @@ func Relate(m *v1alpha1.Machine, node *corev1.Node) Relation {
 	switch {
 	case bound && (ref.Namespace != m.Namespace || ref.Name != m.Name):
 		return Foreign
-	case node.Spec.ProviderID != "" && node.Spec.ProviderID != vm:
+	case node.Spec.ProviderID != "" && !SameVM(vm, node.Spec.ProviderID):
 		return Foreign
 	case bound && ref.UID == m.UID:
 		return Own
@@ -45,6 +47,21 @@ func Relate(m *v1alpha1.Machine, node *corev1.Node) Relation {
 		return Foreign
 	}
 	return Unproven
+}
+
+// SameVM reports whether the provider ID of a Machine and that of a Node name one VM: they are equal, or they are those of AWS, where a
+// Machine has the region, as in Machine Controller Manager, and a Node the zone, as the cloud controller manager sets it: a zone's name
+// begins with that of its region. An ID of an instance of AWS is never used again, in any region.
+func SameVM(machine, node string) bool {
+	const aws = "aws:///"
+	ofMachine, isAWS := strings.CutPrefix(machine, aws)
+	ofNode, isNodeOfAWS := strings.CutPrefix(node, aws)
+	if machine == node || !isAWS || !isNodeOfAWS {
+		return machine == node
+	}
+	region, vm, _ := strings.Cut(ofMachine, "/")
+	zone, vmOfNode, _ := strings.Cut(ofNode, "/")
+	return vm != "" && vm == vmOfNode && region != "" && strings.HasPrefix(zone, region)
 }
 
 // IsBound reports whether the Node is bound to the Machine with its UID.

@@ -62,6 +62,8 @@ func TestRelate(t *testing.T) {
 		{"new, and of another VM", vm, "cloud:///zone/i-2", "", "", Foreign},
 		{"new, and only the last element of the provider ID is equal", vm, "cloud:///other-zone/i-1", "", "", Foreign},
 		{"new, and the machine has no VM yet", "", vm, "", "", Foreign},
+		{"of AWS, with the region in the place of the zone", "aws:///eu-west-1/i-1", "aws:///eu-west-1c/i-1", "", "", Unproven},
+		{"bound, of AWS, with the region in the place of the zone", "aws:///eu-west-1/i-1", "aws:///eu-west-1c/i-1", "ns/m/u", "m", Own},
 		{"without a provider ID, like a Node of a control plane", vm, "", "", "", Foreign},
 		{"without a provider ID, like the machine", "", "", "", "", Foreign},
 		{"without a provider ID, with the name of another machine", vm, "", "", "other", Foreign},
@@ -95,5 +97,34 @@ func TestRivals(t *testing.T) {
 	got := Rivals(m, []*v1alpha1.Machine{m, older, same, at("younger", "m", "c", -time.Second), at("older", "of-another-name", "d", time.Minute)})
 	if want := []*v1alpha1.Machine{older, same}; !slices.Equal(got, want) {
 		t.Errorf("rivals %v, want %v", got, want)
+	}
+}
+
+func TestSameVM(t *testing.T) {
+	for _, tc := range []struct {
+		machine, node string
+		want          bool
+	}{
+		{vm, vm, true},
+		{"aws:///eu-west-1/i-1", "aws:///eu-west-1/i-1", true},
+		{"aws:///eu-west-1/i-1", "aws:///eu-west-1c/i-1", true},
+		{"aws:///us-west-2/i-1", "aws:///us-west-2-lax-1a/i-1", true},
+		{"aws:///eu-west-1c/i-1", "aws:///eu-west-1c/i-1", true},
+		{"aws:///eu-west-1c/i-1", "aws:///eu-west-1/i-1", false},
+		{"aws:///eu-west-1/i-1", "aws:///eu-west-1c/i-2", false},
+		{"aws:///eu-west-1/i-1", "aws:///eu-west-2c/i-1", false},
+		{"aws:///eu-west-1/i-1", "aws:///eu-west-1c/x/i-1", false},
+		{"aws:////i-1", "aws:///eu-west-1c/i-1", false},
+		{"aws:///eu-west-1/", "aws:///eu-west-1c/", false},
+		{"aws:///eu-west-1", "aws:///eu-west-1c", false},
+		{"aws:///eu-west-1/i-1", "", false},
+		{"", "aws:///eu-west-1c/i-1", false},
+		{"", "", true},
+		{"cloud:///eu-west-1/i-1", "cloud:///eu-west-1c/i-1", false},
+		{"cloud:///eu-west-1/i-1", "aws:///eu-west-1/i-1", false},
+	} {
+		if got := SameVM(tc.machine, tc.node); got != tc.want {
+			t.Errorf("machine %q, node %q: %t, want %t", tc.machine, tc.node, got, tc.want)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
@@ -125,7 +126,7 @@ func readNode(ctx context.Context, cluster *target.Cluster, vm driver.Resource) 
 		return orphans.NodeAbsent, nil
 	case err != nil:
 		return orphans.NodeUnknown, fmt.Errorf("read Node %s of an orphan: %w", vm.NodeName, err)
-	case node.Spec.ProviderID != "" && node.Spec.ProviderID != vm.ID:
+	case node.Spec.ProviderID != "" && !nodeowner.SameVM(vm.ID, node.Spec.ProviderID):
 		return orphans.NodeAbsent, nil
 	}
 	for _, condition := range node.Status.Conditions {

@@ -7,6 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 )
 
 // DisruptionFact is whether a machine may fail for its health, which leads to its replacement.
@@ -70,7 +71,7 @@ func notReadyReason(w World, m *v1alpha1.Machine) string {
 	switch {
 	case w.Node.State != NodePresent:
 		return fmt.Sprintf("Node %q is missing", NodeName(m))
-	case isForeign(w, m) && w.Node.Node.Spec.ProviderID != "" && w.Node.Node.Spec.ProviderID != m.Spec.ProviderID:
+	case isForeign(w, m) && w.Node.Node.Spec.ProviderID != "" && !nodeowner.SameVM(m.Spec.ProviderID, w.Node.Node.Spec.ProviderID):
 		return fmt.Sprintf("Node %q belongs to another VM, and not to %s", w.Node.Node.Name, m.Spec.ProviderID)
 	case isForeign(w, m):
 		return foreignNodeMessage(m, w.Node.Node)
