@@ -19,6 +19,7 @@ NODES ?= 0
 CLUSTERS ?= 1
 CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
+DRIVERS ?=
 TRACING ?=
 FUZZTIME ?= 30s
 ATTACK_TIME ?= 1h
@@ -89,9 +90,9 @@ demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on a control 
 	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing)
 
 .PHONY: lab-up
-lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS
+lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS, DRIVERS
 	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --nodes "$(NODES)" --clusters "$(CLUSTERS)" \
-	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" $(if $(tracing),--tracing)
+	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" --drivers "$(DRIVERS)" $(if $(tracing),--tracing)
 
 .PHONY: lab-status
 lab-status: bin/lab ## Show what runs in LAB_DIR

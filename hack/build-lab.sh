@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the lab into bin/: hyperkube (and a link to it, kubectl), lab, cloudsim.
+# Builds the lab into bin/: hyperkube (and a link to it, kubectl), lab, cloudsim, simulated-driver.
 # Go builds only what has changed: without changes this takes a second. The first time Kubernetes itself is compiled, which
 # takes minutes, and a line shows the progress.
 set -euo pipefail
@@ -29,6 +29,6 @@ ticker() {
 ticker &
 ticker=$!
 trap 'kill "$ticker" && wait "$ticker" || true; [[ ! -t 2 ]] || printf "\r\e[K" >&2' EXIT
-go build -trimpath -buildvcs=false -o ../bin/ ./cmd/lab ./cmd/cloudsim
+go build -trimpath -buildvcs=false -o ../bin/ ./cmd/lab ./cmd/cloudsim ./cmd/simulated-driver
 go build -trimpath -buildvcs=false -ldflags "$stamp" -o ../bin/ ./cmd/hyperkube
 ln -sfn hyperkube ../bin/kubectl

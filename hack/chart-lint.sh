@@ -86,6 +86,10 @@ extraVolumeMounts=[{"name":"x","mountPath":"x"}]     /extraVolumeMounts/0/mountP
 sidecars=[{"name":"x"}]                              image
 sidecars=[{"name":"machine-controller-fleet","image":"x"}] /sidecars/0/name
 sidecars=[{"name":"x","image":"x","restartPolicy":"Never"}] /sidecars/0/restartPolicy
+drivers=[{"provider":"azure"}]                       image
+drivers=[{"provider":"a/b","image":"x"}]             /drivers/0/provider
+drivers=[{"provider":"azure","image":"x","name":"y"}] /drivers/0/name
+extraFlags=["--driver-socket=a=/b"]                  --driver-socket
 extraObjects={"kind":"ConfigMap"}                    /extraObjects
 podSecurityContext=[]                                /podSecurityContext
 containerSecurityContext=true                        /containerSecurityContext

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Generates from the API types in apis/: deep copies, CRDs, typed client, listers, informers; the pages in docs/ that are made from code;
-# and the chart's dashboards, objectives, and the index of its alerts.
+# Generates from the API types in apis/: deep copies, CRDs, typed client, listers, informers; from the driver protocol its Go code; the
+# pages in docs/ that are made from code; and the chart's dashboards, objectives, and the index of its alerts.
 # Running it again changes nothing, and a generator that fails changes nothing. The generators are pinned in
-# tools/go.mod.
+# tools/go.mod and tools/protobuf/go.mod.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,12 +36,18 @@ client() {
     --listers-package "$client/listers" --output-pkg "$client/informers" --output-dir "$new/client/informers"
 }
 
+protocol() {
+  local root=$PWD
+  (cd tools/protobuf && go run . "$root" "$new/protocol" driver/plugin/v1/driver.proto)
+}
+
 replace() {
   mv "$new"/deepcopy/*.go "$types/"
   rm -f "$types"/crds/*.yaml
   mv "$new"/crds/*.yaml "$types/crds/"
   rm -rf client/clientset client/listers client/informers
   mv "$new"/client/* client/
+  mv "$new"/protocol/driver/plugin/v1/*.go driver/plugin/v1/
 }
 
 # Tests compare these pages with the code; the same tests write them.
@@ -56,6 +62,7 @@ monitoring() { go run ./hack/monitoring -chart charts/machine-controller-fleet -
 deepcopy
 definitions
 client
+protocol
 replace
 pages
 monitoring

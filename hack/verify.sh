@@ -14,7 +14,7 @@ modules_are_tidy() {
   return $failed
 }
 
-checksums() { find apis client charts lab/manifests docs -type f -print0 | sort -z | xargs -0 sha256sum; }
+checksums() { find apis client driver/plugin/v1 charts lab/manifests docs -type f -print0 | sort -z | xargs -0 sha256sum; }
 
 # Generates in place: stale code is then ready to be committed.
 generated_code_is_current() {

@@ -28,6 +28,7 @@ type options struct {
 
 	concurrentSyncs         int
 	simulatedCloudEndpoints []string
+	driverSockets           []string
 
 	replicaName string
 	fleet       fleetOptions
@@ -81,6 +82,7 @@ func (o *options) declareClusters(g *flags.Group) {
 	g.Float(&o.qps, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
 	g.Int(&o.burst, "kube-api-burst", 30, "requests that may be made at once beyond --kube-api-qps", flags.OrZero)
 	g.List(&o.simulatedCloudEndpoints, "simulated-cloud-endpoint", nil, "URLs, separated by commas, of all simulated clouds that requests and credentials may go to; the first is for classes whose Secret names none; empty means that there is no driver for provider simulated")
+	g.List(&o.driverSockets, "driver-socket", nil, "drivers in processes of their own, separated by commas, each as PROVIDER=PATH: the value of MachineClass.provider, and the absolute path of the unix socket on which the driver listens")
 }
 
 func (o *options) declareServing(g *flags.Group) {
@@ -135,6 +137,8 @@ func (o *options) validate() error {
 		check(slices.Contains(telemetry.SeriesByMachine(), name), "--metrics-by-machine: expected %s or names of metrics, which are %s, got %q; correct or remove it",
 			allMetrics, strings.Join(telemetry.SeriesByMachine(), ", "), name)
 	}
+	_, err := o.sockets()
+	check(err == nil, "--driver-socket: %w", err)
 	check(o.profiling || !o.contentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")
 	check(o.targetKubeconfig != noTarget || o.controlKubeconfig != "",
 		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are", inClusterConfig, noTarget)

@@ -77,6 +77,12 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--leader-elect=perhaps", "--leader-elect: expected true or false, got \"perhaps\""},
 		{"--machine-drain-timeuot=2h", "there is no flag --machine-drain-timeuot; the nearest is --machine-drain-timeout"},
 		{"word", "expected flags only, got [\"word\"]"},
+		{"--driver-socket=/run/azure.sock", "--driver-socket: expected the absolute path of a unix socket, got \"\""},
+		{"--driver-socket==/run/azure.sock", "--driver-socket: expected PROVIDER=PATH"},
+		{"--driver-socket=azure=azure.sock", "--driver-socket: expected the absolute path of a unix socket, got \"azure.sock\""},
+		{"--driver-socket=azure=/" + strings.Repeat("long/", 25), "--driver-socket: expected the path of a unix socket of at most 103 bytes, got 126"},
+		{"--driver-socket=azure=/a,azure=/b", "--driver-socket: expected one driver for a provider, got a second one for \"azure\""},
+		{"--simulated-cloud-endpoint=http://127.0.0.1:1 --driver-socket=simulated=/a", "--driver-socket: expected one driver for a provider"},
 		{"--port=0 --capacity=0 --address=nowhere", "--port"},
 	} {
 		if _, err := parse(strings.Fields(tc.args)); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +25,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/node"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
@@ -73,7 +71,7 @@ func run(ctx context.Context, o options) error {
 	}()
 	around := environment{
 		drivers: func(fence *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
-			return makeDrivers(o, fence, metrics)
+			return makeDrivers(ctx, o, build.Version, fence, metrics)
 		},
 		tracer: provider.Tracer(telemetry.Scope), registry: registry, die: die,
 	}
@@ -160,33 +158,6 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 		return nil, nil, err
 	}
 	return f, running, nil
-}
-
-// makeDrivers returns the drivers that the flags enable.
-func makeDrivers(o options, fence *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
-	if len(o.simulatedCloudEndpoints) == 0 {
-		return map[string]driver.Driver{}, nil
-	}
-	d, err := simulated.New(simulated.Config{Endpoints: o.simulatedCloudEndpoints, Wrap: func(next http.RoundTripper) http.RoundTripper {
-		return fence.Transport(metrics.Transport(simulated.Provider, simulated.Service, next))
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("--simulated-cloud-endpoint: %w", err)
-	}
-	return map[string]driver.Driver{simulated.Provider: d}, nil
-}
-
-// fencedDrivers puts the Fence before each driver, and a span and metrics around each call. Secrets are removed from answers before these.
-func (f *fleet) fencedDrivers(around environment) (*driver.Registry, error) {
-	metrics := telemetry.NewDriverMetrics(around.registry, clock.RealClock{})
-	drivers, err := around.drivers(f.session.fence, metrics)
-	if err != nil {
-		return nil, err
-	}
-	for provider, d := range drivers {
-		drivers[provider] = &telemetry.TracedDriver{Driver: f.session.fence.Driver(driver.Redacted(d)), Provider: provider, Tracer: f.tracer, Metrics: metrics}
-	}
-	return driver.NewRegistry(drivers), nil
 }
 
 // fleet is one replica, wired.

@@ -53,6 +53,9 @@ type Env struct {
 	BadSpecs map[string]string
 	// Volumes that the driver knows, by the cloud's ID.
 	Volumes map[string]*corev1.PersistentVolumeSpec
+	// Run is a part of the names and UIDs of the Env's Machines. It has to differ from that of each other Env if the cloud is not a fresh one:
+	// a cloud that remembers a VM that has ended makes no other with its token.
+	Run string
 	// Patience is how long a call may take; 0 means 10 s.
 	Patience time.Duration
 }
@@ -139,7 +142,7 @@ const controlCluster = "uid-of-kube-system"
 // machine returns a new Machine, which has a UID and no provider ID.
 func (s *suite) machine() *v1alpha1.Machine {
 	s.machines++
-	name := fmt.Sprintf("conformance-%d", s.machines)
+	name := fmt.Sprintf("conformance-%s%d", s.Run, s.machines)
 	return &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Class.Namespace, UID: types.UID("uid-of-" + name)},
 		Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: s.Class.Name}},

@@ -37,6 +37,17 @@ func TestDriverConformance(t *testing.T) {
 	}
 }
 
+// The guarantees hold for the driver in another process, too.
+func TestDriverConformanceOverSocket(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, func(t *testing.T) drivertest.Env {
+		t.Helper()
+		env := newEnv(t, 0)
+		env.Driver = drivertest.OverSocket(t, env.Driver)
+		return env
+	})
+}
+
 func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 	t.Helper()
 	site := serve(t, cloudapi.Settings{StopTime: cloudapi.Latency{Mean: stop}})

@@ -75,6 +75,9 @@ func (l *Launcher) boot(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := l.bootDrivers(ctx); err != nil {
+		return err
+	}
 	if err := l.bootNodes(ctx); err != nil {
 		return err
 	}

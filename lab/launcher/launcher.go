@@ -43,6 +43,7 @@ type Launcher struct {
 	control, target *controlplane.Cluster // may be one
 	tracing         []string              // environment of the processes that send traces
 	withoutFleet    bool                  // nothing of the fleet is installed
+	sockets         []string              // of drivers in processes of their own, as the fleet's flag has them
 
 	scaling sync.Mutex // held while pods are made or removed, or etcd is restored
 

@@ -34,6 +34,8 @@ type Options struct {
 	FleetFlags    string `json:"fleetFlags"`
 	// CloudEndpoints are URLs of further clouds, split at commas, that the replicas may send requests to.
 	CloudEndpoints string `json:"cloudEndpoints"`
+	// Drivers are those in processes of their own, split at semicolons: PROVIDER=PROGRAM FLAG …
+	Drivers string `json:"drivers"`
 }
 
 // Whether a replica's process that ends by itself is started again.
@@ -54,6 +56,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
 	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
 	flags.StringVar(&o.CloudEndpoints, "cloud-endpoints", "", "`URLs` of further clouds, split at commas, that Secrets may name")
+	flags.StringVar(&o.Drivers, "drivers", "", "`commands` of drivers in processes of their own, split at semicolons: PROVIDER=PROGRAM FLAG …, with the program in --bin; {cloud} in a flag is the URL of the cloud, and --socket is added")
 	flags.StringVar(&o.Bin, "bin", "", "`folder` of the binaries (default: the one of this program)")
 }
 
@@ -101,6 +104,11 @@ func (o *Options) Validate() error {
 	if o.Tracing {
 		makers[jaegerBinary] = "hack/build-jaeger.sh"
 	}
+	drivers, err := o.driverProcesses()
+	errs = append(errs, err)
+	for _, d := range drivers {
+		makers[d.program] = "make build, or the driver's own build"
+	}
 	for _, name := range slices.Sorted(maps.Keys(makers)) {
 		if _, err := os.Stat(o.binary(name)); err != nil {
 			errs = append(errs, fmt.Errorf("the binary %s is missing (%s): %w", name, makers[name], err))
@@ -139,6 +147,9 @@ func (o *Options) String() string {
 	}
 	if o.CloudEndpoints != "" {
 		text = append(text, "--cloud-endpoints="+o.CloudEndpoints)
+	}
+	if o.Drivers != "" {
+		text = append(text, fmt.Sprintf("--drivers=%q", o.Drivers))
 	}
 	return strings.Join(text, " ")
 }

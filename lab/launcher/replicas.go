@@ -106,6 +106,9 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 		"--debug-hooks",
 		"--simulated-cloud-endpoint=" + strings.TrimSuffix("http://"+l.linkAddress(pod, cloudLink)+","+l.options.CloudEndpoints, ","),
 	}
+	if len(l.sockets) > 0 {
+		args = append(args, "--driver-socket="+strings.Join(l.sockets, ","))
+	}
 	spec := l.spec(pod.Name, fleetBinary, append(args, strings.Fields(l.options.FleetFlags)...))
 	spec.Patience = gracePeriod
 	spec.Env = l.tracing

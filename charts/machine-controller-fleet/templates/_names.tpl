@@ -189,13 +189,34 @@ object.metadata.?finalizers.orValue([]).filter(f, f != "{{ . }}") == oldObject.m
 {{ . }}.?spec.?template.?metadata.?annotations.orValue({}), {{ . }}.?spec.?template.?metadata.?labels.orValue({})]
 {{- end }}
 
-{{/* The sidecars of a pod. Kubernetes starts them before the containers, and ends them after these. */}}
+{{/* The containers of a list as sidecars of a pod. Kubernetes starts them before the containers, and ends them after these. */}}
 {{- define "fleet.sidecars" -}}
-{{- with .Values.sidecars -}}
+{{- with . -}}
 initContainers:
 {{- range . }}
 {{ list (merge (dict "restartPolicy" "Always") .) | toYaml }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The name of the container and the volume of a driver. A provider may have letters that no such name has. */}}
+{{- define "fleet.driverName" -}}
+driver-{{ .provider | lower | replace "_" "-" | replace "." "-" }}
+{{- end }}
+
+{{/* The containers of the drivers that are not linked in, as a list. Each shares a folder with the fleet and with no other driver. An empty
+folder is where Kubernetes would put the token of the fleet's ServiceAccount, which no driver needs. */}}
+{{- define "fleet.drivers" -}}
+{{- range .Values.drivers }}
+{{- $name := include "fleet.driverName" . }}
+{{- $mounts := list (dict "name" $name "mountPath" "/run/driver") }}
+{{- $mounts = append $mounts (dict "name" "no-token" "mountPath" "/var/run/secrets/kubernetes.io/serviceaccount" "readOnly" true) }}
+{{- $own := dict "name" $name "args" (prepend (.args | default list) "--socket=/run/driver/driver.sock") }}
+{{- $_ := set $own "volumeMounts" (concat $mounts (.volumeMounts | default list)) }}
+{{- if not .securityContext }}
+{{- $_ := set $own "securityContext" $.Values.containerSecurityContext }}
+{{- end }}
+{{ list (merge (omit . "provider" "args" "volumeMounts") $own) | toYaml }}
 {{- end }}
 {{- end }}
 

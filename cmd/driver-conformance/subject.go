@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/drivertest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
+)
+
+// namePrefix and uidPrefix begin names and UIDs of the suite's Machines.
+const namePrefix, uidPrefix = "conformance-", "uid-of-conformance-"
+
+// subject is the driver under test, with its cloud.
+type subject struct {
+	options
+
+	client *plugin.Client
+	class  v1alpha1.MachineClass
+	secret corev1.Secret
+}
+
+// test is the suite.
+func (s *subject) test(t *testing.T) {
+	t.Cleanup(func() {
+		if err := s.client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	drivertest.Run(t, s.env)
+}
+
+// env returns an Env whose machines have names of their own, and deletes their VMs when the case has ended.
+func (s *subject) env(t *testing.T) drivertest.Env {
+	t.Helper()
+	run := strings.ToLower(rand.Text()[:8]) + "-"
+	class := s.class.DeepCopy()
+	class.Namespace = namePrefix + strings.TrimSuffix(run, "-")
+	if class.Name == "" {
+		class.Name = "class"
+	}
+	env := drivertest.Env{
+		Driver: s.client, Class: class, Secret: s.secret.Data, UserData: s.secret.Data[v1alpha1.SecretKeyUserData],
+		VMs: s.listed, MoreThanAPage: s.page, Patience: s.patience, Run: run,
+	}
+	if s.end != "" {
+		env.EndVM = func(t *testing.T, providerID string) {
+			t.Helper()
+			s.shell(t, s.end, "PROVIDER_ID="+providerID)
+		}
+	}
+	t.Cleanup(func() {
+		for _, vm := range s.listed(t) {
+			if strings.HasPrefix(string(vm.MachineUID), uidPrefix+run) {
+				s.remove(t, env, vm)
+			}
+		}
+	})
+	return env
+}
+
+// listed returns the VMs that the cloud has, as the command prints them.
+func (s *subject) listed(t *testing.T) (vms []drivertest.VM) {
+	t.Helper()
+	for line := range strings.Lines(s.shell(t, s.vms)) {
+		words := strings.Fields(line)
+		switch len(words) {
+		case 0:
+		case 1:
+			vms = append(vms, drivertest.VM{ProviderID: words[0]}) // of another owner
+		case 2:
+			vms = append(vms, drivertest.VM{ProviderID: words[0], MachineUID: types.UID(words[1])})
+		default:
+			t.Fatalf("--vms: expected lines of a provider ID and the UID of a Machine, got %q", line)
+		}
+	}
+	return vms
+}
+
+// shell runs a command and returns what it prints.
+func (s *subject) shell(t *testing.T, text string, environment ...string) string {
+	t.Helper()
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", text) //nolint:gosec // it is the user's own
+	command.Env, command.Stderr = append(os.Environ(), environment...), os.Stderr
+	printed, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return string(printed)
+}
+
+// remove deletes a VM that a case has left.
+func (s *subject) remove(t *testing.T, env drivertest.Env, vm drivertest.VM) {
+	t.Helper()
+	m := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: env.Class.Namespace, Name: strings.TrimPrefix(string(vm.MachineUID), "uid-of-"), UID: vm.MachineUID},
+		Spec:       v1alpha1.MachineSpec{ProviderID: vm.ProviderID},
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), s.patience)
+	defer cancel()
+	for gone := false; !gone; {
+		resp, err := env.Driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: driver.Target{Machine: m, Class: env.Class, Secret: env.Secret}})
+		if err != nil {
+			t.Errorf("VM %s is left: %v", vm.ProviderID, err)
+			return
+		}
+		gone = resp.Gone
+	}
+}

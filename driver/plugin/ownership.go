@@ -1,0 +1,91 @@
+package plugin
+
+import (
+	"context"
+	"strconv"
+
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/grpc/metadata"
+)
+
+// Ownership is the permission under which the fleet makes a call. It proves nothing, and is for logs and tags.
+type Ownership struct {
+	// Replica and Session name the process.
+	Replica, Session string
+	// Slot and Epoch are those of the Machine, unless Leader is true.
+	Slot  int
+	Epoch int64
+	// Leader is true for a call of the fleet's leader, which is about no slot.
+	Leader bool
+}
+
+// OwnershipFrom returns the ownership under which the fleet has made a call, from the context of the driver's method. ok is false when it
+// is not known.
+func OwnershipFrom(ctx context.Context) (o Ownership, ok bool) {
+	received := received(ctx)
+	o = Ownership{Replica: received.Get(replicaKey), Session: received.Get(sessionKey), Leader: received.Get(leaderKey) != ""}
+	if o.Replica == "" {
+		return Ownership{}, false
+	}
+	if o.Leader {
+		return o, true
+	}
+	var err1, err2 error
+	o.Slot, err1 = strconv.Atoi(received.Get(slotKey))
+	o.Epoch, err2 = strconv.ParseInt(received.Get(epochKey), 10, 64)
+	if err1 != nil || err2 != nil {
+		return Ownership{}, false
+	}
+	return o, true
+}
+
+// carrier is metadata of gRPC as the carrier of a trace context.
+type carrier metadata.MD
+
+// Get returns the first value of a key; "" when there is none.
+func (c carrier) Get(key string) string {
+	if values := metadata.MD(c).Get(key); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// Set sets the value of a key.
+func (c carrier) Set(key, value string) { metadata.MD(c).Set(key, value) }
+
+// Keys returns all keys.
+func (c carrier) Keys() []string {
+	keys := make([]string, 0, len(c))
+	for key := range c {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// received returns the metadata of a call that a Server has received.
+func received(ctx context.Context) carrier {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return carrier(md)
+}
+
+// traced returns a context with the trace of the caller, so that spans of the driver belong to it.
+func traced(ctx context.Context) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, received(ctx))
+}
+
+// withMetadata returns a context for a call that carries the ownership, if owned, and the trace of ctx.
+func withMetadata(ctx context.Context, o Ownership, owned bool) context.Context {
+	sent := carrier{}
+	propagation.TraceContext{}.Inject(ctx, sent)
+	if owned {
+		sent.Set(replicaKey, o.Replica)
+		sent.Set(sessionKey, o.Session)
+		if o.Leader {
+			sent.Set(leaderKey, "true")
+		} else {
+			sent.Set(slotKey, strconv.Itoa(o.Slot))
+			sent.Set(epochKey, strconv.FormatInt(o.Epoch, 10))
+		}
+	}
+	return metadata.NewOutgoingContext(ctx, metadata.MD(sent))
+}
