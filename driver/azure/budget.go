@@ -67,8 +67,8 @@ const maxBudgets = 4096
 // budgets are what is left of the limits of subscriptions, as the cloud's answers report it. A request that the cloud would refuse is
 // not sent, and its caller does not wait for its turn: it gets the time to wait.
 //
-// Each replica has its share of what was left at the last answer, and of what the limit adds since. The sum of what all replicas believe
-// to have is so what the cloud has, without a word between them.
+// Each replica has its share of what was left at the last answer, and of what the limit adds since. The sum over all replicas is what the
+// cloud has, so that they need not communicate.
 type budgets struct {
 	clock clock.PassiveClock
 	rates Rates
@@ -188,7 +188,7 @@ func remaining(header http.Header, k kind) (left int, ok bool) {
 		}
 	}
 	least(header.Get("X-Ms-Ratelimit-Remaining-Subscription-" + string(k)))
-	for _, limit := range strings.Split(header.Get("X-Ms-Ratelimit-Remaining-Resource"), ",") {
+	for limit := range strings.SplitSeq(header.Get("X-Ms-Ratelimit-Remaining-Resource"), ",") {
 		if _, count, found := strings.Cut(limit, ";"); found {
 			least(count)
 		}

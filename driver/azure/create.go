@@ -3,16 +3,10 @@ package azure
 import (
 	"bytes"
 	"context"
-	"errors"
-	"net/http"
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
-	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
@@ -25,8 +19,8 @@ const underWayFor = 5 * time.Second
 // process. It waits for no operation of the cloud: while a disk is being made it is Unavailable, and the VM is returned as soon as the
 // cloud has accepted it.
 //
-// A VM is made under the condition that there is none of that name. It makes up to four requests to find out that nothing exists, one to
-// three for an image of the marketplace that has not been used before, and two for each step.
+// A VM is made under the condition that there is none of that name. It makes six requests: four reads and two writes; one to three
+// more for an image of the marketplace that was not used before, and three for each disk with an image.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -54,48 +48,55 @@ func (d *Driver) create(ctx context.Context, req driver.CreateMachineRequest) (r
 	case len(bytes.TrimSpace(req.UserData)) == 0:
 		return resource{}, s.invalid("data[userData]: Required value")
 	}
-	vm, free, err := s.vacancy(ctx, req.Target)
-	if err != nil || !free {
-		return vm, err
+	found, v, err := s.vacancy(ctx, req.Target)
+	if err != nil || v == nil {
+		return found, err
 	}
-	return s.assemble(ctx, req, spec, vm)
+	return s.assemble(ctx, req, spec, *v)
 }
 
-// vacancy returns the Machine's VM, if it has one. Otherwise free is true, and vm has the name for a new one: the first that no other
-// Machine's VM or network interface has.
-func (s *session) vacancy(ctx context.Context, t driver.Target) (vm resource, free bool, err error) {
+// vacancy is a name for a new VM.
+type vacancy struct {
+	vm resourceID
+	// nic is the Machine's network interface of that name; the zero value when there is none.
+	nic resource
+}
+
+// vacancy returns the Machine's VM, if it has one, and otherwise a name for a new one: the first that no other Machine's VM or network
+// interface has.
+func (s *session) vacancy(ctx context.Context, t driver.Target) (vm resource, v *vacancy, err error) {
 	var names []resourceID
 	for _, id := range s.candidates(t) {
 		vm, found, err := s.read(ctx, id)
 		switch {
 		case err != nil:
-			return resource{}, false, err
+			return resource{}, nil, err
 		case !found:
 			names = append(names, id)
 		case !s.isOwn(t, vm):
 		case vm.is(stateDeleting):
-			return resource{}, false, driver.Errorf(s.op, driver.Aborted, "VM %s of this Machine is being deleted", id.name)
+			return resource{}, nil, driver.Errorf(s.op, driver.Aborted, "VM %s of this Machine is being deleted", id.name)
 		default:
-			return vm, false, nil
+			return vm, nil, nil
 		}
 	}
 	for _, id := range names {
 		nic, found, err := s.read(ctx, s.id(typeNIC, nicName(id.name)))
 		if err != nil {
-			return resource{}, false, err
+			return resource{}, nil, err
 		}
-		if !found || nic.tags[TagMachineUID] == string(t.Machine.UID) {
-			return resource{id: id}, true, nil
+		if !found || nic.isOf(t) {
+			return resource{}, &vacancy{vm: id, nic: nic}, nil
 		}
 	}
-	return resource{}, false, driver.Errorf(s.op, driver.AlreadyExists,
+	return resource{}, nil, driver.Errorf(s.op, driver.AlreadyExists,
 		"resource group %s has resources of others with each of the names that the VM of Machine %s can have; delete them, or use another resource group",
 		s.at.resourceGroup, t.Machine.Name)
 }
 
 // assemble makes what is missing of a VM, and then the VM.
-func (s *session) assemble(ctx context.Context, req driver.CreateMachineRequest, spec ProviderSpec, vm resource) (resource, error) {
-	p := parts{spec: spec, vm: vm.id, nic: s.id(typeNIC, nicName(vm.id.name)), userData: req.UserData, tags: tagsFor(req.Target, spec.Tags)}
+func (s *session) assemble(ctx context.Context, req driver.CreateMachineRequest, spec ProviderSpec, v vacancy) (resource, error) {
+	p := parts{spec: spec, vm: v.vm, nic: s.id(typeNIC, nicName(v.vm.name)), userData: req.UserData, tags: tagsFor(req.Target, spec.Tags)}
 	if image := spec.Properties.StorageProfile.ImageReference; value(image.URN) != "" && !image.SkipMarketplaceAgreement {
 		found, err := s.market(ctx, spec.Location, *image.URN, true)
 		if err != nil {
@@ -103,7 +104,7 @@ func (s *session) assemble(ctx context.Context, req driver.CreateMachineRequest,
 		}
 		p.plan = found.plan
 	}
-	nic, err := s.ensure(ctx, req.Target, p.nic, func(ctx context.Context) error {
+	nic, err := s.ensure(ctx, req.Target, p.nic, v.nic, func(ctx context.Context) error {
 		_, err := s.nics.BeginCreateOrUpdate(ctx, p.nic.group, p.nic.name, newNIC(p.nic.name, s.subnet(spec), spec, p.tags), nil)
 		return err
 	})
@@ -120,7 +121,7 @@ func (s *session) assemble(ctx context.Context, req driver.CreateMachineRequest,
 	}
 	_, err = send(ctx, s, func(ctx context.Context) (any, error) {
 		return s.vms.BeginCreateOrUpdate(ctx, p.vm.group, p.vm.name, newVM(p),
-			&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: to.Ptr("*")})
+			&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: new("*")})
 	})
 	if err != nil {
 		return resource{}, err
@@ -154,7 +155,11 @@ func (s *session) disksFromImages(ctx context.Context, t driver.Target, p parts)
 			imageID = image.id
 		}
 		id := s.id(typeDisk, dataDiskName(p.vm.name, disk))
-		if _, err := s.ensure(ctx, t, id, func(ctx context.Context) error {
+		known, _, err := s.read(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.ensure(ctx, t, id, known, func(ctx context.Context) error {
 			_, err := s.disks.BeginCreateOrUpdate(ctx, id.group, id.name, newDisk(p.spec, disk, imageID, p.tags), nil)
 			return err
 		}); err != nil {
@@ -165,55 +170,27 @@ func (s *session) disksFromImages(ctx context.Context, t driver.Target, p parts)
 	return made, nil
 }
 
-// ensure returns a network interface or a disk of the Machine, and makes one if there is none. Errors: Unavailable while it is being
-// made, AlreadyExists for one of another Machine.
-func (s *session) ensure(ctx context.Context, t driver.Target, id resourceID, put func(context.Context) error) (resource, error) {
-	r, found, err := s.read(ctx, id)
-	if err != nil {
-		return resource{}, err
-	}
-	if !found {
-		if r, err = s.put(ctx, id, put); err != nil {
+// ensure returns a network interface or a disk of the Machine, and makes one if there is none; known is what was read, or the zero value.
+// Errors: Unavailable while it is being made, AlreadyExists for one of another Machine.
+func (s *session) ensure(ctx context.Context, t driver.Target, id resourceID, known resource, put func(context.Context) error) (resource, error) {
+	if known.id == (resourceID{}) {
+		_, err := send(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, put(ctx) })
+		if err == nil { // the answer has not all of it
+			known, _, err = s.read(ctx, id)
+		}
+		if err != nil {
 			return resource{}, err
 		}
 	}
 	switch {
-	case r.tags[TagMachineUID] != string(t.Machine.UID):
-		return resource{}, driver.Errorf(s.op, driver.AlreadyExists, "%s exists and is not of this Machine; delete it, or rename the Machine", id.name)
-	case r.is(stateDeleting), r.is(stateFailed):
-		return resource{}, driver.Errorf(s.op, driver.Aborted, "%s, which an earlier create has made, is in the state %s", id.name, r.state)
-	case !r.is(stateSucceeded):
+	case known.id == (resourceID{}), known.isOf(t) && !known.is(stateSucceeded) && !known.is(stateDeleting) && !known.is(stateFailed):
 		failure := driver.Errorf(s.op, driver.Unavailable, "%s is being made", id.name)
 		failure.RetryAfter = underWayFor
 		return resource{}, failure
+	case !known.isOf(t):
+		return resource{}, driver.Errorf(s.op, driver.AlreadyExists, "%s exists and is not of this Machine; delete it, or rename the Machine", id.name)
+	case !known.is(stateSucceeded):
+		return resource{}, driver.Errorf(s.op, driver.Aborted, "%s, which an earlier create has made, is in the state %s", id.name, known.state)
 	}
-	return r, nil
-}
-
-// put makes a network interface or a disk, and returns what the cloud has accepted.
-func (s *session) put(ctx context.Context, id resourceID, put func(context.Context) error) (resource, error) {
-	return send(ctx, s, func(ctx context.Context) (resource, error) {
-		var resp *http.Response
-		if err := put(policy.WithCaptureResponse(ctx, &resp)); err != nil {
-			return resource{}, err
-		}
-		body, err := runtime.Payload(resp)
-		if err != nil {
-			return resource{}, err
-		}
-		var r resource
-		if id.kind == typeNIC {
-			var nic armnetwork.Interface
-			err = nic.UnmarshalJSON(body)
-			r = nicOf(&nic)
-		} else {
-			var disk armcompute.Disk
-			err = disk.UnmarshalJSON(body)
-			r = diskOf(&disk)
-		}
-		if err == nil && !r.id.same(id) {
-			err = errors.New("the cloud answered about another resource")
-		}
-		return r, err
-	})
+	return known, nil
 }

@@ -33,6 +33,9 @@ type resource struct {
 // is reports the state of a resource. The cloud does not distinguish upper and lower case.
 func (r resource) is(state string) bool { return strings.EqualFold(r.state, state) }
 
+// isOf reports whether a resource has the Machine's UID.
+func (r resource) isOf(t driver.Target) bool { return r.tags[TagMachineUID] == string(t.Machine.UID) }
+
 // read reads a resource. found is false when the cloud answers that there is none.
 func (s *session) read(ctx context.Context, id resourceID) (r resource, found bool, err error) {
 	r, err = send(ctx, s, func(ctx context.Context) (resource, error) {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/marketplaceordering/armmarketplaceordering"
 
@@ -104,7 +103,7 @@ func (s *session) agree(ctx context.Context, plan armcompute.Plan) error {
 		return nil
 	}
 	accepted := terms.AgreementTerms
-	accepted.Properties.Accepted = to.Ptr(true)
+	accepted.Properties.Accepted = new(true)
 	_, err = send(ctx, s, func(ctx context.Context) (armmarketplaceordering.MarketplaceAgreementsClientCreateResponse, error) {
 		return s.agreements.Create(ctx, offer, publisher, product, name, accepted, nil)
 	})

@@ -1,6 +1,8 @@
 package azure_test
 
 import (
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -71,7 +73,9 @@ func serve(t *testing.T, cfg azuretest.Config) *site {
 	cfg.Secrets = map[string]string{clientID: clientSecret}
 	cfg.Plans = map[string]bool{"sap:gardenlinux:greatest": true}
 	s.Cloud = azuretest.New(cfg)
-	s.server = httptest.NewTLSServer(s.Cloud)
+	s.server = httptest.NewUnstartedServer(s.Cloud)
+	s.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that tests cut
+	s.server.StartTLS()
 	t.Cleanup(s.server.Close)
 	return s
 }

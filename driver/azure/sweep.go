@@ -92,12 +92,16 @@ func (s *session) page(ctx context.Context, l list, query string) (page, error) 
 	if err != nil {
 		return page{}, err
 	}
+	var got page
 	for _, r := range read {
-		if r.id.kind != l.kind || !strings.EqualFold(r.id.subscription, s.subscription) {
-			return page{}, driver.Errorf(s.op, driver.Internal, "the cloud listed a resource without a valid ID; the page is not used")
+		_, isOurs := r.tags.madeFor()
+		switch isValid := r.id.kind == l.kind && strings.EqualFold(r.id.subscription, s.subscription); {
+		case isValid:
+			got.items = append(got.items, r)
+		case isOurs: // others may have names that the driver would not give
+			return page{}, driver.Errorf(s.op, driver.Internal, "the cloud listed a resource of the fleet without a valid ID; the page is not used")
 		}
 	}
-	got := page{items: read}
 	if link := value(next); link != "" {
 		// Only the query is used, so that the cloud cannot redirect the list.
 		u, err := url.Parse(link)

@@ -73,7 +73,7 @@ func (s tagSet) isOwn(t driver.Target, at place, name string, bare string) bool 
 // isOfCluster reports whether Machine Controller Manager shows a resource with these tags as one of the cluster of a class with those.
 func (s tagSet) isOfCluster(ofSpec map[string]string) bool {
 	for _, prefix := range []string{clusterTag, roleTag} {
-		key, _, ok := tagWith(ofSpec, prefix)
+		key, ok := tagWith(ofSpec, prefix)
 		if _, has := s[strings.ToLower(key)]; !ok || !has {
 			return false
 		}
@@ -81,12 +81,12 @@ func (s tagSet) isOfCluster(ofSpec map[string]string) bool {
 	return true
 }
 
-// tagWith returns the first tag whose key begins with a prefix.
-func tagWith(tags map[string]string, prefix string) (key, text string, ok bool) {
+// tagWith returns the first key that begins with a prefix.
+func tagWith(tags map[string]string, prefix string) (key string, ok bool) {
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		if strings.HasPrefix(key, prefix) {
-			return key, tags[key], true
+			return key, true
 		}
 	}
-	return "", "", false
+	return "", false
 }

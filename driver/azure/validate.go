@@ -172,7 +172,7 @@ func validateReservation(at *field.Path, reservation *CapacityReservation) field
 // validateTags returns what is wrong with tags. Their keys are not case-sensitive.
 func validateTags(at *field.Path, tags map[string]string) (errs field.ErrorList) {
 	for _, prefix := range []string{clusterTag, roleTag} {
-		if _, _, ok := tagWith(tags, prefix); !ok {
+		if _, ok := tagWith(tags, prefix); !ok {
 			errs = append(errs, field.Required(at, "a key that begins with "+prefix))
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
 )
@@ -33,16 +32,16 @@ func newVM(p parts) armcompute.VirtualMachine {
 		Tags:     p.tags,
 		Zones:    zones(spec.Zone),
 		Properties: &armcompute.VirtualMachineProperties{
-			HardwareProfile: &armcompute.HardwareProfile{VMSize: to.Ptr(armcompute.VirtualMachineSizeTypes(spec.HardwareProfile.VMSize))},
+			HardwareProfile: &armcompute.HardwareProfile{VMSize: new(armcompute.VirtualMachineSizeTypes(spec.HardwareProfile.VMSize))},
 			NetworkProfile: &armcompute.NetworkProfile{NetworkInterfaces: []*armcompute.NetworkInterfaceReference{{
-				ID: to.Ptr(p.nic.String()),
+				ID: new(p.nic.String()),
 				Properties: &armcompute.NetworkInterfaceReferenceProperties{
-					Primary: to.Ptr(true), DeleteOption: to.Ptr(armcompute.DeleteOptionsDelete),
+					Primary: new(true), DeleteOption: new(armcompute.DeleteOptionsDelete),
 				},
 			}}},
 			OSProfile: &armcompute.OSProfile{
 				ComputerName: &p.vm.name, AdminUsername: &spec.OSProfile.AdminUsername,
-				CustomData: to.Ptr(base64.StdEncoding.EncodeToString(p.userData)),
+				CustomData: new(base64.StdEncoding.EncodeToString(p.userData)),
 				LinuxConfiguration: &armcompute.LinuxConfiguration{
 					DisablePasswordAuthentication: &spec.OSProfile.LinuxConfiguration.DisablePasswordAuthentication,
 					SSH: &armcompute.SSHConfiguration{PublicKeys: []*armcompute.SSHPublicKey{{
@@ -60,7 +59,7 @@ func newVM(p parts) armcompute.VirtualMachine {
 	}
 	if identity := value(spec.IdentityID); identity != "" {
 		vm.Identity = &armcompute.VirtualMachineIdentity{
-			Type:                   to.Ptr(armcompute.ResourceIdentityTypeUserAssigned),
+			Type:                   new(armcompute.ResourceIdentityTypeUserAssigned),
 			UserAssignedIdentities: map[string]*armcompute.UserAssignedIdentitiesValue{identity: {}},
 		}
 	}
@@ -86,8 +85,8 @@ func newVM(p parts) armcompute.VirtualMachine {
 func newOSDisk(p parts) *armcompute.OSDisk {
 	spec := p.spec.Properties.StorageProfile.OSDisk
 	disk := &armcompute.OSDisk{
-		Name: to.Ptr(osDiskName(p.vm.name)), DiskSizeGB: &spec.DiskSizeGB,
-		CreateOption: to.Ptr(armcompute.DiskCreateOptionTypes(spec.CreateOption)), DeleteOption: to.Ptr(armcompute.DiskDeleteOptionTypesDelete),
+		Name: new(osDiskName(p.vm.name)), DiskSizeGB: &spec.DiskSizeGB,
+		CreateOption: new(armcompute.DiskCreateOptionTypes(spec.CreateOption)), DeleteOption: new(armcompute.DiskDeleteOptionTypesDelete),
 		Caching:     optional(armcompute.CachingTypes(spec.Caching)),
 		ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: optional(armcompute.StorageAccountTypes(spec.ManagedDisk.StorageAccountType))},
 	}
@@ -106,12 +105,12 @@ func newDataDisks(p parts) (disks []*armcompute.DataDisk) {
 			caching = armcompute.CachingTypesNone
 		}
 		disk := &armcompute.DataDisk{
-			Name: to.Ptr(dataDiskName(p.vm.name, spec)), Lun: &spec.Lun, DiskSizeGB: &spec.DiskSizeGB, Caching: &caching,
-			CreateOption: to.Ptr(armcompute.DiskCreateOptionTypesEmpty), DeleteOption: to.Ptr(armcompute.DiskDeleteOptionTypesDelete),
-			ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: to.Ptr(armcompute.StorageAccountTypes(spec.StorageAccountType))},
+			Name: new(dataDiskName(p.vm.name, spec)), Lun: &spec.Lun, DiskSizeGB: &spec.DiskSizeGB, Caching: &caching,
+			CreateOption: new(armcompute.DiskCreateOptionTypesEmpty), DeleteOption: new(armcompute.DiskDeleteOptionTypesDelete),
+			ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: new(armcompute.StorageAccountTypes(spec.StorageAccountType))},
 		}
 		if made, ok := p.dataDisks[spec.Lun]; ok {
-			disk.CreateOption, disk.ManagedDisk.ID = to.Ptr(armcompute.DiskCreateOptionTypesAttach), to.Ptr(made.String())
+			disk.CreateOption, disk.ManagedDisk.ID = new(armcompute.DiskCreateOptionTypesAttach), new(made.String())
 		}
 		disks = append(disks, disk)
 	}
@@ -125,12 +124,12 @@ func newNIC(name, subnet string, spec ProviderSpec, tags map[string]*string) arm
 		Tags:     tags,
 		Properties: &armnetwork.InterfacePropertiesFormat{
 			EnableAcceleratedNetworking: spec.Properties.NetworkProfile.AcceleratedNetworking,
-			EnableIPForwarding:          to.Ptr(true), // pods have addresses of their own
-			NicType:                     to.Ptr(armnetwork.NetworkInterfaceNicTypeStandard),
+			EnableIPForwarding:          new(true), // pods have addresses of their own
+			NicType:                     new(armnetwork.NetworkInterfaceNicTypeStandard),
 			IPConfigurations: []*armnetwork.InterfaceIPConfiguration{{
 				Name: &name,
 				Properties: &armnetwork.InterfaceIPConfigurationPropertiesFormat{
-					PrivateIPAllocationMethod: to.Ptr(armnetwork.IPAllocationMethodDynamic),
+					PrivateIPAllocationMethod: new(armnetwork.IPAllocationMethodDynamic),
 					Subnet:                    &armnetwork.Subnet{ID: &subnet},
 				},
 			}},
@@ -140,7 +139,7 @@ func newNIC(name, subnet string, spec ProviderSpec, tags map[string]*string) arm
 
 // newDisk returns the request for a data disk that is made from an image. imageID is the ID of the image that a URN names.
 func newDisk(spec ProviderSpec, disk DataDisk, imageID string, tags map[string]*string) armcompute.Disk {
-	data := &armcompute.CreationData{CreateOption: to.Ptr(armcompute.DiskCreateOptionFromImage)}
+	data := &armcompute.CreationData{CreateOption: new(armcompute.DiskCreateOptionFromImage)}
 	switch image := disk.ImageRef; {
 	case value(image.SharedGalleryImageID) != "":
 		data.GalleryImageReference = &armcompute.ImageDiskReference{SharedGalleryImageID: image.SharedGalleryImageID}
@@ -153,9 +152,9 @@ func newDisk(spec ProviderSpec, disk DataDisk, imageID string, tags map[string]*
 	}
 	return armcompute.Disk{
 		Location: &spec.Location, Tags: tags, Zones: zones(spec.Properties.Zone),
-		SKU: &armcompute.DiskSKU{Name: to.Ptr(armcompute.DiskStorageAccountTypes(disk.StorageAccountType))},
+		SKU: &armcompute.DiskSKU{Name: new(armcompute.DiskStorageAccountTypes(disk.StorageAccountType))},
 		Properties: &armcompute.DiskProperties{
-			CreationData: data, DiskSizeGB: &disk.DiskSizeGB, OSType: to.Ptr(armcompute.OperatingSystemTypesLinux),
+			CreationData: data, DiskSizeGB: &disk.DiskSizeGB, OSType: new(armcompute.OperatingSystemTypesLinux),
 		},
 	}
 }
@@ -174,7 +173,7 @@ func zones(zone *int) []*string {
 	if zone == nil {
 		return nil
 	}
-	return []*string{to.Ptr(strconv.Itoa(*zone))}
+	return []*string{new(strconv.Itoa(*zone))}
 }
 
 func subResource(r *SubResource) *armcompute.SubResource {

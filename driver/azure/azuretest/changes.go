@@ -57,7 +57,12 @@ func (c *Cloud) put(r *http.Request, p path, body []byte, found *resource) func(
 		made.due = due
 	}
 	c.resources[strings.ToLower(made.id)] = made
-	return c.begin(r, status, c.show(made), due, made.reason)
+	shown := c.show(made)
+	if p.kind == kindDisk { // the real one shows no more until the disk exists
+		delete(shown, "id")
+		delete(shown, "tags")
+	}
+	return c.begin(r, status, shown, due, made.reason)
 }
 
 // giveAddress gives a network interface an address.
@@ -95,7 +100,8 @@ func (c *Cloud) assemble(vm *resource) func(http.ResponseWriter) {
 	}
 	for _, disk := range append([]any{osDisk}, dataDisks...) {
 		name, _ := at(disk, "name").(string)
-		id := vm.id[:strings.Index(vm.id, "/providers/")] + "/providers/Microsoft.Compute/disks/" + name
+		group, _, _ := strings.Cut(vm.id, "/providers/")
+		id := group + "/providers/Microsoft.Compute/disks/" + name
 		found := c.resources[strings.ToLower(id)]
 		attach := at(disk, "createOption") == "Attach"
 		switch {
