@@ -36,9 +36,9 @@ lint_lab() {
 
 for what in "$@"; do
   case $what in
-    root) echo "lint root" && linter . run ./... && linter e2e/autoscaler run ./... && linter tools/image run ./... && linter tools/protobuf run ./... ;;
+    root) echo "lint root" && linter . run ./... && linter e2e/autoscaler run ./... && linter tools/image run ./... && linter tools/protobuf run ./... && linter driver/azure run ./... ;;
     lab) lint_lab ;;
-    fmt) linter . fmt && linter e2e/autoscaler fmt && linter tools/image fmt && linter tools/protobuf fmt && linter lab fmt ;;
+    fmt) linter . fmt && linter e2e/autoscaler fmt && linter tools/image fmt && linter tools/protobuf fmt && linter driver/azure fmt && linter lab fmt ;;
     *) echo "hack/lint.sh: expected root, lab or fmt, got '$what'" >&2 && exit 2 ;;
   esac
 done

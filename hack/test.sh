@@ -106,6 +106,7 @@ unit() {
   tests lab "${order[@]}" -- "${kubernetes[@]}"
   tests e2e/autoscaler "${order[@]}" -- ./... # it is pure
   tests tools/image "${order[@]}" -- ./...
+  tests driver/azure "${order[@]}" -- ./... # the SDK is large, as above
 }
 
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.

@@ -2,22 +2,28 @@ package azure_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/azure"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/azure/azuretest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/drivertest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
 )
 
 // pageSize is that of all lists, so that a test of pages needs few VMs.
@@ -33,6 +39,48 @@ func TestDriverConformance(t *testing.T) {
 	}
 }
 
+// It gives them in a process of its own, too.
+func TestDriverConformanceOverASocket(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, func(t *testing.T) drivertest.Env {
+		t.Helper()
+		env := newEnv(t, specOf(emptyDisk))
+		env.Driver = overSocket(t, env.Driver)
+		return env
+	})
+}
+
+// overSocket serves a driver until the test ends, and returns a client of it.
+func overSocket(t *testing.T, d driver.Driver) driver.Driver {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "azure") // a path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(folder, "s")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	listener, err := plugin.Listen(ctx, socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- plugin.ServeOn(ctx, listener, plugin.Served{Driver: d, Provider: azure.Provider}) }()
+	client, err := plugin.Dial(t.Context(), plugin.Settings{Provider: azure.Provider, Socket: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(client.Close(), <-ended, os.RemoveAll(folder)); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := client.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 func newEnv(t *testing.T, spec string) drivertest.Env {
 	t.Helper()
 	s := serve(t, azuretest.Config{PageSize: pageSize})
@@ -44,7 +92,8 @@ func newEnv(t *testing.T, spec string) drivertest.Env {
 		return changed
 	}
 	return drivertest.Env{
-		Driver: d, Class: class(spec), Secret: secret(), UserData: []byte(userData),
+		Patience: time.Minute, // on a machine that is busy with other tests
+		Driver:   d, Class: class(spec), Secret: secret(), UserData: []byte(userData),
 		VMs:  s.vms,
 		Fail: func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return s.fail(way, how) },
 		// A VM that has ended is one that is being deleted: the cloud does not know it after that.
