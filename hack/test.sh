@@ -109,6 +109,7 @@ unit() {
   tests bridge "${order[@]}" -- ./...
   step go -C bridge/azure build -o "$work/azure" .
   tests driver/aws "${order[@]}" -- ./... # the SDK is large, as above
+  tests driver/azure "${order[@]}" -- ./... # the SDK is large, as above
 }
 
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.

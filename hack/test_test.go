@@ -31,8 +31,14 @@ var repository = map[string]string{
 	"tools/image/go.mod":        "module example.com/scratch/tools/image\n",
 	"tools/image/image_test.go": inPackage("main", `func TestBuilds(t *testing.T) {}`),
 
-	"driver/aws/go.mod":      "module example.com/scratch/driver/aws\n",
-	"driver/aws/aws_test.go": inPackage("aws", `func TestCreates(t *testing.T) {}`),
+	"bridge/go.mod":              "module example.com/scratch/bridge\n",
+	"bridge/bridge_test.go":      inPackage("bridge", `func TestBridges(t *testing.T) {}`),
+	"bridge/azure/go.mod":        "module example.com/scratch/bridge/azure\n",
+	"bridge/azure/main.go":       "package main\nfunc main() {}\n",
+	"driver/aws/go.mod":          "module example.com/scratch/driver/aws\n",
+	"driver/aws/aws_test.go":     inPackage("aws", `func TestCreates(t *testing.T) {}`),
+	"driver/azure/go.mod":        "module example.com/scratch/driver/azure\n",
+	"driver/azure/azure_test.go": inPackage("azure", `func TestCreates(t *testing.T) {}`),
 }
 
 // failing are the files with failing tests.
@@ -62,7 +68,7 @@ func TestRun_SomePartsFail_AllPartsRun(t *testing.T) {
 			t.Errorf("want %q at the end", want)
 		}
 	}
-	for _, want := range []string{"/shard/model\t", "/lab/links\t", "/autoscaler\t", "/tools/image\t", "/driver/aws\t"} {
+	for _, want := range []string{"/shard/model\t", "/lab/links\t", "/autoscaler\t", "/tools/image\t", "/bridge\t", "/driver/aws\t", "/driver/azure\t"} {
 		if strings.Count(output, "\nok  \texample.com/scratch"+want) != 2 {
 			t.Errorf("want results of %q twice", want)
 		}
