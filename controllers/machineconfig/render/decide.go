@@ -99,7 +99,7 @@ func render(w World) (Verdict, error) {
 			return Verdict{}, problem
 		}
 	}
-	v := Verdict{Target: name, Abandoned: abandoned(w.Pool.Status, name), Warnings: merged.Warnings}
+	v := Verdict{Target: name, Abandoned: Abandoned(w.Pool.Status, name), Warnings: merged.Warnings}
 	for _, c := range selected {
 		v.Sources = append(v.Sources, c.Name)
 	}
@@ -128,9 +128,9 @@ func made(pool *v1alpha1.MachineConfigPool, name string, spec v1alpha1.RenderedM
 // mostAbandoned is how many abandoned targets are remembered.
 const mostAbandoned = 10
 
-// abandoned returns the targets that were given up before all Nodes had them, oldest first, when the target moves to another one. Nodes
+// Abandoned returns the targets that were given up before all Nodes had them, oldest first, when the target moves to another one. Nodes
 // may be broken by one of them. A target that all Nodes had ends the list.
-func abandoned(s v1alpha1.MachineConfigPoolStatus, next string) []string {
+func Abandoned(s v1alpha1.MachineConfigPoolStatus, next string) []string {
 	last := s.CurrentMachineConfig
 	if last == next {
 		return s.AbandonedMachineConfigs

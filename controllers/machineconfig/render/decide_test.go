@@ -88,7 +88,7 @@ func TestAbandoned(t *testing.T) {
 		{"too many", "t10", "a", many, "b", append(slices.Clone(many[1:]), "t10")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := abandoned(v1alpha1.MachineConfigPoolStatus{CurrentMachineConfig: tc.current, CompletedMachineConfig: tc.completed, AbandonedMachineConfigs: tc.before}, tc.next)
+			got := Abandoned(v1alpha1.MachineConfigPoolStatus{CurrentMachineConfig: tc.current, CompletedMachineConfig: tc.completed, AbandonedMachineConfigs: tc.before}, tc.next)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
