@@ -121,8 +121,8 @@ type MachineConfigPoolStatus struct {
 	// CompletedMachineConfig is the last target that all Nodes were brought to.
 	// +optional
 	CompletedMachineConfig string `json:"completedMachineConfig,omitempty"`
-	// AbandonedMachineConfigs are the targets since then that were given up before all Nodes had them, oldest first. A Node that is not
-	// ready with one of them is brought to the target without regard for maxUnavailable.
+	// AbandonedMachineConfigs are the last ten targets that were given up before all Nodes had them, oldest first. A Node that is not ready
+	// with one of them is brought to the target without regard for maxUnavailable.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

@@ -10,7 +10,7 @@
 // keeps the sum within it: zone by zone, the oldest first.
 //
 // A Node that counts already is assigned the target without regard for maxUnavailable when its daemon is at work on another target, has
-// failed with it, or reports drift; and when it is done with a target that was abandoned since the last complete one, and not Ready. So a
+// failed with it, or reports drift; and when it is done with a target that was abandoned, and not Ready. So a
 // roll-back reaches the Nodes that the bad configuration has broken. All other Nodes that do not serve are left alone: a Node that is
 // cordoned or not Ready while its daemon is done is in the hands of another party.
 //

@@ -128,18 +128,18 @@ func made(pool *v1alpha1.MachineConfigPool, name string, spec v1alpha1.RenderedM
 // mostAbandoned is how many abandoned targets are remembered.
 const mostAbandoned = 10
 
-// Abandoned returns the targets that were given up before all Nodes had them, oldest first, when the target moves to another one. Nodes
-// may be broken by one of them. A target that all Nodes had ends the list.
+// Abandoned returns the targets that were given up before all Nodes had them, oldest first, when the target moves to another one. A Node
+// may be broken by one of them, or get there yet: it may have begun before the target moved. So none leaves the list because another
+// target was complete, and all leave it by their number.
 func Abandoned(s v1alpha1.MachineConfigPoolStatus, next string) []string {
 	last := s.CurrentMachineConfig
 	if last == next {
 		return s.AbandonedMachineConfigs
 	}
-	if last == "" || last == s.CompletedMachineConfig {
-		return nil
+	all := slices.DeleteFunc(slices.Clone(s.AbandonedMachineConfigs), func(name string) bool { return name == next || name == last })
+	if last != "" && last != s.CompletedMachineConfig {
+		all = append(all, last)
 	}
-	all := append(slices.Clone(s.AbandonedMachineConfigs), last)
-	all = slices.DeleteFunc(all, func(name string) bool { return name == next })
 	return all[max(len(all)-mostAbandoned, 0):]
 }
 
