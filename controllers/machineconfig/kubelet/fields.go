@@ -2,7 +2,7 @@ package kubelet
 
 // fields are those of a KubeletConfiguration of Kubernetes 1.37. A test of the lab's module, which has the kubelet, compares them
 // with its types.
-var fields = object{
+var fields = map[string]kind{
 	"address":              text,
 	"allowedUnsafeSysctls": listOf{text},
 	"apiVersion":           text,

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	textlimit "github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // Path is the file that kubelets are configured with.
@@ -82,7 +82,7 @@ func Fold(pool *v1alpha1.MachineConfigPool, byDefault []byte, configs []*v1alpha
 	}
 	overridden := overridings(patches)
 	for _, c := range selected {
-		status := v1alpha1.KubeletConfigPoolStatus{Name: pool.Name, Message: textlimit.Text(problems[c.Name], textlimit.Message)}
+		status := v1alpha1.KubeletConfigPoolStatus{Name: pool.Name, Message: bounded.Text(problems[c.Name], bounded.Message)}
 		switch {
 		case f.Blocked && status.Message == "":
 			status.Message = fmt.Sprintf("Nothing changes for the pool until KubeletConfig %s is corrected.", blockers(problems))
@@ -171,7 +171,7 @@ func overridings(patches []patch) map[string][]string {
 		for path, value := range earlier.leaves {
 			for _, later := range slices.Backward(patches[i+1:]) {
 				if overrides(later.leaves, path, value) {
-					all[earlier.name] = append(all[earlier.name], fmt.Sprintf("%s (by %s)", bounded(strings.ReplaceAll(path, separator, ".")), later.name))
+					all[earlier.name] = append(all[earlier.name], fmt.Sprintf("%s (by %s)", short(strings.ReplaceAll(path, separator, ".")), later.name))
 					break
 				}
 			}

@@ -186,7 +186,7 @@ func TestFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	list(&got, "", fields)
+	list(&got, "", object(fields))
 	slices.Sort(got)
 	if diff := cmp.Diff(strings.Fields(string(want)), strings.Fields(strings.Join(got, "\n"))); diff != "" {
 		t.Errorf("fields (-testdata +table):\n%s", diff)
@@ -215,7 +215,7 @@ func list(lines *[]string, path string, k kind) {
 // The tables of validation name fields that exist.
 func TestRulesNameFields(t *testing.T) {
 	for _, path := range slices.Concat(slices.Collect(maps.Keys(forbidden)), slices.Collect(maps.Keys(ranges)), slices.Collect(maps.Keys(amounts))) {
-		var k kind = fields
+		var k kind = object(fields)
 		for name := range strings.SplitSeq(path, ".") {
 			inner, ok := k.(object)
 			if !ok || inner[name] == nil {

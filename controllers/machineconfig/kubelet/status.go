@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	textlimit "github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // Reasons of the condition Accepted.
@@ -43,7 +43,7 @@ func Status(now time.Time, c *v1alpha1.KubeletConfig, pools []v1alpha1.KubeletCo
 	default:
 		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionTrue, ReasonApplied, "The settings are in the generated MachineConfigs of all selected pools."
 	}
-	accepted.Message = textlimit.Text(accepted.Message, textlimit.Message)
+	accepted.Message = bounded.Text(accepted.Message, bounded.Message)
 	meta.SetStatusCondition(&status.Conditions, accepted)
 	return status
 }

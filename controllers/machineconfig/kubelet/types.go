@@ -30,7 +30,7 @@ func (o object) check(path string, value any) string {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		inner, known := o[name]
 		if !known {
-			return fmt.Sprintf("%s is no field of a KubeletConfiguration", child(path, bounded(name)))
+			return fmt.Sprintf("%s is no field of a KubeletConfiguration", child(path, short(name)))
 		}
 		if fields[name] == nil {
 			continue // removes the value
@@ -42,11 +42,11 @@ func (o object) check(path string, value any) string {
 	return ""
 }
 
-// each is an object with any keys, or a list.
-type (
-	mapOf  struct{ of kind }
-	listOf struct{ of kind }
-)
+// mapOf is an object with any keys.
+type mapOf struct{ of kind }
+
+// listOf is a list.
+type listOf struct{ of kind }
 
 func (m mapOf) check(path string, value any) string {
 	fields, ok := value.(map[string]any)
@@ -57,7 +57,7 @@ func (m mapOf) check(path string, value any) string {
 		if fields[name] == nil {
 			continue
 		}
-		if problem := m.of.check(path+"["+bounded(name)+"]", fields[name]); problem != "" {
+		if problem := m.of.check(path+"["+short(name)+"]", fields[name]); problem != "" {
 			return problem
 		}
 	}
@@ -142,9 +142,9 @@ func expected(path, want string, value any) string {
 	case bool:
 		got = strconv.FormatBool(value)
 	case json.Number:
-		got = bounded(value.String())
+		got = short(value.String())
 	case string:
-		got = strconv.Quote(bounded(value))
+		got = strconv.Quote(short(value))
 	case []any:
 		got = "a list"
 	case map[string]any:

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	textlimit "github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 const (
@@ -25,8 +25,8 @@ const (
 	mostText = 60
 )
 
-// bounded returns a name or a value for a message.
-func bounded(text string) string { return textlimit.Text(text, mostText) }
+// short returns a name or a value for a message.
+func short(text string) string { return bounded.Text(text, mostText) }
 
 // forbidden are fields that a KubeletConfig must not have, with the reason: a dot separates the levels.
 var forbidden = map[string]string{
@@ -136,7 +136,7 @@ func decode(document []byte) (map[string]any, error) {
 
 // checkValues checks the types and ranges of settings. Errors begin with the path of the field.
 func checkValues(settings map[string]any) error {
-	if problem := fields.check("", settings); problem != "" {
+	if problem := object(fields).check("", settings); problem != "" {
 		return errors.New(problem)
 	}
 	for field, want := range map[string]string{"apiVersion": apiVersion, "kind": kindName} {
@@ -152,7 +152,7 @@ func checkValues(settings map[string]any) error {
 		}
 		n, err := number.Int64()
 		if s := ranges[path]; err != nil || n < s.least || n > s.most {
-			return fmt.Errorf("%s must be from %d to %d, got %s", path, s.least, s.most, bounded(number.String()))
+			return fmt.Errorf("%s must be from %d to %d, got %s", path, s.least, s.most, short(number.String()))
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(amounts)) {
@@ -170,11 +170,11 @@ func checkAmounts(path string, values map[string]any) error {
 		written, ok := values[name].(string)
 		switch {
 		case rule.names != nil && !slices.Contains(rule.names, name):
-			return fmt.Errorf("%s[%s] does not exist. There are: %s", path, bounded(name), strings.Join(rule.names, ", "))
+			return fmt.Errorf("%s[%s] does not exist. There are: %s", path, short(name), strings.Join(rule.names, ", "))
 		case !ok: // removed
 		case rule.shares && isShare(written):
 		case !quantity.parses(written) || strings.HasPrefix(written, "-"):
-			return fmt.Errorf("%s[%s] must be a quantity that is not negative, such as 500Mi, got %q", path, bounded(name), bounded(written))
+			return fmt.Errorf("%s[%s] must be a quantity that is not negative, such as 500Mi, got %q", path, short(name), short(written))
 		}
 	}
 	return nil
@@ -204,7 +204,7 @@ func checkTogether(settings map[string]any) error {
 	grace, _ := settings["evictionSoftGracePeriod"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(soft)) {
 		if grace[name] == nil {
-			return fmt.Errorf("evictionSoft[%s] must have a grace period in evictionSoftGracePeriod", bounded(name))
+			return fmt.Errorf("evictionSoft[%s] must have a grace period in evictionSoftGracePeriod", short(name))
 		}
 	}
 	return nil

@@ -75,10 +75,10 @@ func settle(w World) time.Duration {
 	return max(min(w.LastChange.Add(Settle).Sub(w.Now), w.FirstChange.Add(MaxSettle).Sub(w.Now)), 0)
 }
 
-// render returns the verdict without its condition. Errors: a *Problem.
+// render returns the verdict without its condition. Errors: a *Error.
 func render(w World) (Verdict, error) {
 	if len(w.Pool.Name) > v1alpha1.MaxPoolName {
-		return Verdict{}, &Problem{Reason: ReasonInvalidPool, Fact: fmt.Sprintf("the name of a pool must have at most %d characters, got %d", v1alpha1.MaxPoolName, len(w.Pool.Name))}
+		return Verdict{}, &Error{Reason: ReasonInvalidPool, Fact: fmt.Sprintf("the name of a pool must have at most %d characters, got %d", v1alpha1.MaxPoolName, len(w.Pool.Name))}
 	}
 	selected, err := Select(w.Pool, w.Configs)
 	if err != nil {
@@ -90,7 +90,7 @@ func render(w World) (Verdict, error) {
 	}
 	name, err := v1alpha1.RenderedName(w.Pool.Name, &merged.Spec)
 	if err != nil {
-		return Verdict{}, &Problem{Reason: ReasonInvalidResult, Fact: err.Error()}
+		return Verdict{}, &Error{Reason: ReasonInvalidResult, Fact: err.Error()}
 	}
 	target := w.Pool.Status.CurrentMachineConfig
 	current := named(w.Rendered, target)
@@ -107,7 +107,7 @@ func render(w World) (Verdict, error) {
 	case existing == nil:
 		v.Create = made(w.Pool, name, merged.Spec)
 	case existing.DeletionTimestamp != nil || !existing.Verify():
-		return Verdict{}, &Problem{Reason: ReasonNameTaken, Fact: fmt.Sprintf(
+		return Verdict{}, &Error{Reason: ReasonNameTaken, Fact: fmt.Sprintf(
 			"RenderedMachineConfig %s is being deleted, or its content is not the one that its name stands for. It is made again when it is gone: delete it, and remove its finalizers if no Node names it.", name)}
 	}
 	return v, nil
@@ -156,7 +156,7 @@ func condition(pool *v1alpha1.MachineConfigPool, err error) *metav1.Condition {
 		Type: v1alpha1.PoolRenderDegraded, Status: metav1.ConditionFalse, Reason: ReasonRendered,
 		Message: "The target is what the selected MachineConfigs result in.", ObservedGeneration: pool.Generation,
 	}
-	var problem *Problem
+	var problem *Error
 	if errors.As(err, &problem) {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, problem.Reason, problem.Error()
 	}

@@ -44,9 +44,9 @@ func FuzzMerge(f *testing.F) {
 			t.Fatalf("two answers: %v and %v\n%s\n%s", err, again, first.Spec.Config.Raw, second.Spec.Config.Raw)
 		}
 		if err != nil {
-			var p *Problem
+			var p *Error
 			if !errors.As(err, &p) || p.Reason == "" || len(p.Error()) > bounded.Message {
-				t.Fatalf("want a short *Problem with a reason, got %#v", err)
+				t.Fatalf("want a short *Error with a reason, got %#v", err)
 			}
 			return
 		}
@@ -116,7 +116,7 @@ func TestMerge_TooMuch_Refused(t *testing.T) {
 		"too large to be read":  {[]*v1alpha1.MachineConfig{big("a", MaxInput)}, false},
 	} {
 		_, err := Merge(tc.configs, nil, Fleet{})
-		var p *Problem
+		var p *Error
 		if tc.fits && err != nil || !tc.fits && (!errors.As(err, &p) || p.Reason != ReasonTooLarge) {
 			t.Errorf("%s: %v", name, err)
 		}

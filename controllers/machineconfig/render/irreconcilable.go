@@ -74,7 +74,7 @@ func (i installed) changed(other installed) (names []string) {
 // Irreconcilable returns why Nodes that have a configuration cannot be brought to a merged one in place, or nil. What only some Nodes
 // can change in place (kernel arguments, the image of the operating system) is left to them. A configuration that cannot be read is
 // not compared: nothing is known about it.
-func Irreconcilable(current *v1alpha1.RenderedMachineConfigSpec, m Merged) *Problem {
+func Irreconcilable(current *v1alpha1.RenderedMachineConfigSpec, m Merged) *Error {
 	before, _, err := ignition.ParseCompatibleVersion(bytes.TrimSpace(current.Config.Raw))
 	if err != nil {
 		return nil
@@ -98,7 +98,7 @@ func Irreconcilable(current *v1alpha1.RenderedMachineConfigSpec, m Merged) *Prob
 	if len(fields) == 0 {
 		return nil
 	}
-	problem := &Problem{Reason: ReasonIrreconcilable}
+	problem := &Error{Reason: ReasonIrreconcilable}
 	const way = "Undo the change, or replace the Nodes by new ones."
 	for _, p := range m.parts {
 		if culprits[p.Name] {

@@ -51,7 +51,7 @@ type part struct {
 	ignition types.Config
 }
 
-// Merge merges MachineConfigs. The order in which they are passed has no effect. Errors: a *Problem.
+// Merge merges MachineConfigs. The order in which they are passed has no effect. Errors: a *Error.
 func Merge(configs []*v1alpha1.MachineConfig, actions []v1alpha1.ActionRule, fleet Fleet) (Merged, error) {
 	sorted := slices.Clone(configs)
 	slices.SortFunc(sorted, byName)
@@ -69,7 +69,7 @@ func Merge(configs []*v1alpha1.MachineConfig, actions []v1alpha1.ActionRule, fle
 	}
 	m.result = mergeIgnition(m.parts)
 	if place, text, ok := firstError(validate.ValidateWithContext(m.result, nil)); ok {
-		return Merged{}, &Problem{
+		return Merged{}, &Error{
 			Reason: ReasonInvalidResult, Culprits: []string{breaker(m.parts)},
 			Fact: fmt.Sprintf("merged over the MachineConfigs before it, the result is invalid: spec.config%s: %s", place, text),
 		}
@@ -152,11 +152,11 @@ func overwriting(c *types.Config) {
 	}
 }
 
-// specOf returns the merged fields of MachineConfigs beside the merged Ignition config. Errors: a *Problem, when that cannot be encoded.
+// specOf returns the merged fields of MachineConfigs beside the merged Ignition config. Errors: a *Error, when that cannot be encoded.
 func specOf(parts []part, result types.Config, fleet Fleet) (v1alpha1.MachineConfigSpec, error) {
 	document, err := encode(result)
 	if err != nil {
-		return v1alpha1.MachineConfigSpec{}, &Problem{Reason: ReasonInvalidResult, Fact: "the merged Ignition config cannot be encoded: " + err.Error()}
+		return v1alpha1.MachineConfigSpec{}, &Error{Reason: ReasonInvalidResult, Fact: "the merged Ignition config cannot be encoded: " + err.Error()}
 	}
 	spec := v1alpha1.MachineConfigSpec{KernelType: v1alpha1.KernelDefault, OSImageURL: fleet.OSImageURL}
 	spec.Config.Raw = document
@@ -223,10 +223,10 @@ func breaker(parts []part) string {
 	return parts[len(parts)-1].Name
 }
 
-// parse reads the Ignition config of a MachineConfig, and validates all of it. Errors: a *Problem.
+// parse reads the Ignition config of a MachineConfig, and validates all of it. Errors: a *Error.
 func parse(c *v1alpha1.MachineConfig, fleet Fleet) (types.Config, []string, error) {
 	invalid := func(fact string) error {
-		return &Problem{Reason: ReasonInvalidMachineConfig, Culprits: []string{c.Name}, Fact: fact}
+		return &Error{Reason: ReasonInvalidMachineConfig, Culprits: []string{c.Name}, Fact: fact}
 	}
 	if fact := checkFields(&c.Spec, fleet); fact != "" {
 		return types.Config{}, nil, invalid(fact)

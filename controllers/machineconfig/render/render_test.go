@@ -65,7 +65,7 @@ func TestMerge(t *testing.T) {
 }
 
 func problem(err error) string {
-	var p *Problem
+	var p *Error
 	if !errors.As(err, &p) {
 		return "another error: " + err.Error()
 	}

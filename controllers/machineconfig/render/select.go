@@ -12,7 +12,7 @@ import (
 
 // Select returns the MachineConfigs of a pool, sorted by name: those that its selector matches, and the one that was folded of
 // KubeletConfigs for it. That of another pool is not selected, whatever its labels are: of two pools that share MachineConfigs, each
-// keeps its own kubelet settings. A MachineConfig that is being deleted is not selected. Errors: a *Problem when the selector is
+// keeps its own kubelet settings. A MachineConfig that is being deleted is not selected. Errors: a *Error when the selector is
 // invalid, would select all MachineConfigs, or selects none.
 func Select(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig) ([]*v1alpha1.MachineConfig, error) {
 	selector, err := selectorOf(pool)
@@ -26,7 +26,7 @@ func Select(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig)
 		}
 	}
 	if len(selected) == 0 {
-		return nil, &Problem{
+		return nil, &Error{
 			Reason: ReasonNoMachineConfigs,
 			Fact:   "spec.machineConfigSelector matches no MachineConfig. Label one, or correct the selector.",
 		}
@@ -38,14 +38,14 @@ func Select(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig)
 // byName is the order in which MachineConfigs are merged.
 func byName(a, b *v1alpha1.MachineConfig) int { return cmp.Compare(a.Name, b.Name) }
 
-// selectorOf returns the selector of a pool. Errors: a *Problem.
+// selectorOf returns the selector of a pool. Errors: a *Error.
 func selectorOf(pool *v1alpha1.MachineConfigPool) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(pool.Spec.MachineConfigSelector)
 	if err != nil {
-		return nil, &Problem{Reason: ReasonInvalidPool, Fact: "spec.machineConfigSelector is invalid: " + err.Error()}
+		return nil, &Error{Reason: ReasonInvalidPool, Fact: "spec.machineConfigSelector is invalid: " + err.Error()}
 	}
 	if selector.Empty() {
-		return nil, &Problem{
+		return nil, &Error{
 			Reason: ReasonInvalidPool,
 			Fact:   "spec.machineConfigSelector is empty, and would select every MachineConfig. Set at least one label.",
 		}

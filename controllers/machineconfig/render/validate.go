@@ -11,37 +11,37 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 )
 
-// checkInput bounds the work. Errors: a *Problem.
+// checkInput bounds the work. Errors: a *Error.
 func checkInput(configs []*v1alpha1.MachineConfig) error {
 	if len(configs) == 0 {
-		return &Problem{Reason: ReasonNoMachineConfigs, Fact: "no MachineConfig to merge"}
+		return &Error{Reason: ReasonNoMachineConfigs, Fact: "no MachineConfig to merge"}
 	}
 	if len(configs) > MaxConfigs {
-		return &Problem{Reason: ReasonTooLarge, Fact: fmt.Sprintf("%d MachineConfigs are selected, at most %d can be. Join some.", len(configs), MaxConfigs)}
+		return &Error{Reason: ReasonTooLarge, Fact: fmt.Sprintf("%d MachineConfigs are selected, at most %d can be. Join some.", len(configs), MaxConfigs)}
 	}
 	size := 0
 	for _, c := range configs {
 		size += len(c.Spec.Config.Raw)
 	}
 	if size > MaxInput {
-		return &Problem{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the selected MachineConfigs have %d bytes, at most %d can be merged", size, MaxInput)}
+		return &Error{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the selected MachineConfigs have %d bytes, at most %d can be merged", size, MaxInput)}
 	}
 	return nil
 }
 
-// checkResult bounds the size of what is stored. Errors: a *Problem.
+// checkResult bounds the size of what is stored. Errors: a *Error.
 func checkResult(spec *v1alpha1.RenderedMachineConfigSpec) error {
 	document, err := json.Marshal(spec)
 	if err != nil {
-		return &Problem{Reason: ReasonInvalidResult, Fact: "the result cannot be encoded: " + err.Error()}
+		return &Error{Reason: ReasonInvalidResult, Fact: "the result cannot be encoded: " + err.Error()}
 	}
 	if len(document) > MaxResult {
-		return &Problem{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the result has %d bytes, at most %d can be stored. Remove or compress files.", len(document), MaxResult)}
+		return &Error{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the result has %d bytes, at most %d can be stored. Remove or compress files.", len(document), MaxResult)}
 	}
 	for name, list := range map[string][]string{"extensions": spec.Extensions, "kernelArguments": spec.KernelArguments} {
 		most := map[string]int{"extensions": maxExtensions, "kernelArguments": maxKernelArguments}[name]
 		if len(list) > most {
-			return &Problem{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the result has %d %s, at most %d can be stored. Join some.", len(list), name, most)}
+			return &Error{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the result has %d %s, at most %d can be stored. Join some.", len(list), name, most)}
 		}
 	}
 	return nil

@@ -235,7 +235,7 @@ func TestIrreconcilable_IsSymmetric(t *testing.T) {
 		if (there == nil) != (back == nil) {
 			t.Errorf("there %v, back %v", there, back)
 		}
-		for _, p := range []*Problem{there, back} {
+		for _, p := range []*Error{there, back} {
 			if p != nil && len(p.Error()) > 1024 {
 				t.Errorf("message of %d bytes", len(p.Error()))
 			}

@@ -27,8 +27,8 @@ const (
 	ReasonNameTaken = "NameTaken"
 )
 
-// Problem is why no RenderedMachineConfig can be made.
-type Problem struct {
+// Error is why no RenderedMachineConfig can be made.
+type Error struct {
 	// Reason is one of the reasons above.
 	Reason string
 	// Culprits are the names of the MachineConfigs to correct, where there are such.
@@ -41,7 +41,7 @@ type Problem struct {
 const mostNames = 10
 
 // Error returns the culprits and the fact.
-func (p *Problem) Error() string {
+func (p *Error) Error() string {
 	if len(p.Culprits) == 0 {
 		return bounded.Text(p.Fact, bounded.Message)
 	}
