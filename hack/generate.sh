@@ -7,39 +7,51 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 module=$(go list -m)
-types=apis/machine/v1alpha1
+types=(apis/machine/v1alpha1 apis/fleet/v1alpha1)
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
 
 run() { go tool -modfile=tools/go.mod "$@"; }
 
-deepcopy() { run controller-gen object paths="./$types" output:object:dir="$new/deepcopy"; }
+deepcopy() {
+  local group
+  for group in "${types[@]}"; do
+    run controller-gen object paths="./$group" output:object:dir="$new/deepcopy/$group"
+  done
+}
 
 definitions() {
   # Labels and annotations of templates get a schema, so that a number where a string must be is rejected at once, and
   # does not break every client that reads the list later.
-  run controller-gen crd:generateEmbeddedObjectMeta=true paths="./$types" output:crd:dir="$new/crds"
+  local group
+  for group in "${types[@]}"; do
+    run controller-gen crd:generateEmbeddedObjectMeta=true paths="./$group" output:crd:dir="$new/crds/$group"
+  done
   # The API server accepts the rule that compares selector and template only if it can compute its maximal cost.
   # Markers cannot put limits on the fields of a type of another module. A longer value is no label.
   sed -i -e '/^ *matchLabels:$/,/^ *type: object$/ {
     s/^\( *\)type: string$/\1maxLength: 63\n&/
     s/^\( *\)type: object$/\1maxProperties: 1000\n&/
-  }' "$new"/crds/*.yaml
+  }' "$new"/crds/*/*/*/*.yaml
 }
 
 client() {
   local client=$module/client
-  run client-gen --clientset-name versioned --input-base "$module/apis" --input machine/v1alpha1 \
+  local inputs=("${types[@]#apis/}") packages=("${types[@]/#/$module/}")
+  run client-gen --clientset-name versioned --input-base "$module/apis" --input "$(IFS=,; echo "${inputs[*]}")" \
     --output-pkg "$client/clientset" --output-dir "$new/client/clientset"
-  run lister-gen "$module/$types" --output-pkg "$client/listers" --output-dir "$new/client/listers"
-  run informer-gen "$module/$types" --versioned-clientset-package "$client/clientset/versioned" \
+  run lister-gen "${packages[@]}" --output-pkg "$client/listers" --output-dir "$new/client/listers"
+  run informer-gen "${packages[@]}" --versioned-clientset-package "$client/clientset/versioned" \
     --listers-package "$client/listers" --output-pkg "$client/informers" --output-dir "$new/client/informers"
 }
 
 replace() {
-  mv "$new"/deepcopy/*.go "$types/"
-  rm -f "$types"/crds/*.yaml
-  mv "$new"/crds/*.yaml "$types/crds/"
+  local group
+  for group in "${types[@]}"; do
+    mv "$new/deepcopy/$group"/*.go "$group/"
+    rm -f "$group"/crds/*.yaml
+    mv "$new/crds/$group"/*.yaml "$group/crds/"
+  done
   rm -rf client/clientset client/listers client/informers
   mv "$new"/client/* client/
 }

@@ -9,6 +9,7 @@ import (
 	time "time"
 
 	versioned "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	fleet "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/fleet"
 	internalinterfaces "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/internalinterfaces"
 	machine "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -309,7 +310,12 @@ type SharedInformerFactory interface {
 	// client.
 	InformerFor(obj runtime.Object, newFunc internalinterfaces.NewInformerFunc) cache.SharedIndexInformer
 
+	Fleet() fleet.Interface
 	Machine() machine.Interface
+}
+
+func (f *sharedInformerFactory) Fleet() fleet.Interface {
+	return fleet.New(f, f.namespace, f.tweakListOptions)
 }
 
 func (f *sharedInformerFactory) Machine() machine.Interface {

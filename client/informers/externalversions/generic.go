@@ -5,7 +5,8 @@ package externalversions
 import (
 	fmt "fmt"
 
-	v1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	v1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	schema "k8s.io/apimachinery/pkg/runtime/schema"
 	cache "k8s.io/client-go/tools/cache"
 )
@@ -36,14 +37,26 @@ func (f *genericInformer) Lister() cache.GenericLister {
 // TODO extend this to unknown resources with a client pool
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
-	// Group=machine.sapcloud.io, Version=v1alpha1
-	case v1alpha1.SchemeGroupVersion.WithResource("machines"):
+	// Group=fleet.machine.sapcloud.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithResource("controllerconfigs"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Fleet().V1alpha1().ControllerConfigs().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("kubeletconfigs"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Fleet().V1alpha1().KubeletConfigs().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("machineconfigs"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Fleet().V1alpha1().MachineConfigs().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("machineconfigpools"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Fleet().V1alpha1().MachineConfigPools().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("renderedmachineconfigs"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Fleet().V1alpha1().RenderedMachineConfigs().Informer()}, nil
+
+		// Group=machine.sapcloud.io, Version=v1alpha1
+	case machinev1alpha1.SchemeGroupVersion.WithResource("machines"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Machine().V1alpha1().Machines().Informer()}, nil
-	case v1alpha1.SchemeGroupVersion.WithResource("machineclasses"):
+	case machinev1alpha1.SchemeGroupVersion.WithResource("machineclasses"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Machine().V1alpha1().MachineClasses().Informer()}, nil
-	case v1alpha1.SchemeGroupVersion.WithResource("machinedeployments"):
+	case machinev1alpha1.SchemeGroupVersion.WithResource("machinedeployments"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Machine().V1alpha1().MachineDeployments().Informer()}, nil
-	case v1alpha1.SchemeGroupVersion.WithResource("machinesets"):
+	case machinev1alpha1.SchemeGroupVersion.WithResource("machinesets"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Machine().V1alpha1().MachineSets().Informer()}, nil
 
 	}

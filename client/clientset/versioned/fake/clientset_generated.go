@@ -4,6 +4,8 @@ package fake
 
 import (
 	clientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
+	fakefleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1/fake"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	fakemachinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1/fake"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +80,11 @@ var (
 	_ clientset.Interface = &Clientset{}
 	_ testing.FakeClient  = &Clientset{}
 )
+
+// FleetV1alpha1 retrieves the FleetV1alpha1Client
+func (c *Clientset) FleetV1alpha1() fleetv1alpha1.FleetV1alpha1Interface {
+	return &fakefleetv1alpha1.FakeFleetV1alpha1{Fake: &c.Fake}
+}
 
 // MachineV1alpha1 retrieves the MachineV1alpha1Client
 func (c *Clientset) MachineV1alpha1() machinev1alpha1.MachineV1alpha1Interface {

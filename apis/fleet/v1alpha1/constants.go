@@ -1,0 +1,68 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Labels, annotations and finalizers on the kinds of this group, and on templates of machines.
+const (
+	// LabelPool on a RenderedMachineConfig is the pool that it was rendered for.
+	LabelPool = machinev1alpha1.FleetDomain + "pool"
+	// AnnotationGeneratedBy on a MachineConfig names the controller that keeps it as it is: one of the values below. Without it the
+	// MachineConfig is a user's.
+	AnnotationGeneratedBy = machinev1alpha1.FleetDomain + "generated-by"
+	// AnnotationMachineConfig on the template of a MachineDeployment, and on the Machines made of it, is the RenderedMachineConfig
+	// that they have.
+	AnnotationMachineConfig = machinev1alpha1.FleetDomain + "machine-config"
+	// FinalizerInUse keeps a RenderedMachineConfig while a pool, a Node or a Machine names it, and a pool while a Node names one of its
+	// RenderedMachineConfigs.
+	FinalizerInUse = machinev1alpha1.FleetDomain + "machine-config-in-use"
+)
+
+// Values of AnnotationGeneratedBy.
+const (
+	// GeneratedFromTemplate means that it was rendered from a template.
+	GeneratedFromTemplate = "TemplateController"
+	// GeneratedFromKubeletConfigs means that it was folded of KubeletConfigs.
+	GeneratedFromKubeletConfigs = "KubeletConfigController"
+)
+
+// TaintUpdateInProgress is on Nodes of a pool that have not been assigned its target yet, with effect PreferNoSchedule: pods prefer
+// Nodes that will not be drained soon.
+const TaintUpdateInProgress = "UpdateInProgress"
+
+// UpdateInProgress returns the taint.
+func UpdateInProgress() corev1.Taint {
+	return corev1.Taint{Key: TaintUpdateInProgress, Effect: corev1.TaintEffectPreferNoSchedule}
+}
+
+// Condition types of a MachineConfigPool.
+const (
+	// PoolUpdated is True while all Nodes are on the target, ready, and available to pods.
+	PoolUpdated = "Updated"
+	// PoolUpdating is True while Nodes are being brought to the target.
+	PoolUpdating = "Updating"
+	// PoolNodeDegraded is True while the daemon of a Node reports a failure.
+	PoolNodeDegraded = "NodeDegraded"
+	// PoolRenderDegraded is True while no target can be rendered. The RenderController writes it.
+	PoolRenderDegraded = "RenderDegraded"
+	// PoolDegraded is True while one of the two above is.
+	PoolDegraded = "Degraded"
+	// PoolNodeConflict is True while several pools of the same priority select a Node.
+	PoolNodeConflict = "NodeConflict"
+)
+
+// Condition types of the ControllerConfig.
+const (
+	// TemplatesRunning is True while templates of a new generation are rendered.
+	TemplatesRunning = "TemplateControllerRunning"
+	// TemplatesCompleted is True when all are rendered.
+	TemplatesCompleted = "TemplateControllerCompleted"
+	// TemplatesFailing is True while one cannot be rendered.
+	TemplatesFailing = "TemplateControllerFailing"
+)
+
+// KubeletConfigAccepted is the condition type of a KubeletConfig that is True while its settings are valid.
+const KubeletConfigAccepted = "Accepted"

@@ -1,0 +1,60 @@
+package v1alpha1
+
+import "strings"
+
+// DaemonPrefix is the default prefix of the annotations through which controllers and daemon work together on a Node.
+const DaemonPrefix AnnotationPrefix = "machine-config-daemon.v1.openshift.com"
+
+// AnnotationPrefix is the part before the slash of the names of these annotations. Each has one writer.
+type AnnotationPrefix string
+
+// CurrentConfig is the name of the RenderedMachineConfig that the Node has. The daemon writes it.
+func (p AnnotationPrefix) CurrentConfig() string { return string(p) + "/currentConfig" }
+
+// DesiredConfig is the name of the RenderedMachineConfig that the Node must get. The controllers write it.
+func (p AnnotationPrefix) DesiredConfig() string { return string(p) + "/desiredConfig" }
+
+// State is a NodeState. The daemon writes it.
+func (p AnnotationPrefix) State() string { return string(p) + "/state" }
+
+// Reason is why the state is what it is, for people: at most 2,000 characters. The daemon writes it.
+func (p AnnotationPrefix) Reason() string { return string(p) + "/reason" }
+
+// DesiredDrain is what the daemon requests: DrainFor or UncordonFor a configuration. The daemon writes it.
+func (p AnnotationPrefix) DesiredDrain() string { return string(p) + "/desiredDrain" }
+
+// LastAppliedDrain is the last value of DesiredDrain whose work is done. The controllers write it.
+func (p AnnotationPrefix) LastAppliedDrain() string { return string(p) + "/lastAppliedDrain" }
+
+// DrainFor is the value of DesiredDrain that requests a drain before an update to a RenderedMachineConfig.
+func DrainFor(config string) string { return "drain-" + config }
+
+// UncordonFor is the value of DesiredDrain that requests the end of the cordon after an update to a RenderedMachineConfig.
+func UncordonFor(config string) string { return "uncordon-" + config }
+
+// NodeState is what a daemon reports about its Node.
+type NodeState string
+
+// States of a Node.
+const (
+	// StateNone means that no daemon has reported a state, or one that is unknown.
+	StateNone NodeState = ""
+	// StateDone means that the Node has its current configuration, completely.
+	StateDone NodeState = "done"
+	// StateWorking means that the daemon is applying the desired configuration.
+	StateWorking NodeState = "working"
+	// StateDegraded means that the daemon could not apply the desired configuration, or that files have changed since.
+	StateDegraded NodeState = "degraded"
+	// StateUnreconcilable means that the desired configuration differs from the current one in a part that cannot be changed in place.
+	StateUnreconcilable NodeState = "unreconcilable"
+)
+
+// ParseNodeState returns the state that the value of an annotation means, without regard for case. An unknown value is StateNone.
+func ParseNodeState(value string) NodeState {
+	switch state := NodeState(strings.ToLower(value)); state {
+	case StateDone, StateWorking, StateDegraded, StateUnreconcilable:
+		return state
+	case StateNone:
+	}
+	return StateNone
+}
