@@ -34,6 +34,8 @@ type Failure struct {
 	// Attempts is how often it was applied.
 	Attempts int    `json:"attempts"`
 	Reason   string `json:"reason"`
+	// BootID is that of the boot in which it was undone, if a reboot is needed until it is not in use any more; else empty.
+	BootID string `json:"bootID,omitempty"`
 }
 
 // Journal is the record of a transaction. It does not change.

@@ -4,47 +4,25 @@ import (
 	"fmt"
 	"path"
 	"slices"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 )
 
-// ActionType is what happens after a change.
-type ActionType string
-
-// The actions. Reload and Restart name a service.
-const (
-	None         ActionType = "None"
-	DaemonReload ActionType = "DaemonReload"
-	Reload       ActionType = "Reload"
-	Restart      ActionType = "Restart"
-	Reboot       ActionType = "Reboot"
-)
-
-// Rule assigns an action to changes. Exactly one of Path, Unit and SSHKeys is set.
-type Rule struct {
-	// Path matches that path and everything below it. The longest one wins.
-	Path string `json:"path,omitempty"`
-	// Unit matches the unit, its drop-ins, and whether it is enabled or masked. It wins over Path, as SSHKeys does.
-	Unit string `json:"unit,omitempty"`
-	// SSHKeys matches keys of all users.
-	SSHKeys bool       `json:"sshKeys,omitempty"`
-	Action  ActionType `json:"action"`
-	// Service is the unit to reload or restart.
-	Service string `json:"service,omitempty"`
-}
-
-// Policy has the actions for changes. A change that no rule matches needs a reboot. Of several rules for the same thing all count.
-type Policy []Rule
+// Policy has the actions for changes: those of a unit or of SSH keys win over those of a path. A change that no rule matches needs a reboot. Of several rules for the same thing all count.
+type Policy []v1alpha1.ActionRule
 
 // Check returns the first error in a policy.
 func (p Policy) Check() error {
 	for i, rule := range p {
-		if err := rule.check(); err != nil {
+		if err := check(rule); err != nil {
 			return fmt.Errorf("rule %d of the actions: %w", i, err)
 		}
 	}
 	return nil
 }
 
-func (r Rule) check() error {
+// check returns the error in a rule that the API server would have rejected.
+func check(r v1alpha1.ActionRule) error {
 	set := 0
 	for _, is := range []bool{r.Path != "", r.Unit != "", r.SSHKeys} {
 		if is {
@@ -53,8 +31,8 @@ func (r Rule) check() error {
 	}
 	hasService := false
 	switch r.Action {
-	case None, DaemonReload, Reboot:
-	case Reload, Restart:
+	case v1alpha1.ActionNone, v1alpha1.ActionDaemonReload, v1alpha1.ActionReboot:
+	case v1alpha1.ActionReload, v1alpha1.ActionRestart:
 		hasService = true
 	default:
 		return fmt.Errorf("expected an action None, DaemonReload, Reload, Restart or Reboot, got %q", r.Action)
@@ -93,14 +71,14 @@ func (p Policy) Actions(steps []Step, claims []Claim) Actions {
 		a.DaemonReload = a.DaemonReload || step.Unit != ""
 		for _, rule := range p.of(step) {
 			switch rule.Action {
-			case None:
-			case DaemonReload:
+			case v1alpha1.ActionNone:
+			case v1alpha1.ActionDaemonReload:
 				a.DaemonReload = true
-			case Reload:
+			case v1alpha1.ActionReload:
 				reload[rule.Service] = true
-			case Restart:
+			case v1alpha1.ActionRestart:
 				restart[rule.Service] = true
-			case Reboot:
+			case v1alpha1.ActionReboot:
 				a.Reboot = true
 			}
 		}
@@ -114,7 +92,7 @@ func (p Policy) Actions(steps []Step, claims []Claim) Actions {
 }
 
 // of returns the rules for one change: those of its unit or of SSH keys, or else those of the longest path.
-func (p Policy) of(step Step) (matching []Rule) {
+func (p Policy) of(step Step) (matching []v1alpha1.ActionRule) {
 	longest := 0
 	for _, rule := range p {
 		if rule.Unit != "" && rule.Unit == step.Unit || rule.SSHKeys && step.Keys {
@@ -133,7 +111,7 @@ func (p Policy) of(step Step) (matching []Rule) {
 		}
 	}
 	if len(matching) == 0 {
-		return []Rule{{Action: Reboot}}
+		return []v1alpha1.ActionRule{{Action: v1alpha1.ActionReboot}}
 	}
 	return matching
 }

@@ -170,7 +170,7 @@ func (r *crashRun) process(machine disk.FS, change *drawn) error {
 	}
 	if next == journal.Continue {
 		if r.random.IntN(3) == 0 {
-			return store.Undo("its actions have failed")
+			return store.Undo("its actions have failed", "boot")
 		}
 		return store.Finish()
 	}
@@ -181,7 +181,7 @@ func (r *crashRun) process(machine disk.FS, change *drawn) error {
 		return err
 	}
 	if r.random.IntN(3) == 0 {
-		return store.Undo("its actions have failed")
+		return store.Undo("its actions have failed", "boot")
 	}
 	return store.Finish()
 }

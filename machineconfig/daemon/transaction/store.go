@@ -35,20 +35,32 @@ type Store struct {
 // Open reads the records in a folder of the machine, and creates the folder where it does not exist.
 func Open(machine disk.FS, dir string) (*Store, error) {
 	s := &Store{fs: machine, dir: dir}
-	for _, folder := range plan.Folders([]string{dir}) {
-		if err := s.mkdir(plan.Directory{Path: folder, Mode: publicFolder}, false); err != nil {
-			return nil, err
-		}
-	}
-	for _, folder := range []string{dir, s.path(objectsFolder)} {
-		if err := s.mkdir(plan.Directory{Path: folder, Mode: privateFolder}, false); err != nil {
-			return nil, err
-		}
+	if err := s.prepare(); err != nil {
+		return nil, err
 	}
 	if err := s.read(); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Prepare creates the folder of the records, for a lock in it.
+func Prepare(machine disk.FS, dir string) error {
+	return (&Store{fs: machine, dir: dir}).prepare()
+}
+
+func (s *Store) prepare() error {
+	for _, folder := range plan.Folders([]string{s.dir}) {
+		if err := s.mkdir(plan.Directory{Path: folder, Mode: publicFolder}, false); err != nil {
+			return err
+		}
+	}
+	for _, folder := range []string{s.dir, s.path(objectsFolder)} {
+		if err := s.mkdir(plan.Directory{Path: folder, Mode: privateFolder}, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read reads the records.

@@ -186,14 +186,17 @@ func (s *Store) Finish() error {
 }
 
 // Undo ends the open transaction by restoring what was there before. The reason is recorded, so that the same config is not
-// tried without end.
-func (s *Store) Undo(reason string) error {
+// tried without end. bootID is that of now: if the machine has booted into the change, it has to boot again.
+func (s *Store) Undo(reason, bootID string) error {
 	if s.journal == nil {
 		return errors.New("no transaction is open")
 	}
 	failure := &journal.Failure{ConfigDigest: s.journal.To.ConfigDigest, Attempts: 1, Reason: reason}
 	if last := s.journal.From.Failure; last != nil && last.ConfigDigest == failure.ConfigDigest {
 		failure.Attempts += last.Attempts
+	}
+	if s.journal.Actions.Reboot && bootID != s.journal.BootID {
+		failure.BootID = bootID
 	}
 	return s.undo(failure)
 }
