@@ -19,7 +19,9 @@ const UnitFolder = "/etc/systemd/system"
 const masked = "/dev/null"
 
 // VendorFolders are where units of the operating system are, the strongest first.
-func VendorFolders() []string { return []string{"/usr/local/lib/systemd/system", "/usr/lib/systemd/system"} }
+func VendorFolders() []string {
+	return []string{"/usr/local/lib/systemd/system", "/usr/lib/systemd/system"}
+}
 
 // installs maps the settings of an [Install] section to the suffix of the folder that their links are in.
 func installs() map[string]string {

@@ -52,8 +52,6 @@ type Journal struct {
 	Steps       []plan.Step      `json:"steps,omitempty"`
 	Claims      []plan.Claim     `json:"claims,omitempty"`
 	Actions     plan.Actions     `json:"actions,omitzero"`
-	// IsDrained reports whether the Node was drained for it.
-	IsDrained bool `json:"isDrained,omitempty"`
 }
 
 // Next is what has to be done after a start.

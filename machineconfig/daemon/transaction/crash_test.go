@@ -33,6 +33,30 @@ type crashRun struct {
 	model  *disktest.Model
 	ids    int
 	log    []string
+	// unsynced makes synchronizing have no effect.
+	unsynced bool
+	failures []string
+}
+
+// Errorf records what is wrong.
+func (r *crashRun) Errorf(format string, args ...any) {
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+func newCrashRun(t *testing.T, seed uint64) *crashRun {
+	t.Helper()
+	return &crashRun{T: t, random: rand.New(rand.NewPCG(seed, 0)), model: disktest.NewModel()}
+}
+
+// report fails the test if something is wrong.
+func (r *crashRun) report(format string, args ...any) {
+	if len(r.failures) == 0 {
+		return
+	}
+	for _, line := range append(r.log, r.failures...) {
+		r.Log(line)
+	}
+	r.Fatalf(format, args...)
 }
 
 // TestCrash: whatever call is the last one of a process, with or without a loss of power, and however often that happens while the
@@ -45,24 +69,32 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d runs from seed %d; repeat one with -crashes=1 -crash-seed=<its seed>", *crashes, first)
 	for i := range *crashes {
 		seed := first + uint64(i)
-		r := &crashRun{T: t, random: rand.New(rand.NewPCG(seed, 0)), model: disktest.NewModel()}
+		r := newCrashRun(t, seed)
 		r.run()
-		if t.Failed() {
-			for _, line := range r.log {
-				t.Log(line)
-			}
-			t.Fatalf("seed %d failed; repeat it with -crashes=1 -crash-seed=%d", seed, seed)
+		r.report("seed %d failed; repeat it with -crashes=1 -crash-seed=%d", seed, seed)
+	}
+}
+
+// TestCrash_WithoutSynchronizing_IsDetected: the disk of these tests loses what is not synchronized, and the checks notice.
+func TestCrash_WithoutSynchronizing_IsDetected(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := newCrashRun(t, seed)
+		r.unsynced = true
+		r.run()
+		if len(r.failures) > 0 {
+			return
 		}
 	}
+	t.Error("expected a mix of old and new within 1000 runs on a disk that never synchronizes")
 }
 
 // TestCrashAtEveryCall kills one transaction and its recovery at each call that changes something.
 func TestCrashAtEveryCall(t *testing.T) {
 	for _, fault := range []disktest.Fault{disktest.KillBefore, disktest.KillAfter, disktest.KillWithin, disktest.Fail, disktest.FailAfter} {
 		for call := 0; ; call++ {
-			r := &crashRun{T: t, random: rand.New(rand.NewPCG(7, 0)), model: disktest.NewModel()}
+			r := newCrashRun(t, 7)
 			r.plant()
-			r.apply(r.model, nil)
+			r.apply(r.model)
 			r.model.Sync()
 			reached := r.attempt(func(n int) disktest.Fault {
 				if n == call {
@@ -70,9 +102,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 				}
 				return disktest.NoFault
 			}, true)
-			if t.Failed() {
-				t.Fatalf("fault %d at call %d", fault, call)
-			}
+			r.report("fault %d at call %d", fault, call)
 			if !reached {
 				if call < 20 {
 					t.Fatalf("the transaction made only %d calls that change something", call)
@@ -83,7 +113,9 @@ func TestCrashAtEveryCall(t *testing.T) {
 	}
 }
 
-func (r *crashRun) logf(format string, args ...any) { r.log = append(r.log, fmt.Sprintf(format, args...)) }
+func (r *crashRun) logf(format string, args ...any) {
+	r.log = append(r.log, fmt.Sprintf(format, args...))
+}
 
 // run applies a few configs, each with faults.
 func (r *crashRun) run() {
@@ -103,7 +135,7 @@ func (r *crashRun) run() {
 			}
 			return []disktest.Fault{disktest.KillBefore, disktest.KillAfter, disktest.KillWithin}[r.random.IntN(3)]
 		}, r.random.IntN(2) == 0)
-		if r.Failed() {
+		if len(r.failures) > 0 {
 			return
 		}
 	}
@@ -130,7 +162,11 @@ func (r *crashRun) attempt(at func(call int) disktest.Fault, losesPower bool) (r
 			reached = reached || fault != disktest.NoFault
 			return fault
 		}}
-		err := r.process(faulty, change)
+		var machine disk.FS = faulty
+		if r.unsynced {
+			machine = disktest.Unsynced{FS: faulty}
+		}
+		err := r.process(machine, change)
 		r.logf("process %d made %d calls: %v", r.ids, faulty.Calls(), err)
 		change = nil // later processes only recover
 		if faulty.Killed() && losesPower {
@@ -144,7 +180,11 @@ func (r *crashRun) attempt(at func(call int) disktest.Fault, losesPower bool) (r
 			return reached
 		}
 	}
-	store := r.open(r.model)
+	store, err := Open(r.model, stateDir)
+	if err != nil {
+		r.Errorf("the records cannot be read: %v", err)
+		return reached
+	}
 	if _, err := store.Recover(); err != nil {
 		r.Errorf("recovery without faults: %v", err)
 		return reached
@@ -187,10 +227,10 @@ func (r *crashRun) process(machine disk.FS, change *drawn) error {
 }
 
 // apply applies a drawn config without faults.
-func (r *crashRun) apply(machine disk.FS, at func(int) disktest.Fault) {
+func (r *crashRun) apply(machine disk.FS) {
 	r.ids++
 	store := r.open(machine)
-	if err := r.draw().apply(store, &disktest.Faulty{FS: machine, At: at}, fmt.Sprintf("t%d", r.ids)); err != nil {
+	if err := r.draw().apply(store, machine, fmt.Sprintf("t%d", r.ids)); err != nil {
 		r.Fatal(err)
 	}
 	if err := store.Finish(); err != nil {

@@ -24,8 +24,6 @@ type Change struct {
 	Actions plan.Actions
 	// Contents are those of the files of the plan, by digest.
 	Contents map[string][]byte
-	// IsDrained reports whether the Node was drained for it.
-	IsDrained bool
 }
 
 // Apply makes the tree and the manifest those of a change. On an error both are as before, unless Undo has failed as well; then
@@ -40,7 +38,7 @@ func (s *Store) Apply(c Change) error {
 	j := journal.Journal{
 		ID: c.ID, BootID: c.BootID, From: s.manifest,
 		To:          journal.Manifest{Config: c.Config, ConfigDigest: plan.Digest(c.Content), Transaction: c.ID, Managed: c.Plan.Managed},
-		Directories: c.Plan.Directories, Steps: c.Plan.Steps, Claims: c.Claims, Actions: c.Actions, IsDrained: c.IsDrained,
+		Directories: c.Plan.Directories, Steps: c.Plan.Steps, Claims: c.Claims, Actions: c.Actions,
 	}
 	if err := s.stage(j, c); err != nil {
 		return err

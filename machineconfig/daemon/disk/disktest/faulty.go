@@ -148,3 +148,22 @@ func (f *faultyFile) Chown(uid, gid int) error {
 func (f *faultyFile) Sync() error { return f.on.whole(f.file.Sync) }
 
 func (f *faultyFile) Close() error { return f.file.Close() }
+
+// Unsynced is an FS that never synchronizes.
+type Unsynced struct{ disk.FS }
+
+// Create is disk.Changer's.
+func (u Unsynced) Create(name string) (disk.File, error) {
+	file, err := u.FS.Create(name)
+	return unsyncedFile{file}, err
+}
+
+// Open is disk.FS's.
+func (u Unsynced) Open(name string) (disk.File, error) {
+	file, err := u.FS.Open(name)
+	return unsyncedFile{file}, err
+}
+
+type unsyncedFile struct{ disk.File }
+
+func (unsyncedFile) Sync() error { return nil }
