@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ type machine struct {
 
 	dir      string
 	boot     string
-	sick     string
+	sick     atomic.Bool // the kubelet does not answer
 	commands []string
 	fails    string // the first words of a command that fails
 	cfg      Config
@@ -61,9 +62,16 @@ func newMachine(t *testing.T) *machine {
 	m.cfg = Config{
 		FS: disktest.Unsynced{FS: root}, StateDir: "/var/lib/mcd", UID: os.Geteuid(), GID: os.Getegid(), Runner: m, Systemd: true,
 		RebootCommand: []string{"reboot"}, BootID: func() (string, error) { return m.boot, nil },
-		Unhealthy: func(context.Context) string { return m.sick }, HealthWithin: time.Minute, DriftInterval: time.Minute, Log: logr.Discard(),
+		Unhealthy: m.unhealthy, HealthWithin: time.Minute, DriftInterval: time.Minute, Log: logr.Discard(),
 	}
 	return m
+}
+
+func (m *machine) unhealthy(context.Context) string {
+	if m.sick.Load() {
+		return "the kubelet does not answer"
+	}
+	return ""
 }
 
 func (m *machine) put(name, content string) {
@@ -224,7 +232,8 @@ func TestOnce_UnhealthyAfterReboot_GoesBack(t *testing.T) {
 		}
 		m.ran("reboot")
 		m.expectFile("/etc/a", "1")
-		m.boot, m.sick = boot+"-next", "the kubelet does not answer"
+		m.boot = boot + "-next"
+		m.sick.Store(true)
 		if err := m.once(c); err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +270,8 @@ func TestOnce_HooksApplyTheirFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.ran(`/hooks/osImageURL < {"field":"osImageURL","new":"\"new\""}`, "reboot")
-	m.boot, m.sick, m.cfg.HealthWithin = "boot-2", "no", 0
+	m.boot, m.cfg.HealthWithin = "boot-2", 0
+	m.sick.Store(true)
 	if err := m.once(c); err != nil {
 		t.Fatal(err)
 	}

@@ -225,11 +225,14 @@ func TestCluster_SickMachineIsRetargeted(t *testing.T) {
 		j.annotate(map[string]string{"desiredConfig": "b"})
 		j.annotate(map[string]string{"lastAppliedDrain": "drain-b"})
 		end()
-		j.boot, j.sick = "boot-2", "the kubelet does not answer"
+		j.boot = "boot-2"
+		j.sick.Store(true)
 		end = j.daemon()
 		j.expect("a", "working", "the kubelet does not answer", "drain-b")
 		j.annotate(map[string]string{"desiredConfig": "a"}) // back
-		j.sick = ""
+		j.sick.Store(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		j.expect("a", "working", "uncordoned", "uncordon-a")
 		j.expectFile("/etc/a", "1")
 		end()
@@ -248,14 +251,16 @@ func TestCluster_TimeoutOfHealth_GoesBackAndStops(t *testing.T) {
 			j.ran("reboot")
 			j.expectFile("/etc/a", "2")
 			end()
-			j.boot, j.sick = boot, "the kubelet does not answer"
+			j.boot = boot
+			j.sick.Store(true)
 			end = j.daemon()
 			time.Sleep(j.cfg.HealthWithin + time.Second)
 			synctest.Wait()
 			j.expectFile("/etc/a", "1")
 			j.ran("reboot")
 			end()
-			j.boot, j.sick = boot+"-back", ""
+			j.boot = boot + "-back"
+			j.sick.Store(false)
 			end = j.daemon()
 		}
 		j.ran()

@@ -31,14 +31,14 @@ type Runner interface {
 	Run(ctx context.Context, c Command) error
 }
 
-// Exec runs commands as processes.
+// Exec runs commands as processes. One that has begun is not ended with its context: it is a part of a change.
 type Exec struct{}
 
 var _ Runner = Exec{}
 
 // Run is Runner's.
 func (Exec) Run(ctx context.Context, c Command) error {
-	ctx, cancel := context.WithTimeout(ctx, commandWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandWithin)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...) //nolint:gosec // flags and constants name the program
 	cmd.Stdin = bytes.NewReader(c.Stdin)

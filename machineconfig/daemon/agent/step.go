@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/journal"
@@ -23,18 +24,16 @@ func (a *Agent) step(ctx context.Context) (lifecycle.Verdict, error) {
 	}
 	a.succeeded(lifecycle.Rest)
 	v := lifecycle.Decide(w)
-	if err := a.source.Report(ctx, v.Report); err != nil {
-		// What is applied does not depend on it: it is reported again by the next step.
-		a.log.Error(err, "Failed to report on the Node; retrying")
-		if v.Do == lifecycle.Rest && (v.After == 0 || v.After > firstRetry) {
-			v.After = firstRetry
-		}
+	if !a.report(ctx, v.Report) && (v.After == 0 || v.After > firstRetry) {
+		v.After = firstRetry
 	}
 	if v.Do == lifecycle.Rest {
 		return v, nil
 	}
 	if err := a.do(ctx, v); err != nil {
 		a.fail(v.Do, err)
+		v.Report.State, v.Report.Reason = v1alpha1.StateDegraded, a.failed
+		a.report(ctx, v.Report)
 		if errors.Is(err, ErrRebootNeeded) {
 			return v, err // its receiver ends
 		}
@@ -43,6 +42,15 @@ func (a *Agent) step(ctx context.Context) (lifecycle.Verdict, error) {
 	}
 	a.succeeded(v.Do)
 	return v, nil
+}
+
+// report reports whether the Node has a report now. What is applied does not depend on it: the next step reports again.
+func (a *Agent) report(ctx context.Context, r lifecycle.Report) bool {
+	err := a.source.Report(ctx, r)
+	if err != nil {
+		a.log.Error(err, "Failed to report on the Node; retrying")
+	}
+	return err == nil
 }
 
 // succeeded forgets the failure of a step when it succeeds. The end of a transaction, and another target, are the success of all.
@@ -259,7 +267,7 @@ func (a *Agent) undo(ctx context.Context, reason string) error {
 	if err := a.act(ctx, j.Actions); err != nil {
 		return fmt.Errorf("undo %s: %w", j.To.Config, err)
 	}
-	if !j.Actions.Reboot {
+	if f := a.store.Manifest().Failure; f == nil || f.BootID == "" {
 		return fmt.Errorf("%s was undone: %s", j.To.Config, reason) // back off before the next attempt
 	}
 	return nil

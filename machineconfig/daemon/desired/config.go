@@ -131,7 +131,7 @@ func (c *Config) setIgnition() {
 		other := user
 		other.SSHAuthorizedKeys, other.Name = nil, ""
 		if !reflect.ValueOf(other).IsZero() {
-			c.set(fmt.Sprintf("config.passwd.users[%s]", user.Name), user)
+			c.set(fmt.Sprintf("config.passwd.users[%s]", user.Name), other)
 		}
 	}
 	for _, file := range i.Storage.Files {

@@ -175,6 +175,7 @@ func (w World) reboot(report Report) Verdict {
 		}
 	}
 	if v, waits := w.backsOff(); waits {
+		v.Report.Current = report.Current
 		return v
 	}
 	return Verdict{Do: Reboot, Report: report}
