@@ -44,7 +44,7 @@ func parse(t *testing.T, ignition string) Config {
 
 func root() Machine {
 	return Machine{
-		Users:  map[string]User{"core": {UID: 1000, GID: 1001, Home: "/home/core"}, "bad": {Home: "home"}},
+		Users:  map[string]User{"core": {UID: 1000, GID: 1001, Home: "/home/core"}, "twin": {UID: 1000, GID: 1001, Home: "/home/core"}, "bad": {Home: "home"}},
 		Groups: map[string]int{"wheel": 10},
 		Units: map[string]string{
 			"vendor.service": "[Install]\nWantedBy=multi-user.target\nAlias=other.service\n", "static.service": "[Service]\n",
@@ -166,8 +166,8 @@ func TestTree_Refuses(t *testing.T) {
 		{"a home that is no path", `"passwd": {"users": [{"name": "bad", "sshAuthorizedKeys": ["a"]}]}`, "config.passwd.users[bad].sshAuthorizedKeys", "home"},
 		{"a key of two lines", `"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["a\nb"]}]}`, "config.passwd.users[core].sshAuthorizedKeys", "one line"},
 		{
-			"two fields, one path", `"storage": {"files": [{"path": "/etc/systemd/system/a.service", "contents": {"source": "data:,"}}]}, "systemd": {"units": [{"name": "a.service", "contents": "[Service]\n"}]}`,
-			"config.systemd.units[a.service].contents", "something else",
+			"two fields, one path", `"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["a"]}, {"name": "twin", "sshAuthorizedKeys": ["b"]}]}`,
+			"config.passwd.users[twin].sshAuthorizedKeys", "something else",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
