@@ -82,7 +82,7 @@ const (
 )
 
 // RenderedMachineConfig is what all MachineConfigs of a pool result in. Its name is that of the pool with a hash of its spec, so that
-// whoever reads it can verify it; the API server rejects changes.
+// a reader can verify it; the API server rejects changes.
 //
 // +genclient
 // +genclient:nonNamespaced

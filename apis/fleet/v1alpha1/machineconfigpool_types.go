@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.updatingMachines`,description="Nodes that are on the configuration, and ready"
 // +kubebuilder:printcolumn:name="Unavailable",type=integer,JSONPath=`.status.unavailableMachines`,description="Nodes that are being updated or not ready"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="must have a name of at most 63 characters: it is the value of a label"
 type MachineConfigPool struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -120,6 +121,12 @@ type MachineConfigPoolStatus struct {
 	// CompletedMachineConfig is the last target that all Nodes were brought to.
 	// +optional
 	CompletedMachineConfig string `json:"completedMachineConfig,omitempty"`
+	// AbandonedMachineConfigs are the last ten targets that were given up before all Nodes had them, oldest first. A Node that is not ready
+	// with one of them is brought to the target without regard for maxUnavailable.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	AbandonedMachineConfigs []string `json:"abandonedMachineConfigs,omitempty"`
 	// Sources are the names of the MachineConfigs that the target was rendered from, in their order.
 	// +optional
 	// +listType=atomic

@@ -1,0 +1,25 @@
+// Package candidates decides which Nodes of a MachineConfigPool are assigned the pool's target next, and what the pool's status is.
+//
+//   - Members: which Node belongs to which pool. A Node belongs to one pool at most.
+//   - Decide: assignments, taints, counts and conditions of one pool.
+//
+// # The rules
+//
+// A Node serves while it is available to pods (Ready, without pressure, not cordoned) and its daemon is done with what it was assigned. All
+// other Nodes count against maxUnavailable, as do machines that have no Node yet. As many serving Nodes are assigned a new target as
+// keeps the sum within it: zone by zone, the oldest first.
+//
+// A Node that counts already is assigned the target without regard for maxUnavailable when its daemon is at work on another target, has
+// failed with it, or reports drift; and when it is done with a target that was abandoned, and not Ready. So a
+// roll-back reaches the Nodes that the bad configuration has broken. All other Nodes that do not serve are left alone: a Node that is
+// cordoned or not Ready while its daemon is done is in the hands of another party.
+//
+// # Guarantees
+//
+// Assignments never raise the number of Nodes that do not serve above maxUnavailable. Equal worlds have equal verdicts, in whatever order
+// Nodes are passed. A Node that is neither on the target nor assigned it is in a message with the cause.
+//
+// Not guaranteed: that a Node which reports to be done is. Annotations of a Node are written by its kubelet's credentials.
+//
+// No controller uses this package yet.
+package candidates
