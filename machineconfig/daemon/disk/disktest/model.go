@@ -289,12 +289,10 @@ func (m *Model) Rename(from, to string) error {
 	switch {
 	case replaced == found:
 		return nil
-	case replaced != nil && replaced.kind == plan.Folder && found.kind != plan.Folder:
+	case replaced != nil && replaced.kind == plan.Folder:
 		return failure("rename", to, fs.ErrExist) // as package os does
 	case replaced != nil && replaced.kind != plan.Folder && found.kind == plan.Folder:
 		return failure("rename", to, syscall.ENOTDIR)
-	case replaced != nil && len(replaced.entries) > 0:
-		return failure("rename", to, syscall.ENOTEMPTY)
 	}
 	folder.set(path.Base(to), found)
 	folder.set(last, nil)
