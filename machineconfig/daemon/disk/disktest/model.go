@@ -287,10 +287,10 @@ func (m *Model) Rename(from, to string) error {
 	}
 	replaced := folder.entries[path.Base(to)]
 	switch {
-	case replaced == found:
-		return nil
 	case replaced != nil && replaced.kind == plan.Folder:
 		return failure("rename", to, fs.ErrExist) // as package os does
+	case replaced == found:
+		return nil
 	case replaced != nil && replaced.kind != plan.Folder && found.kind == plan.Folder:
 		return failure("rename", to, syscall.ENOTDIR)
 	}
