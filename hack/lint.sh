@@ -15,7 +15,7 @@ linter() { # folder, arguments
 # all runs the linter in all modules but the lab's.
 all() {
   local module
-  for module in . e2e/autoscaler tools/image tools/protobuf bridge driver/aws driver/azure; do
+  for module in . e2e/autoscaler tools/image tools/protobuf bridge bridge/azure driver/aws driver/azure; do
     linter "$module" "$@" || return
   done
 }

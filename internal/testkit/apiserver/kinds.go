@@ -33,6 +33,7 @@ func kinds() map[string]kind {
 		"persistentvolumeclaims": {name: "PersistentVolumeClaim", hasStatus: true},
 		"volumeattachments":      {name: "VolumeAttachment", hasStatus: true},
 		"csidrivers":             {name: "CSIDriver"},
+		"renderedmachineconfigs": {name: "RenderedMachineConfig", counts: true},
 		"poddisruptionbudgets":   {name: "PodDisruptionBudget", hasStatus: true},
 	}
 }

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// command runs the program, and returns its exit code and what it prints.
+func command(t *testing.T, args ...string) (code int, printed string) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	code = execute(t.Context(), cmd, args)
+	return code, out.String()
+}
+
+func write(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	full := filepath.Join(dir, name)
+	if err := os.WriteFile(full, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return full
+}
+
+func TestFileIsAppliedBelowARoot(t *testing.T) {
+	dir, root := t.TempDir(), t.TempDir()
+	config := write(t, dir, "config.json", `{"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,x"}}]}}`)
+	boot := write(t, dir, "boot", "boot-1\n")
+	args := []string{"--root=" + root, "--systemd=none", "--config=" + config, "--boot-id-file=" + boot}
+	if code, printed := command(t, args...); code != exitReboot {
+		t.Fatalf("expected the exit code of a reboot, got %d: %s", code, printed)
+	}
+	content, err := os.ReadFile(filepath.Join(root, "etc/a"))
+	if err != nil || string(content) != "x" {
+		t.Errorf("%q %v", content, err)
+	}
+	write(t, dir, "boot", "boot-2\n")
+	if code, printed := command(t, args...); code != 0 || !strings.HasSuffix(printed, ": done\n") {
+		t.Errorf("got %d: %s", code, printed)
+	}
+	write(t, dir, "config.json", `{"ignition": {"version": "3.5.0"}, "storage": {"links": [{"path": "/l", "target": "x"}]}}`)
+	if code, printed := command(t, args...); code != exitFailed || !strings.Contains(printed, "config.storage.links") {
+		t.Errorf("got %d: %s", code, printed)
+	}
+}
+
+func TestRebootCommandIsRun(t *testing.T) {
+	dir, root := t.TempDir(), t.TempDir()
+	config := write(t, dir, "config.json", `{"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,x"}}]}}`)
+	boot := write(t, dir, "boot", "boot-1\n")
+	code, printed := command(t, "--root="+root, "--systemd=none", "--config="+config, "--boot-id-file="+boot, "--reboot-command=touch,"+filepath.Join(dir, "rebooted"))
+	if _, err := os.Stat(filepath.Join(dir, "rebooted")); err != nil || code != 0 {
+		t.Errorf("got %d: %s: %v", code, printed, err)
+	}
+}
+
+func TestWrongFlags(t *testing.T) {
+	for _, tc := range []struct {
+		want string
+		args []string
+	}{
+		{"--config, or --kubeconfig and --node-name", nil},
+		{"--config, or --kubeconfig and --node-name", []string{"--kubeconfig=x"}},
+		{"and not both", []string{"--config=x", "--node-name=n"}},
+		{"--systemd: expected systemctl or none", []string{"--config=x", "--systemd=x"}},
+		{"--systemd: expected none with --root=/x", []string{"--config=x", "--root=/x"}},
+		{"--drift: expected report or repair", []string{"--config=x", "--drift=x"}},
+		{"--state-dir: expected an absolute path", []string{"--config=x", "--state-dir=/a/../b"}},
+		{"health-timeout", []string{"--config=x", "--health-timeout=-1s"}},
+	} {
+		if code, printed := command(t, tc.args...); code != exitUsage || !strings.Contains(printed, tc.want) {
+			t.Errorf("%q: expected %q, got %d: %s", tc.args, tc.want, code, printed)
+		}
+	}
+}
+
+func TestMissingFiles(t *testing.T) {
+	root := t.TempDir()
+	for _, tc := range []struct {
+		want string
+		args []string
+	}{
+		{"--root: ", []string{"--root=" + root + "/none", "--config=x"}},
+		{"--config: ", []string{"--root=" + root, "--config=" + root + "/none"}},
+		{"--hook-dir: ", []string{"--root=" + root, "--config=x", "--hook-dir=" + root + "/none"}},
+		{"--kubeconfig: ", []string{"--root=" + root, "--kubeconfig=" + root + "/none", "--node-name=n"}},
+	} {
+		if code, printed := command(t, append(tc.args, "--systemd=none")...); code != exitFailed || !strings.Contains(printed, tc.want) {
+			t.Errorf("%q: expected %q, got %d: %s", tc.args, tc.want, code, printed)
+		}
+	}
+}
