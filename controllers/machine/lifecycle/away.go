@@ -57,9 +57,11 @@ const deletionWaits = "Deletion pending: the API server of the target cluster do
 // nodeWaits is what it reports when only its Node is left.
 const nodeWaits = "Deletion pending: the VM is deleted, and its Node is when the API server of the target cluster answers"
 
-// reportAway reports, once, that the deletion of a machine waits.
+// reportAway reports, once, that the deletion of a machine waits. What it records takes the place of the fact that the machine has not
+// joined, as when a deletion begins.
 func reportAway(w World) Verdict {
 	m, last := w.Machine.DeepCopy(), w.Machine.Status.LastOperation
+	noteToken(w, m)
 	if w.VM.State == VMAbsent {
 		setOperation(w, m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: nodeWaits})
 		return Verdict{Do: Rest, Machine: m}
