@@ -63,7 +63,7 @@ func (d *Driver) targetOf(op driver.Op, t driver.Target, userData []byte) (targe
 }
 
 // convert copies an object to the same type of Machine Controller Manager, by its JSON, with a change of the copy that is read.
-func convert[From any, To any](from *From, to *To, change func(*From)) error {
+func convert[From, To any](from *From, to *To, change func(*From)) error {
 	if from == nil {
 		return nil
 	}

@@ -88,7 +88,7 @@ func TestBudgetIsTheShareOfWhatIsLeft(t *testing.T) {
 // Those that are refused come back one after the other, within a bounded time.
 func TestRefusedOnesGetTheirTimes(t *testing.T) {
 	b, clock := newBudgets(1)
-	sendAll(t, b, 1, left("0"), http.StatusOK)
+	_, _ = sendAll(t, b, 1, left("0"), http.StatusOK)
 	for i := range 3 {
 		_, err := b.take("s", http.MethodPut, 1)
 		if got, want := wait(t, err), time.Duration(i+1)*time.Second; got != want {
@@ -110,7 +110,7 @@ func TestBudgetAfterARefusal(t *testing.T) {
 	b, clock := newBudgets(1)
 	refused := left("50")
 	refused.Set("Retry-After", "7")
-	sendAll(t, b, 1, refused, http.StatusTooManyRequests)
+	_, _ = sendAll(t, b, 1, refused, http.StatusTooManyRequests)
 	_, err := b.take("s", http.MethodPut, 1)
 	if got := wait(t, err); got != 7*time.Second {
 		t.Errorf("the wait is %v, want that of the cloud", got)
@@ -127,7 +127,7 @@ func TestBudgetAfterARefusal(t *testing.T) {
 // A network interface whose VM could not be made is not made.
 func TestBudgetForAVM(t *testing.T) {
 	b, _ := newBudgets(1)
-	sendAll(t, b, 1, left("1"), http.StatusOK)
+	_, _ = sendAll(t, b, 1, left("1"), http.StatusOK)
 	if _, err := b.take("s", http.MethodPut, 2); err == nil {
 		t.Error("the first of two was sent when one was left")
 	}
@@ -140,7 +140,7 @@ func TestBudgetForAVM(t *testing.T) {
 func TestBudgetWithoutAShare(t *testing.T) {
 	for _, share := range []float64{0, -1} {
 		b, clock := newBudgets(share)
-		sendAll(t, b, 1, left("100"), http.StatusOK)
+		_, _ = sendAll(t, b, 1, left("100"), http.StatusOK)
 		if sent, _ := sendAll(t, b, 5, left("100"), http.StatusOK); sent > 0 {
 			t.Errorf("%d were sent without a share", sent)
 		}

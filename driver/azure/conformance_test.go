@@ -53,7 +53,7 @@ func TestDriverConformanceOverASocket(t *testing.T) {
 // overSocket serves a driver until the test ends, and returns a client of it.
 func overSocket(t *testing.T, d driver.Driver) driver.Driver {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "azure") // a path of a socket is short
+	folder, err := os.MkdirTemp("", "azure") //nolint:usetesting // a path of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}

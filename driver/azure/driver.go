@@ -23,7 +23,7 @@ const (
 	// MetricsProvider is the label of the driver's metrics, as Machine Controller Manager has it.
 	MetricsProvider = "azure"
 	// TokenDirectory is where Gardener mounts the tokens of workload identity.
-	TokenDirectory = "/var/run/secrets/gardener.cloud/workload-identity"
+	TokenDirectory = "/var/run/secrets/gardener.cloud/workload-identity" //nolint:gosec // a folder
 	// requestTimeout bounds a call whose context has no deadline.
 	requestTimeout = 30 * time.Second
 )

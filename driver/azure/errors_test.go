@@ -69,7 +69,7 @@ func TestErrorMap(t *testing.T) {
 		"unavailable":               {503, "ServerTimeout", "", driver.Unavailable},
 		"timeout":                   {504, "GatewayTimeout", "", driver.DeadlineExceeded},
 	} {
-		err := answerError(driver.OpCreate, time.Time{}, answer(c.status, nil, refusal(c.code, c.message)))
+		err := answerError(driver.OpCreate, time.Time{}, answer(c.status, nil, refusal(c.code, c.message))) //nolint:bodyclose // it is in memory
 		if err.Code != c.want || !strings.Contains(err.Error(), c.code) {
 			t.Errorf("%s: %v, want %v with the cloud's code", name, err, c.want)
 		}
@@ -86,7 +86,7 @@ func TestAnswersOfOthers(t *testing.T) {
 		"404 of a proxy": {404, "<html>s3cret", driver.Unknown}, "403": {403, "s3cret", driver.PermissionDenied}, "407": {407, "", driver.Unauthenticated},
 		"502": {502, "", driver.Unavailable}, "500": {500, "null", driver.Unknown}, "an error without a code": {404, `{"error": "s3cret"}`, driver.Unknown},
 	} {
-		err := answerError(driver.OpStatus, time.Time{}, answer(c.status, nil, c.body))
+		err := answerError(driver.OpStatus, time.Time{}, answer(c.status, nil, c.body)) //nolint:bodyclose // it is in memory
 		if err.Code != c.want || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
@@ -99,7 +99,7 @@ func TestRetryAfter(t *testing.T) {
 		"17": 17 * time.Second, "": 0, "-3": 0, "soon": 0, "99999": driver.MaxRetryAfter,
 		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0,
 	} {
-		err := answerError(driver.OpStatus, now, answer(429, map[string]string{"Retry-After": text}, refusal("TooManyRequests", "")))
+		err := answerError(driver.OpStatus, now, answer(429, map[string]string{"Retry-After": text}, refusal("TooManyRequests", ""))) //nolint:bodyclose // it is in memory
 		if err.RetryAfter != want {
 			t.Errorf("%q: %v, want %v", text, err.RetryAfter, want)
 		}
@@ -126,7 +126,7 @@ func TestErrorsWithoutAnAnswer(t *testing.T) {
 		"not decoded":         {t.Context(), errors.New("unmarshalling s3cret"), driver.Unknown},
 		"budget":              {t.Context(), &budgetError{writes, 3 * time.Second}, driver.Unavailable},
 		"the driver's own":    {t.Context(), fmt.Errorf("x: %w", driver.Errorf(driver.OpCreate, driver.Aborted, "y")), driver.Aborted},
-		"an answer":           {t.Context(), runtime.NewResponseError(answer(404, nil, refusal("ResourceNotFound", "x"))), driver.NotFound},
+		"an answer":           {t.Context(), runtime.NewResponseError(answer(404, nil, refusal("ResourceNotFound", "x"))), driver.NotFound}, //nolint:bodyclose // it is in memory
 	} {
 		err := toError(c.ctx, driver.OpCreate, time.Time{}, c.err)
 		if err.Code != c.want || strings.Contains(err.Error(), "s3cret") {
@@ -148,7 +148,7 @@ func TestErrorsOfTokens(t *testing.T) {
 		`{"error": "temporarily_unavailable", "error_codes": [90033]}`:                                        {503, driver.Unavailable, "AADSTS90033"},
 		`<html>s3cret`: {400, driver.Unauthenticated, "400"},
 	} {
-		err := tokenError(driver.OpCreate, time.Time{}, answer(c.status, nil, body))
+		err := tokenError(driver.OpCreate, time.Time{}, answer(c.status, nil, body)) //nolint:bodyclose // it is in memory
 		if err.Code != c.want || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %v with %s", body, err, c.want, c.text)
 		}
@@ -160,7 +160,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(429, "3", []byte(refusal("TooManyRequests", "x")))
 	f.Add(503, "Fri, 02 Jan 2026 03:04:05 GMT", []byte(`<html>`))
 	f.Fuzz(func(t *testing.T, status int, after string, body []byte) {
-		err := answerError(driver.OpStatus, time.Time{}, answer(status, map[string]string{"Retry-After": after}, string(body)))
+		err := answerError(driver.OpStatus, time.Time{}, answer(status, map[string]string{"Retry-After": after}, string(body))) //nolint:bodyclose // it is in memory
 		if err.Code == driver.OK || err.RetryAfter < 0 || err.RetryAfter > driver.MaxRetryAfter {
 			t.Errorf("%d %q %q: %v, retry after %v", status, after, body, err, err.RetryAfter)
 		}

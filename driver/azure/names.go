@@ -30,7 +30,7 @@ const (
 
 // vmNames returns the names that a Machine's VM can have: that of the Machine, and another one for when a VM has that name already
 // which is not the Machine's. Two namespaces with Machines of one name may use the same resource group.
-func vmNames(machine string, uid string) (first, second string) {
+func vmNames(machine, uid string) (first, second string) {
 	first = strings.ToLower(machine)
 	hash := sha256.Sum256([]byte(uid))
 	suffix := "-" + hex.EncodeToString(hash[:])[:hashSize]

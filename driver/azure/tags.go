@@ -62,7 +62,7 @@ func (s tagSet) madeFor() (r driver.Resource, ok bool) {
 
 // isOwn reports whether a resource with these tags and of that name is a Machine's: it has the Machine's UID or, for a Machine that
 // adopts, it is of the cluster of the class and Machine Controller Manager has made it for the Machine.
-func (s tagSet) isOwn(t driver.Target, at place, name string, bare string) bool {
+func (s tagSet) isOwn(t driver.Target, at place, name, bare string) bool {
 	uid, tagged := s[TagMachineUID]
 	if tagged {
 		return uid == string(t.Machine.UID)

@@ -127,7 +127,7 @@ func services() map[string]string {
 }
 
 // resourceOf returns the service that a path is about, and whether it names all resources of a kind, and no single one.
-func resourceOf(path string) (service string, all bool, ok bool) {
+func resourceOf(path string) (service string, all, ok bool) {
 	_, rest, found := strings.Cut(strings.ToLower(path), "/providers/")
 	if !found {
 		return "", false, false

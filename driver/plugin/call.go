@@ -58,7 +58,7 @@ func (c *Client) unanswered(ctx context.Context, op driver.Op, err error) error 
 	if refused, ok := errors.AsType[*refusalError](err); ok {
 		return driver.Errorf(op, driver.FailedPrecondition, "%w", refused)
 	}
-	code := driver.Unknown
+	var code driver.Code
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		code = driver.Canceled

@@ -45,7 +45,7 @@ func (l *crashing) Accept() (net.Conn, error) {
 }
 
 func (l *crashing) crash() {
-	_ = l.Listener.Close()
+	_ = l.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, conn := range l.conns {
@@ -64,7 +64,7 @@ func serveToCrash(t *testing.T, socket string, d driver.Driver) (crash func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- plugin.ServeOn(ctx, listener, plugin.Served{Driver: d}) }()
-	crash = sync.OnceFunc(func() { listener.crash(); cancel(); <-ended })
+	crash = sync.OnceFunc(func() { listener.crash(); cancel(); _ = <-ended })
 	t.Cleanup(crash)
 	return crash
 }
@@ -167,7 +167,7 @@ func silent(t *testing.T, do func(net.Conn)) string {
 			if err != nil {
 				return
 			}
-			running.Go(func() { defer conn.Close(); do(conn) })
+			running.Go(func() { do(conn); _ = conn.Close() })
 		}
 	})
 	t.Cleanup(func() { _ = listener.Close(); running.Wait() })

@@ -51,7 +51,7 @@ func (c *Client) agree(ctx context.Context) error {
 	if a := c.agreement.Load(); a != nil && a.connection == c.connections.Load() {
 		return a.refusal
 	}
-	asked := c.ask()
+	asked := c.ask() //nolint:contextcheck // calls share a negotiation, which none of them ends
 	select {
 	case <-asked.done:
 		return asked.err

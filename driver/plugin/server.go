@@ -63,7 +63,7 @@ func Listen(ctx context.Context, socket string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	const userAndGroup = 0o660
-	if err := os.Chmod(socket, userAndGroup); err != nil { //nolint:gosec // in a pod, the group is that of the shared volume
+	if err := os.Chmod(socket, userAndGroup); err != nil {
 		return nil, errors.Join(fmt.Errorf("set the mode of the socket: %w", err), listener.Close())
 	}
 	return listener, nil

@@ -198,7 +198,7 @@ func runForeign(t *testing.T, f *foreign, serving healthv1.HealthCheckResponse_S
 	healthv1.RegisterHealthServer(server, healthy)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); <-ended })
+	t.Cleanup(func() { server.Stop(); _ = <-ended })
 	return dial(t, socket)
 }
 

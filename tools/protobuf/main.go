@@ -80,7 +80,7 @@ func requestFor(names []string, files linker.Files) *pluginpb.CodeGeneratorReque
 	for _, file := range files {
 		add(file)
 	}
-	return &pluginpb.CodeGeneratorRequest{FileToGenerate: names, Parameter: proto.String("paths=source_relative"), ProtoFile: sorted}
+	return &pluginpb.CodeGeneratorRequest{FileToGenerate: names, Parameter: new("paths=source_relative"), ProtoFile: sorted}
 }
 
 // generate runs one plugin and writes the files that it returns.

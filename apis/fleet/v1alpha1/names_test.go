@@ -26,7 +26,7 @@ func TestAnnotationPrefix(t *testing.T) {
 func TestParseNodeState(t *testing.T) {
 	for value, want := range map[string]NodeState{
 		"done": StateDone, "Done": StateDone, "WORKING": StateWorking, "Degraded": StateDegraded, "unreconcilable": StateUnreconcilable,
-		"": StateNone, "finished": StateNone, " done": StateNone, strings.Repeat("done", 1<<16): StateNone,
+		"": StateNone, "finished": StateNone, "\x20done": StateNone, strings.Repeat("done", 1<<16): StateNone,
 	} {
 		if got := ParseNodeState(value); got != want {
 			t.Errorf("%.20q: %q, want %q", value, got, want)

@@ -156,8 +156,7 @@ func condition(pool *v1alpha1.MachineConfigPool, err error) *metav1.Condition {
 		Type: v1alpha1.PoolRenderDegraded, Status: metav1.ConditionFalse, Reason: ReasonRendered,
 		Message: "The target is what the selected MachineConfigs result in.", ObservedGeneration: pool.Generation,
 	}
-	var problem *Error
-	if errors.As(err, &problem) {
+	if problem, ok := errors.AsType[*Error](err); ok {
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, problem.Reason, problem.Error()
 	}
 	return c

@@ -77,7 +77,7 @@ func (i installed) changed(other installed) (names []string) {
 func Irreconcilable(current *v1alpha1.RenderedMachineConfigSpec, m Merged) *Error {
 	before, _, err := ignition.ParseCompatibleVersion(bytes.TrimSpace(current.Config.Raw))
 	if err != nil {
-		return nil
+		return nil //nolint:nilerr // as documented
 	}
 	had := installedOf(before)
 	fields := had.changed(installedOf(m.result))
@@ -117,10 +117,10 @@ func Irreconcilable(current *v1alpha1.RenderedMachineConfigSpec, m Merged) *Erro
 // those after it. False when merging all over what Nodes have would not change it: then something was removed.
 func changer(field string, before types.Config, had installed, parts []part) (string, bool) {
 	rest := types.Config{Ignition: types.Ignition{Version: types.MaxVersion.String()}}
-	for i := len(parts) - 1; i >= 0; i-- {
-		rest = ignition.Merge(parts[i].ignition, rest)
+	for _, p := range slices.Backward(parts) {
+		rest = ignition.Merge(p.ignition, rest)
 		if slices.Contains(had.changed(installedOf(ignition.Merge(before, rest))), field) {
-			return parts[i].Name, true
+			return p.Name, true
 		}
 	}
 	return "", false

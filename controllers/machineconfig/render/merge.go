@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
 	ignition "github.com/coreos/ignition/v2/config/v3_5"
@@ -293,9 +294,9 @@ func warningsOf(name string, found report.Report) (warnings []string) {
 
 // placeOf returns the path of an entry below spec.config, with a leading dot.
 func placeOf(e report.Entry) string {
-	place := ""
+	var place strings.Builder
 	for _, step := range e.Context.Path {
-		place += fmt.Sprintf(".%v", step)
+		fmt.Fprintf(&place, ".%v", step)
 	}
-	return bounded.Text(place, mostText)
+	return bounded.Text(place.String(), mostText)
 }

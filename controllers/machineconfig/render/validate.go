@@ -99,10 +99,8 @@ func checkIgnition(c types.Config) string {
 		if f.Mode != nil && *f.Mode > mostMode {
 			return fmt.Sprintf("%s.mode must be at most 0777, got %#o: setuid, setgid and sticky are refused", place, *f.Mode)
 		}
-		for _, r := range append(slices.Clone(f.Append), f.Contents) {
-			if isRemote(r) {
-				return place + " must have data URLs as sources: a rendered configuration is complete"
-			}
+		if isRemote(f.Contents) || slices.ContainsFunc(f.Append, isRemote) {
+			return place + " must have data URLs as sources: a rendered configuration is complete"
 		}
 	}
 	for i, d := range c.Storage.Directories {

@@ -62,7 +62,7 @@ func (c *cloud) DeleteResource(ctx context.Context, req driver.DeleteResourceReq
 	if err == nil && exists && r.ID == providerIDPrefix+string(found.UID) && found.ControlCluster == req.ControlCluster {
 		err = os.Remove(c.path(r.MachineUID))
 	}
-	if err != nil && !(errors.Is(err, fs.ErrNotExist) && c.answers()) {
+	if err != nil && (!errors.Is(err, fs.ErrNotExist) || !c.answers()) {
 		return driver.DeleteResourceResponse{}, unavailable(driver.OpSweep, err)
 	}
 	return driver.DeleteResourceResponse{Gone: true}, nil

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -74,9 +75,7 @@ func (j *joined) publish(name, ignition string, spec map[string]any) {
 			map[string]any{"path": "/etc/a", "contents": map[string]any{"source": "data:," + ignition}},
 		}}}
 	}
-	for key, value := range spec {
-		all[key] = value
-	}
+	maps.Copy(all, spec)
 	j.store("renderedmachineconfigs", map[string]any{
 		"apiVersion": "fleet.machine.sapcloud.io/v1alpha1", "kind": "RenderedMachineConfig", "metadata": map[string]any{"name": name}, "spec": all,
 	})

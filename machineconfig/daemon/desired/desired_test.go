@@ -33,13 +33,13 @@ func sha(content string) string {
 }
 
 // parse returns the config of an Ignition config without its version.
-func parse(t *testing.T, ignition string) Config {
+func parse(t *testing.T, ignition string) *Config {
 	t.Helper()
 	c, err := Parse([]byte(`{"ignition": {"version": "3.5.0"}, ` + ignition + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return &c
 }
 
 func root() Machine {
@@ -67,7 +67,7 @@ func root() Machine {
 func describe(tree Tree) map[string]string {
 	all := map[string]string{}
 	for name, e := range tree.Entries {
-		switch e.Want.Kind {
+		switch e.Want.Kind { //nolint:exhaustive // the others have only a kind
 		case plan.File:
 			all[name] = fmt.Sprintf("%04o %d:%d %q", e.Want.Mode, e.Want.UID, e.Want.GID, tree.Contents[e.Want.Digest])
 		case plan.Link:

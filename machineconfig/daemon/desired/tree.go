@@ -54,7 +54,7 @@ type builder struct {
 }
 
 // Tree returns the tree for a machine.
-func (c Config) Tree(m Machine) Tree {
+func (c *Config) Tree(m Machine) Tree {
 	b := builder{machine: m, Tree: Tree{
 		Entries: map[string]plan.Entry{}, Contents: map[string][]byte{}, Directories: map[string]plan.Directory{},
 	}}

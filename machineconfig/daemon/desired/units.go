@@ -29,7 +29,7 @@ func installs() map[string]string {
 }
 
 // UnitsOfMachine returns the names of the units whose text is needed and that the configuration does not contain, sorted.
-func (c Config) UnitsOfMachine() (names []string) {
+func (c *Config) UnitsOfMachine() (names []string) {
 	for _, u := range c.ignition.Systemd.Units {
 		if u.Enabled != nil && !hasText(u.Contents) && isUnitName(u.Name) {
 			names = append(names, u.Name, templateOf(u.Name))
@@ -173,7 +173,7 @@ func linksOf(name, text string) (links []string, why string) {
 		if !isWanted && o.Name != "Alias" && o.Name != "Also" {
 			continue
 		}
-		for _, other := range strings.Fields(o.Value) {
+		for other := range strings.FieldsSeq(o.Value) {
 			other = strings.NewReplacer("%i", instanceOf(name), "%n", name).Replace(other)
 			switch {
 			case !isUnitName(other):

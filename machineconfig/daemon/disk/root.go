@@ -134,7 +134,7 @@ func (r *Root) Lstat(name string) (info Info, err error) {
 // describe converts what the operating system returns.
 func describe(found fs.FileInfo) Info {
 	info := Info{Kind: plan.Other, Size: found.Size()}
-	switch found.Mode().Type() {
+	switch found.Mode().Type() { //nolint:exhaustive // the others are Other
 	case 0:
 		info.Kind = plan.File
 	case fs.ModeDir:

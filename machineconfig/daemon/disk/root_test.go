@@ -154,7 +154,7 @@ func TestLock_IsExclusive(t *testing.T) {
 func TestModelIsLikeTheOperatingSystem(t *testing.T) {
 	names := []string{"/a", "/b", "/d", "/d/a", "/d/b", "/d/e", "/d/e/a"}
 	worlds.Check(t, 1, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
+		dir, err := os.MkdirTemp(t.TempDir(), "") //nolint:usetesting // one for each world, and t is that of all
 		if err != nil {
 			rt.Fatal(err)
 		}

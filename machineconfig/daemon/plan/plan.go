@@ -178,7 +178,7 @@ func (w World) refuse(name string, entry Entry, found State, isManaged bool) str
 // blocked returns why a path cannot be written on this machine; "" means that it can.
 func (w World) blocked(name string, found State) string {
 	for folder := range folders(name) {
-		switch kind := w.Observed.Folders[folder]; kind {
+		switch kind := w.Observed.Folders[folder]; kind { //nolint:exhaustive // the others are refused
 		case Folder, Absent:
 		case Link:
 			return fmt.Sprintf("%s: %s is a symbolic link, and links are not followed; write the path that it leads to", name, folder)

@@ -27,7 +27,7 @@ import (
 func TestServes(t *testing.T) {
 	cloud := httptest.NewServer(ec2test.New(ec2test.Settings{Region: "eu-west-1", AccessKeys: map[string]string{"AKIAIOSFODNN7EXAMPLE": "secret"}}))
 	defer cloud.Close()
-	folder, err := os.MkdirTemp("", "mcf") // the name of t.TempDir() is too long for a socket
+	folder, err := os.MkdirTemp("", "mcf") //nolint:usetesting // the name of t.TempDir() is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,11 +39,15 @@ const spec = `{
 func TestServe(t *testing.T) {
 	server := httptest.NewTLSServer(azuretest.New(azuretest.Config{Secrets: map[string]string{"c": "s3cret-of-c"}}))
 	defer server.Close()
-	folder, err := os.MkdirTemp("", "azure") // a path of a socket is short
+	folder, err := os.MkdirTemp("", "azure") //nolint:usetesting // a path of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(folder)
+	defer func() {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	}()
 	socket, certificates := filepath.Join(folder, "s"), filepath.Join(folder, "ca.pem")
 	if err := os.WriteFile(certificates, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func (o options) standIn(cfg *azure.Config) error {
 	if o.certificates == "" {
 		return nil
 	}
-	pem, err := os.ReadFile(o.certificates) //nolint:gosec // the operator names the file
+	pem, err := os.ReadFile(o.certificates)
 	if err != nil {
 		return err
 	}
