@@ -62,9 +62,9 @@ func serveToCrash(t *testing.T, socket string, d driver.Driver) (crash func()) {
 	}
 	listener := &crashing{Listener: inner}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- plugin.ServeOn(ctx, listener, plugin.Served{Driver: d}) }()
-	crash = sync.OnceFunc(func() { listener.crash(); cancel(); _ = <-ended })
+	var running sync.WaitGroup
+	running.Go(func() { _ = plugin.ServeOn(ctx, listener, plugin.Served{Driver: d}) })
+	crash = sync.OnceFunc(func() { listener.crash(); cancel(); running.Wait() })
 	t.Cleanup(crash)
 	return crash
 }

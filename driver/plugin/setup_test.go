@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -196,9 +197,9 @@ func runForeign(t *testing.T, f *foreign, serving healthv1.HealthCheckResponse_S
 	healthy := health.NewServer()
 	healthy.SetServingStatus(driverv1.Driver_ServiceDesc.ServiceName, serving)
 	healthv1.RegisterHealthServer(server, healthy)
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); _ = <-ended })
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(func() { server.Stop(); running.Wait() })
 	return dial(t, socket)
 }
 
