@@ -71,19 +71,11 @@ func compare(ctx context.Context, dir string, rounds int, variants []*variant) (
 	for round := range rounds {
 		for i := range order {
 			v := order[(i+round)%len(order)] // none is always the first
-			before, err := passes(ctx, v.lab)
-			if err != nil {
-				return nil, err
-			}
 			took, err := v.work(ctx, fmt.Sprintf("tracing-%d-%d-%d", os.Getpid(), round, i))
 			if err != nil {
 				return nil, fmt.Errorf("tracing %s: %w", v.name, err)
 			}
-			after, err := passes(ctx, v.lab)
-			if err != nil {
-				return nil, err
-			}
-			fmt.Printf("round %d of %d: %s: %.2f s of CPU, %.0f passes\n", round+1, rounds, v.name, took, after-before)
+			fmt.Printf("round %d of %d: %s: %.2f s of CPU\n", round+1, rounds, v.name, took)
 			v.seconds = append(v.seconds, took)
 		}
 	}
@@ -148,18 +140,4 @@ func cpuSeconds(ctx context.Context, lab *harness.Lab) (seconds float64, err err
 		seconds += one
 	}
 	return seconds, nil
-}
-
-// passes returns how many passes all replicas have made since they were started.
-func passes(ctx context.Context, lab *harness.Lab) (n float64, err error) {
-	for i := range fleetSize {
-		byResult, err := lab.Metrics(ctx, replicaName(i), "controller_runtime_reconcile_total")
-		if err != nil {
-			return 0, err
-		}
-		for _, count := range byResult {
-			n += count
-		}
-	}
-	return n, nil
 }
