@@ -45,10 +45,11 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.done); return nil }
 func (p *pipes) Addr() net.Addr { return address("here:1") }
 
-// dial connects from an address.
+// dial connects from an address, and returns when the server has accepted the connection and closed the one that makes room for it.
 func (p *pipes) dial(from string) net.Conn {
 	here, there := net.Pipe()
 	p.conns <- pipe{there, from}
+	synctest.Wait()
 	return here
 }
 
