@@ -409,7 +409,8 @@ func (s *space) outage() {
 	s.gone()
 }
 
-// looked waits until the fleet has listed VMs so many times since then, and returns these calls. They do not name their machine.
+// looked waits until the fleet has listed VMs so many times since then for a machine, and returns these calls. They do not name their
+// machine. The leader lists VMs, too, to find orphans.
 func (s *space) looked(since time.Time, times int) (looks []cloudapi.Call) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("the fleet has listed VMs %d times", times), func(context.Context) error {
@@ -418,7 +419,7 @@ func (s *space) looked(since time.Time, times int) (looks []cloudapi.Call) {
 			return err
 		}
 		looks = slices.DeleteFunc(all, func(c cloudapi.Call) bool {
-			return c.Operation != cloudapi.OpListInstances || c.Start.Before(since) || !strings.HasPrefix(c.Caller, "machine-controller-fleet/")
+			return c.Operation != cloudapi.OpListInstances || c.Start.Before(since) || !strings.HasPrefix(c.Caller, "machine-controller-fleet/") || strings.HasSuffix(c.Caller, "; leader)")
 		})
 		if len(looks) < times {
 			return fmt.Errorf("it has %d times", len(looks))
