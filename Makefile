@@ -19,6 +19,7 @@ NODES ?= 0
 CLUSTERS ?= 1
 CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
+CLOUDS ?=
 DRIVERS ?=
 TRACING ?=
 FUZZTIME ?= 30s
@@ -59,6 +60,11 @@ build-fleet:
 build-lab:
 	@hack/build-lab.sh
 
+# Only for labs with Azure.
+.PHONY: build-azure
+build-azure:
+	@go -C driver/azure build -o ../../bin/ ./cmd/azure-driver ./cmd/azuresim
+
 .PHONY: image
 image: ## Build the container image into bin/image, without a container runtime: VERSION, COMMIT, DATE, IMAGE (name:tag), PLATFORMS
 	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" IMAGE="$(IMAGE)" PLATFORMS="$(PLATFORMS)" hack/image.sh build
@@ -90,9 +96,9 @@ demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on a control 
 	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing)
 
 .PHONY: lab-up
-lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS, DRIVERS
+lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS, CLOUDS, DRIVERS
 	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --nodes "$(NODES)" --clusters "$(CLUSTERS)" \
-	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" --drivers "$(DRIVERS)" $(if $(tracing),--tracing)
+	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" --clouds "$(CLOUDS)" --drivers "$(DRIVERS)" $(if $(tracing),--tracing)
 
 .PHONY: lab-status
 lab-status: bin/lab ## Show what runs in LAB_DIR

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/planted"
 )
@@ -27,40 +28,43 @@ import (
 const (
 	plantedUserData = "planted+user/data=of-the-lab-4e1b"
 	plantedToken    = "planted+credentials/of=the-lab-77d0"
+	// plantedAzure is the secret of the application at Azure, and wrongAzure one that Azure rejects, and shows in its answer.
+	plantedAzure = "planted+azure/secret=of-the-lab-9c2d"
+	wrongAzure   = "planted+azure/wrong=of-the-lab-51f7"
 )
 
-// TestPlantedSecretsAreShownNowhere: machines live and die in a lab whose replicas log as much as they can. No log, page, metric, span,
-// Event or object but the Secrets has user data, credentials, a bootstrap token or the token of a replica.
+// TestPlantedSecretsAreShownNowhere: machines live and die in a lab whose replicas log as much as they can, one of them at Azure, and one
+// fails there. No log, page, metric, span, Event or object but the Secrets has user data, credentials, a bootstrap token or the token of a replica.
 func TestPlantedSecretsAreShownNowhere(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "planted", func(o *harness.Options) {
 		o.Clusters, o.Replicas, o.Tracing, o.FleetFlags = 2, 2, true, "--v=10 --logging-format=json --profiling"
+		o.Clouds, o.Drivers = harness.AzureClouds+" --client-secret="+plantedAzure, harness.AzureDrivers
 	})
-	s := &plantedSpace{space: newSpace(t, lab, "planted", ""), secrets: planted.Secrets{"user data": plantedUserData, "credentials": plantedToken}}
+	s := &plantedSpace{space: newSpace(t, lab, "planted", ""), secrets: planted.Secrets{"user data": plantedUserData, "credentials": plantedToken, "secret of Azure": plantedAzure, "wrong secret of Azure": wrongAzure}}
 	s.addTokensOfReplicas()
 	s.createSecret("planted", map[string]string{v1alpha1.SecretKeyUserData: harness.UserData + "\n# " + plantedUserData + "\n", "token": plantedToken})
 	s.createClass("planted")
 	s.createMachine("planted", func(m *v1alpha1.Machine) { m.Spec.Class.Name = "planted" })
-	s.eventually("the machine runs", func(ctx context.Context) error {
-		if err := s.addBootstrapTokens(ctx); err != nil {
-			return err
-		}
-		m, err := s.api().Machines(s.name).Get(ctx, "planted", metav1.GetOptions{})
-		if err == nil && m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
-			err = fmt.Errorf("its status is %+v", m.Status)
-		}
-		return err
-	})
+	s.createAtAzure("planted-azure", plantedAzure)
+	s.createAtAzure("rejected-azure", wrongAzure)
+	s.runs("planted")
+	s.runs("planted-azure")
+	s.machineFails("rejected-azure", driver.Unauthenticated, "AADSTS")
 	s.showPages()
 	s.showObjects()
-	s.showSpans()
-	s.remove("machines", "planted")
+	s.showSpans("driver.CreateMachine", "reconcile machine", "azure.virtual_machine_create")
+	for _, name := range []string{"planted", "planted-azure", "rejected-azure"} {
+		s.remove("machines", name)
+	}
+	// Without credentials nothing of it can be deleted, and there is nothing.
+	s.patch("machines", "rejected-azure", `{"metadata":{"finalizers":null}}`)
 	s.gone()
 	s.showPages()
 	s.showObjects()
 	s.showLogs()
-	if len(s.secrets) < 4 {
-		t.Errorf("want at least the two that are planted, a bootstrap token and the token of a replica, got %d secrets", len(s.secrets))
+	if len(s.secrets) < 6 {
+		t.Errorf("want at least the four that are planted, a bootstrap token and the token of a replica, got %d secrets", len(s.secrets))
 	}
 }
 
@@ -69,6 +73,35 @@ type plantedSpace struct {
 	*space
 
 	secrets planted.Secrets
+}
+
+// createAtAzure creates a machine at Azure, with a class and a Secret of its own.
+func (s *plantedSpace) createAtAzure(name, clientSecret string) {
+	s.Helper()
+	content := harness.AzureSecret()
+	content["clientSecret"] = clientSecret
+	content[v1alpha1.SecretKeyUserData] += "\n# " + plantedUserData + "\n"
+	s.createSecret(name, content)
+	class := harness.AzureClass(s.name)
+	class.Name, class.SecretRef.Name = name, name
+	_, err := s.api().MachineClasses(s.name).Create(s.Context(), class, metav1.CreateOptions{})
+	s.must(err)
+	s.createMachine(name, func(m *v1alpha1.Machine) { m.Spec.Class.Name = name })
+}
+
+// runs waits until a machine runs, and adds the bootstrap tokens that exist meanwhile.
+func (s *plantedSpace) runs(name string) {
+	s.Helper()
+	s.eventually("machine "+name+" runs", func(ctx context.Context) error {
+		if err := s.addBootstrapTokens(ctx); err != nil {
+			return err
+		}
+		m, err := s.api().Machines(s.name).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
+			err = fmt.Errorf("its status is %+v", m.Status)
+		}
+		return err
+	})
 }
 
 func (s *plantedSpace) show(what, text string) {
@@ -158,11 +191,11 @@ func (s *plantedSpace) showObjects() {
 	}
 }
 
-// showSpans shows the spans of the machine's life.
-func (s *plantedSpace) showSpans() {
+// showSpans shows spans of the lives of machines, by their names.
+func (s *plantedSpace) showSpans(names ...string) {
 	s.Helper()
-	s.eventually("Jaeger has spans of the machine", func(ctx context.Context) error {
-		for _, name := range []string{"driver.CreateMachine", "reconcile machine"} {
+	s.eventually("Jaeger has spans of the machines", func(ctx context.Context) error {
+		for _, name := range names {
 			spans, err := s.lab.Spans(ctx, name, nil)
 			if err == nil && len(spans) == 0 {
 				err = fmt.Errorf("there is no span %s", name)
@@ -180,9 +213,12 @@ func (s *plantedSpace) showSpans() {
 	})
 }
 
-// showLogs shows the logs of the replicas, whose lines are objects of JSON.
+// showLogs shows the log of the driver of Azure, and the logs of the replicas, whose lines are objects of JSON.
 func (s *plantedSpace) showLogs() {
 	s.Helper()
+	ofDriver, err := os.ReadFile(filepath.Join(s.lab.Dir, "logs", harness.AzureDriver+".log"))
+	s.must(err)
+	s.show("log of the driver of Azure", string(ofDriver))
 	files, err := filepath.Glob(filepath.Join(s.lab.Dir, "logs", "fleet-*.log"))
 	s.must(err)
 	lines := 0

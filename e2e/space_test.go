@@ -51,8 +51,14 @@ type memory struct {
 // newSpace creates a namespace, with a class and its Secret.
 func newSpace(t *testing.T, lab *harness.Lab, name, providerSpec string) *space {
 	t.Helper()
+	return newSpaceBy(t, lab, name, func(ctx context.Context, namespace string) error { return lab.Prepare(ctx, namespace, providerSpec) })
+}
+
+// newSpaceBy is newSpace with other classes.
+func newSpaceBy(t *testing.T, lab *harness.Lab, name string, prepare func(ctx context.Context, namespace string) error) *space {
+	t.Helper()
 	s := &space{T: t, lab: lab, name: fmt.Sprintf("%s-%x", name, time.Now().UnixNano()), seen: &memory{machines: map[types.UID]string{}}}
-	s.must(lab.Prepare(t.Context(), s.name, providerSpec))
+	s.must(prepare(t.Context(), s.name))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
 		if t.Failed() {

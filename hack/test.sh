@@ -116,6 +116,7 @@ unit() {
 e2e() {
   local packages
   step make build || return
+  step make build-azure
   step hack/build-helm.sh
   step hack/build-jaeger.sh
   step hack/build-prometheus.sh # promtool checks the metrics of replicas
@@ -156,6 +157,7 @@ faults() {
   local limit=$1
   shift
   step make build || return
+  step make build-azure
   echo "chaos: SEED=$SEED, at most $limit"
   export SEED
   tests . -tags e2e -count=1 -timeout "$limit" -v "$@" -- ./e2e/chaos

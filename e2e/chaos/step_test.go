@@ -47,20 +47,33 @@ var shortCalls = []string{
 	"PATCH machines/stepped/status", "PATCH nodes/stepped/status", "DELETE nodes/stepped",
 }
 
-// everyCall is the same for long runs. There may be more: a drain writes its progress only in some passes.
+// everyCall is the same for long runs. There may be more: a drain writes its progress only in some passes, and clouds have calls of their
+// own.
 var everyCall = append([]string{
-	"get_machine_status stepped/stepped", "initialize_machine stepped/stepped",
-	"PATCH machines/stepped", "PATCH machineclasses/simulated", "PUT secrets/simulated", "PATCH nodes/stepped", "DELETE secrets/bootstrap-token",
+	"get_machine_status stepped/stepped", "PATCH machines/stepped", "PATCH machineclasses/simulated", "PUT secrets/simulated", "PATCH nodes/stepped", "DELETE secrets/bootstrap-token",
 }, shortCalls...)
 
 // unspecific is removed from the names of requests: the path of the object, and the id of a token.
 var unspecific = regexp.MustCompile(`/apis?/.*?v1(alpha1)?/(namespaces/[^/]+/)?|-[a-z0-9]{6}$`)
+
+// steppedCloud is a cloud at which the life of a machine is stepped through.
+type steppedCloud struct {
+	options harness.Options
+	prepare func(ctx context.Context, lab *harness.Lab, namespace string) error
+	// calls are the suffixes of further calls that long runs kill at.
+	calls []string
+	// oneVM checks that one VM was created for the machine.
+	oneVM func(s *stepper)
+	// empty returns an error while the cloud has anything, besides what cloudsim runs.
+	empty func(ctx context.Context, lab *harness.Lab) error
+}
 
 // stepper goes through the life of a machine call by call: the process stops at each, and is killed there.
 type stepper struct {
 	*testing.T
 	*bed
 
+	cloud     steppedCloud
 	uid       string
 	pods      []string        // that are on its Node when it is deleted
 	dies      map[string]kill // by call
@@ -72,15 +85,27 @@ type stepper struct {
 // drained, and kills it there: once before the call is sent, and once after the answer, before the process has received it.
 func TestKillAtEachCall(t *testing.T) {
 	t.Parallel()
-	s := &stepper{T: t, bed: &bed{namespace: stepped}, dies: map[string]kill{}}
-	s.startLab(t, harness.Options{
-		// Pods end so slowly that the next process, which needs less than a second to begin, sees them.
-		CloudsimFlags: "--create-latency=100ms --delete-latency=100ms --boot-time=500ms --pod-termination-time=2s",
-		FleetFlags:    "--debug-fault-point=slot= --slots=8",
+	killAtEachCall(t, steppedCloud{
+		options: harness.Options{CloudsimFlags: "--create-latency=100ms --delete-latency=100ms"},
+		prepare: func(ctx context.Context, lab *harness.Lab, namespace string) error {
+			return lab.Prepare(ctx, namespace, `{"sourceDestCheck":false}`)
+		},
+		calls: []string{"initialize_machine stepped/stepped"},
+		oneVM: (*stepper).oneVM,
+		empty: func(context.Context, *harness.Lab) error { return nil },
 	})
+}
+
+func killAtEachCall(t *testing.T, cloud steppedCloud) {
+	t.Helper()
+	s := &stepper{T: t, bed: &bed{namespace: stepped}, cloud: cloud, dies: map[string]kill{}}
+	// Pods end so slowly that the next process, which needs less than a second to begin, sees them.
+	cloud.options.CloudsimFlags += " --boot-time=500ms --pod-termination-time=2s"
+	cloud.options.FleetFlags = "--debug-fault-point=slot= --slots=8"
+	s.startLab(t, cloud.options)
 	s.release() // nothing stops yet
 	for _, namespace := range []string{other, stepped} {
-		s.must(s.lab.Prepare(s.ctx, namespace, `{"sourceDestCheck":false}`))
+		s.must(cloud.prepare(s.ctx, s.lab, namespace))
 	}
 	s.recorder = record.Start(s.ctx, t, s.lab, metav1.NamespaceAll)
 	s.machine(other)
@@ -93,14 +118,14 @@ func TestKillAtEachCall(t *testing.T) {
 	t.Logf("killed %d times in %.1f s", s.kills, time.Since(began).Seconds())
 	s.killedAtEach()
 	s.release()
-	s.oneVM()
+	cloud.oneVM(s)
 	s.evictedOnce()
 	s.idle()
 	s.must(s.lab.Machines.MachineV1alpha1().Machines(other).Delete(s.ctx, other, metav1.DeleteOptions{}))
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	s.must(harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error {
-		return errors.Join(allDeleted(ctx, s.lab, other), allDeleted(ctx, s.lab, stepped))
+		return errors.Join(allDeleted(ctx, s.lab, other), allDeleted(ctx, s.lab, stepped), cloud.empty(ctx, s.lab))
 	}))
 	s.recorder.Verdict(t)
 }

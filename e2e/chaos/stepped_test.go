@@ -21,7 +21,7 @@ import (
 // killedAtEach checks that the process was killed at each of the expected calls.
 func (s *stepper) killedAtEach() {
 	s.Helper()
-	expected := everyCall
+	expected := slices.Concat(everyCall, s.cloud.calls)
 	if testing.Short() {
 		expected = shortCalls
 	}

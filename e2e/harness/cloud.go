@@ -142,11 +142,16 @@ func eachLine(file string, offset int64, f func(line []byte) error) error {
 
 // send makes one HTTP request and decodes the answer into out, unless that is nil.
 func send(ctx context.Context, method, url string, body io.Reader, out any) error {
+	return sendBy(ctx, http.DefaultClient, method, url, body, out)
+}
+
+// sendBy is send by another client.
+func sendBy(ctx context.Context, client *http.Client, method, url string, body io.Reader, out any) error {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, url, err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, url, err)
 	}

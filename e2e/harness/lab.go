@@ -51,6 +51,8 @@ type Options struct {
 	CloudsimFlags, FleetFlags string
 	// CloudEndpoints are those of further clouds that Secrets may name.
 	CloudEndpoints []string
+	// Clouds are those besides the simulated one, as `lab up --clouds` has them.
+	Clouds string
 	// Drivers are those in processes of their own, as `lab up --drivers` has them.
 	Drivers string
 	// Refused is part of the message of an admission policy that rejects requests of replicas on behalf of tenants. Begin expects
@@ -145,7 +147,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	args := []string{
 		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--replicas", strconv.Itoa(replicas), "--nodes", strconv.Itoa(o.Nodes),
 		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags, "--tracing=" + strconv.FormatBool(o.Tracing),
-		"--cloud-endpoints", strings.Join(o.CloudEndpoints, ","), "--drivers", o.Drivers,
+		"--cloud-endpoints", strings.Join(o.CloudEndpoints, ","), "--clouds", o.Clouds, "--drivers", o.Drivers,
 	}
 	if o.TraceRatio > 0 {
 		args = append(args, fmt.Sprintf("--trace-ratio=%g", o.TraceRatio))

@@ -25,16 +25,21 @@ const ClassName = "simulated"
 
 // Prepare creates a namespace with a class and its Secret; providerSpec is the class' JSON, "" for defaults.
 func (l *Lab) Prepare(ctx context.Context, namespace, providerSpec string) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	return l.prepare(ctx, Class(namespace, providerSpec), map[string]string{v1alpha1.SecretKeyUserData: UserData})
+}
+
+// prepare creates the namespace of a class, its Secret with that content, and the class.
+func (l *Lab) prepare(ctx context.Context, class *v1alpha1.MachineClass, content map[string]string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: class.Namespace}}
 	if _, err := l.Control.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("prepare namespace %s: %w", namespace, err)
+		return fmt.Errorf("prepare namespace %s: %w", class.Namespace, err)
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: ClassName}, StringData: map[string]string{v1alpha1.SecretKeyUserData: UserData}}
-	if _, err := l.Control.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("prepare namespace %s: %w", namespace, err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: class.SecretRef.Name}, StringData: content}
+	if _, err := l.Control.CoreV1().Secrets(class.Namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("prepare namespace %s: %w", class.Namespace, err)
 	}
-	if _, err := l.Machines.MachineV1alpha1().MachineClasses(namespace).Create(ctx, Class(namespace, providerSpec), metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("prepare namespace %s: %w", namespace, err)
+	if _, err := l.Machines.MachineV1alpha1().MachineClasses(class.Namespace).Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("prepare namespace %s: %w", class.Namespace, err)
 	}
 	return nil
 }

@@ -88,6 +88,36 @@ func (c *Cloud) allInstances() cloudapi.InstanceList {
 	return list
 }
 
+// hostInstance makes the VM of another cloud, or finds the one that its token made. Quotas and failed zones do not matter.
+func (c *Cloud) hostInstance(r *http.Request) (any, error) {
+	var body cloudapi.HostedInstance
+	if err := decode(r, &body); err != nil {
+		return nil, err
+	}
+	if body.ProviderID == "" || body.ClientToken == "" {
+		return nil, invalid("expected a providerID and a clientToken, got %q and %q", body.ProviderID, body.ClientToken)
+	}
+	params, err := c.checkCreate(&body.CreateInstanceRequest)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id, used := c.byToken[body.ClientToken]; used {
+		return c.instances[id].API, nil
+	}
+	made, volumes, err := c.newInstance(body.CreateInstanceRequest, params, 0)
+	if err != nil {
+		return nil, err
+	}
+	made.API.ProviderID = body.ProviderID
+	if err := c.commit(change{instances: []*instance{made}, volumes: volumes}); err != nil {
+		return nil, err
+	}
+	c.life.Wake(made.API.ID)
+	return made.API, nil
+}
+
 // actOnInstance does an action on a VM.
 func (c *Cloud) actOnInstance(r *http.Request) (any, error) {
 	var body cloudapi.InstanceAction

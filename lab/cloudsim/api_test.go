@@ -369,3 +369,43 @@ func TestCallLog(t *testing.T) {
 		}
 	})
 }
+
+// The VM of another cloud boots under the provider ID of that cloud, once for each token, in spite of quotas and faults, and no call is
+// logged. It ends by an action.
+func TestVMOfAnotherCloud(t *testing.T) {
+	settings := cloudapi.Settings{
+		Quotas: cloudapi.Quotas{InstancesByType: map[string]int{cloudapi.DefaultInstanceType: 0}},
+		Faults: []cloudapi.Fault{{Kind: cloudapi.FaultInternal, Rate: 1}},
+	}
+	inBubble(t, settings, func(b *bubble) {
+		const providerID = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m"
+		req := cloudapi.HostedInstance{CreateInstanceRequest: cloudapi.CreateInstanceRequest{Name: "m", ClientToken: "t"}, ProviderID: providerID}
+		host := func() cloudapi.Instance {
+			return ok[cloudapi.Instance](b, http.MethodPost, cloudapi.PathAllInstances, req)
+		}
+		made := host()
+		if again := host(); again.ID != made.ID || made.ProviderID != providerID {
+			t.Errorf("%+v, and again %s; want one VM with the provider ID", made, again.ID)
+		}
+		b.pass(time.Second)
+		if on := b.host.on[made.ID]; on.ProviderID != providerID || on.Name != "m" {
+			t.Errorf("the host runs %+v", on)
+		}
+		b.act(made.ID, cloudapi.ActionDie)
+		if _, on := b.host.on[made.ID]; on {
+			t.Error("it runs after its end")
+		}
+		if calls := b.calls(); len(calls) > 0 {
+			t.Errorf("the call log has %+v", calls)
+		}
+		for _, wrong := range []cloudapi.HostedInstance{
+			{CreateInstanceRequest: req.CreateInstanceRequest},
+			{CreateInstanceRequest: cloudapi.CreateInstanceRequest{Name: "m"}, ProviderID: providerID},
+			{CreateInstanceRequest: cloudapi.CreateInstanceRequest{Name: "M", ClientToken: "u"}, ProviderID: providerID},
+		} {
+			if code := b.refused(http.MethodPost, cloudapi.PathAllInstances, wrong); code != cloudapi.CodeInvalidParameter {
+				t.Errorf("%+v: %s", wrong, code)
+			}
+		}
+	})
+}

@@ -55,6 +55,7 @@ func (c *Cloud) Handler() http.Handler {
 	mux.HandleFunc("GET "+cloudapi.PathSettings, c.admin(func(*http.Request) (any, error) { return c.currentSettings(), nil }))
 	mux.HandleFunc("PATCH "+cloudapi.PathSettings, c.admin(c.patchSettings))
 	mux.HandleFunc("GET "+cloudapi.PathAllInstances, c.admin(func(*http.Request) (any, error) { return c.allInstances(), nil }))
+	mux.HandleFunc("POST "+cloudapi.PathAllInstances, c.admin(c.hostInstance))
 	mux.HandleFunc("GET "+cloudapi.PathAllLeftovers, c.admin(func(*http.Request) (any, error) { return c.allLeftovers(), nil }))
 	mux.HandleFunc("POST "+cloudapi.PathInstanceActions, c.admin(c.actOnInstance))
 	return mux

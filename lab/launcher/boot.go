@@ -70,6 +70,9 @@ func (l *Launcher) boot(ctx context.Context) error {
 	if err := l.bootCloudsim(ctx); err != nil {
 		return err
 	}
+	if err := l.bootClouds(ctx); err != nil {
+		return err
+	}
 	if l.options.Tracing {
 		if err := l.bootJaeger(ctx); err != nil {
 			return err

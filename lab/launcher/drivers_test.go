@@ -6,7 +6,7 @@ import (
 )
 
 func TestDriversOfTheOptions(t *testing.T) {
-	for text, want := range map[string][]driverProcess{
+	for text, want := range map[string][]command{
 		"":  nil,
 		";": nil,
 		"side=simulated-driver --provider=side --endpoints={cloud}; azure=bridge": {
@@ -22,5 +22,13 @@ func TestDriversOfTheOptions(t *testing.T) {
 		if _, err := (&Options{Drivers: text}).driverProcesses(); err == nil {
 			t.Errorf("%q was accepted", text)
 		}
+	}
+}
+
+func TestPlacesInFlagsOfDrivers(t *testing.T) {
+	l := &Launcher{options: Options{Dir: "/lab"}, endpoints: map[string]string{cloudsimName: "http://sim", cloudPrefix + "azure": "https://azure"}}
+	const flag, want = "--a={cloud},{azure},{azure.pem},{other}", "--a=http://sim,https://azure,/lab/clouds/azure.pem,{other}"
+	if got := l.fillIn(flag); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

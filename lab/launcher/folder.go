@@ -30,6 +30,7 @@ import (
 //	pods/<replica>_<uid>/  a folder for each pod of the fleet
 //	values.yaml            what the Helm chart needs here, if the lab has Nodes of its own
 //	sockets/               of drivers in processes of their own
+//	clouds/                the certificates of clouds besides cloudsim
 //	images/                programs that are images for real kubelets, called <name>:<tag> or <name>
 //	pki/, etcd/, cloudsim/ secrets and data
 type Folder string
@@ -45,12 +46,13 @@ const (
 	endpointsFile      = "endpoints.json"
 	logsDir            = "logs"
 	socketsDir         = "sockets"
+	cloudsDir          = "clouds"
 	lockFile           = "lock"
 )
 
 // remains are the files of a run, which the next one removes. Nothing else in the folder is ever removed.
 var remains = []string{
-	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", imagesDir, valuesFile, "cloudsim", "flexvolumes", logsDir, socketsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
+	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", imagesDir, valuesFile, "cloudsim", "flexvolumes", logsDir, socketsDir, cloudsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
 }
 
 // State is the information for ending and describing a lab.

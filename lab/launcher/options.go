@@ -34,6 +34,8 @@ type Options struct {
 	FleetFlags    string `json:"fleetFlags"`
 	// CloudEndpoints are URLs of further clouds, split at commas, that the replicas may send requests to.
 	CloudEndpoints string `json:"cloudEndpoints"`
+	// Clouds are those besides cloudsim, split at semicolons: NAME=PROGRAM FLAG …
+	Clouds string `json:"clouds"`
 	// Drivers are those in processes of their own, split at semicolons: PROVIDER=PROGRAM FLAG …
 	Drivers string `json:"drivers"`
 }
@@ -56,7 +58,8 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
 	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
 	flags.StringVar(&o.CloudEndpoints, "cloud-endpoints", "", "`URLs` of further clouds, split at commas, that Secrets may name")
-	flags.StringVar(&o.Drivers, "drivers", "", "`commands` of drivers in processes of their own, split at semicolons: PROVIDER=PROGRAM FLAG …, with the program in --bin; {cloud} in a flag is the URL of the cloud, and --socket is added")
+	flags.StringVar(&o.Clouds, "clouds", "", "`commands` of clouds whose VMs cloudsim runs, split at semicolons: NAME=PROGRAM FLAG …, with the program in --bin; --listen, --certificate and --cloudsim are added")
+	flags.StringVar(&o.Drivers, "drivers", "", "`commands` of drivers in processes of their own, split at semicolons: PROVIDER=PROGRAM FLAG …, with the program in --bin; {cloud} in a flag is the URL of cloudsim, {NAME} and {NAME.pem} are URL and certificate of one of --clouds, and --socket is added")
 	flags.StringVar(&o.Bin, "bin", "", "`folder` of the binaries (default: the one of this program)")
 }
 
@@ -106,8 +109,10 @@ func (o *Options) Validate() error {
 	}
 	drivers, err := o.driverProcesses()
 	errs = append(errs, err)
-	for _, d := range drivers {
-		makers[d.program] = "make build, or the driver's own build"
+	clouds, err := o.cloudProcesses()
+	errs = append(errs, err)
+	for _, c := range slices.Concat(clouds, drivers) {
+		makers[c.program] = "make build, make build-azure, or its own build"
 	}
 	for _, name := range slices.Sorted(maps.Keys(makers)) {
 		if _, err := os.Stat(o.binary(name)); err != nil {
@@ -147,6 +152,9 @@ func (o *Options) String() string {
 	}
 	if o.CloudEndpoints != "" {
 		text = append(text, "--cloud-endpoints="+o.CloudEndpoints)
+	}
+	if o.Clouds != "" {
+		text = append(text, fmt.Sprintf("--clouds=%q", o.Clouds))
 	}
 	if o.Drivers != "" {
 		text = append(text, fmt.Sprintf("--drivers=%q", o.Drivers))

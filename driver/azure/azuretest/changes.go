@@ -3,6 +3,7 @@ package azuretest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -46,12 +47,7 @@ func (c *Cloud) put(r *http.Request, p path, body []byte, found *resource) func(
 		if refused := c.assemble(made); refused != nil {
 			return refused
 		}
-		c.stats.VMs++
-		made.reason = c.shortage
-		// What the cloud shows of a VM has no custom data.
-		if profile, ok := made.properties["osProfile"].(map[string]any); ok {
-			delete(profile, "customData")
-		}
+		c.register(made)
 	}
 	if made.state == stateCreating {
 		made.due = due
@@ -63,6 +59,21 @@ func (c *Cloud) put(r *http.Request, p path, body []byte, found *resource) func(
 		delete(shown, "tags")
 	}
 	return c.begin(r, status, shown, due, made.reason)
+}
+
+// register completes a new VM. What the cloud shows of a VM has no custom data.
+func (c *Cloud) register(vm *resource) {
+	c.made++
+	vm.properties["vmId"] = fmt.Sprintf("00000000-0000-4000-8000-%012x", c.made)
+	vm.reason = c.shortage
+	if profile, ok := vm.properties["osProfile"].(map[string]any); ok {
+		vm.customData, _ = profile["customData"].(string)
+		delete(profile, "customData")
+	}
+	c.stats.VMs++
+	if len(c.everMade) < maxResources {
+		c.everMade = append(c.everMade, Resource{ID: vm.id, Tags: maps.Clone(vm.tags)})
+	}
 }
 
 // giveAddress gives a network interface an address.

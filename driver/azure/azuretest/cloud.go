@@ -47,7 +47,8 @@ type Cloud struct {
 	buckets    map[string]*bucket // by subscription
 	fault      Fault
 	shortage   string
-	made       int // for IDs, addresses and tokens
+	everMade   []Resource // VMs
+	made       int        // for IDs, addresses and tokens
 	cut        cut
 	stats      Stats
 }
@@ -68,6 +69,8 @@ type resource struct {
 	tags       map[string]string
 	zones      []string
 	properties map[string]any
+	// customData is that of a VM, which the cloud does not show.
+	customData string
 	state      string
 	// due is when the operation on it ends; the zero value while there is none.
 	due time.Time
@@ -115,12 +118,20 @@ func New(cfg Config) *Cloud {
 
 // Resource is a resource as a test sees it.
 type Resource struct {
-	ID, State string
-	Tags      map[string]string
+	ID    string            `json:"id"`
+	State string            `json:"state,omitempty"`
+	Tags  map[string]string `json:"tags,omitempty"`
 	// User is the ID of the VM that uses a network interface or disk; "" for none.
-	User string
-	// Properties are those of the request that made it.
-	Properties map[string]any
+	User string `json:"user,omitempty"`
+	// Properties are those of the request that made it. A VM has its own vmId, which no other VM ever has.
+	Properties map[string]any `json:"-"`
+	// CustomData is that of the request that made a VM, in base64.
+	CustomData string `json:"-"`
+}
+
+// copied returns a copy for tests, which shares the properties.
+func (r *resource) copied() Resource {
+	return Resource{ID: r.id, State: r.state, Tags: maps.Clone(r.tags), User: r.user, Properties: r.properties, CustomData: r.customData}
 }
 
 // VMs returns all VMs, those that are ending, too.
@@ -135,6 +146,13 @@ func (c *Cloud) Leftovers() []Resource {
 // All returns all resources.
 func (c *Cloud) All() []Resource { return slices.Concat(c.of(kindVM), c.of(kindNIC), c.of(kindDisk)) }
 
+// Made returns IDs and tags of the VMs that were ever made, at most 100,000.
+func (c *Cloud) Made() []Resource {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.everMade)
+}
+
 // of returns all resources of a kind.
 func (c *Cloud) of(kind string) (all []Resource) {
 	c.mu.Lock()
@@ -142,7 +160,7 @@ func (c *Cloud) of(kind string) (all []Resource) {
 	c.settle()
 	for _, key := range slices.Sorted(maps.Keys(c.resources)) {
 		if r := c.resources[key]; r.kind == kind {
-			all = append(all, Resource{r.id, r.state, maps.Clone(r.tags), r.user, r.properties})
+			all = append(all, r.copied())
 		}
 	}
 	return all

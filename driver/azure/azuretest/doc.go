@@ -7,7 +7,7 @@
 // it fails in the ways that clouds fail, loses answers after their effect, and cuts connections.
 //
 // Its time is that of a clock, so that nothing in it waits. It has no goroutines: what is due happens at the next request. Bodies and
-// the number of resources are bounded.
+// the number of resources are bounded. Command azuresim has its VMs boot, in a lab.
 //
 // Not simulated: virtual networks, which exist whatever their name; the checks of specs that the real one makes; and that the real one
 // answers reads from several servers, of which one may be late.

@@ -44,6 +44,7 @@ func (c *Cloud) Fail(fault Fault) {
 type cut struct {
 	at    int // the number of the request, from 1; 0 for none
 	after bool
+	waits bool // until the client has gone
 	done  bool
 }
 
@@ -55,7 +56,25 @@ func (c *Cloud) Cut(number int, after bool) {
 	c.cut = cut{at: c.stats.Requests + number, after: after}
 }
 
-// HasCut reports whether the request that was to be cut has arrived.
+// Stop has one request wait until its client has gone: the one with that number, counted from now on. After reports whether it is carried
+// out before.
+func (c *Cloud) Stop(number int, after bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = cut{at: c.stats.Requests + number, after: after, waits: true}
+}
+
+// end ends a request without an answer.
+func (c cut) end(r *http.Request) func(http.ResponseWriter) {
+	return func(http.ResponseWriter) {
+		if c.waits {
+			<-r.Context().Done()
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// HasCut reports whether the request that was to be cut, or to be stopped, has arrived.
 func (c *Cloud) HasCut() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,7 +51,7 @@ func (c *Cloud) carryOut(w http.ResponseWriter, r *http.Request, body []byte) fu
 		c.cut.done = true
 	}
 	if cutNow && !c.cut.after {
-		return func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+		return c.cut.end(r)
 	}
 	if c.fault == NoAnswer {
 		return nil
@@ -70,7 +70,7 @@ func (c *Cloud) carryOut(w http.ResponseWriter, r *http.Request, body []byte) fu
 	answer := c.route(r, p, body)
 	switch {
 	case cutNow:
-		return func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+		return c.cut.end(r)
 	case c.fault == LostAnswer && makesVM:
 		return nil
 	}

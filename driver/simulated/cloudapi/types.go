@@ -40,6 +40,7 @@ const (
 	PathInstanceActions = "/admin/v1/instances/{id}/actions"
 	// PathAllInstances: GET (→ InstanceList) shows every VM that is not forgotten, ended ones too, in one page. It is for
 	// tests: without latency, without faults, and not in the call log.
+	// POST makes the VM of another cloud, which runs here (HostedInstance → Instance), in the same way.
 	PathAllInstances = "/admin/v1/instances"
 	// PathAllLeftovers: GET (→ LeftoverList) shows all left-overs, in the same way.
 	PathAllLeftovers = "/admin/v1/leftovers"
@@ -137,6 +138,14 @@ type CreateInstanceRequest struct {
 	UserData []byte `json:"userData,omitempty"`
 	// DataVolumes are made with the VM, attached to it, and removed with it.
 	DataVolumes []DataVolume `json:"dataVolumes,omitempty"`
+}
+
+// HostedInstance is the VM of another cloud of a lab, which runs in this one. The client token is required.
+type HostedInstance struct {
+	CreateInstanceRequest
+
+	// ProviderID is the other cloud's, which the VM and its Node have in the place of this cloud's.
+	ProviderID string `json:"providerID"`
 }
 
 // DataVolume is a volume that exists as long as its VM.
