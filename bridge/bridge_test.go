@@ -157,7 +157,7 @@ func TestAFailureIsReportedAfterItsCallHasReturned(t *testing.T) {
 	}
 }
 
-// The fleet cancels a call when it gives up the slot; a deadline is no such end.
+// The fleet cancels a call when it gives up the slot; a deadline is no such end. The next call does not get the end of that one.
 func TestACancelledCallCancelsTheWork(t *testing.T) {
 	c := newCloud()
 	c.hold = make(chan struct{})
@@ -177,6 +177,10 @@ func TestACancelledCallCancelsTheWork(t *testing.T) {
 	}
 	cancel()
 	call.Wait() // the held create ends with its context: goleak finds it otherwise
+	made, err := create(t, d)
+	if err != nil || made.ProviderID != "fake:///1" || c.creates != 1 {
+		t.Errorf("the next call: %+v, %v after %d creates", made, err, c.creates)
+	}
 }
 
 func TestWhatADriverIsGiven(t *testing.T) {

@@ -17,8 +17,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/drivertest"
 )
 
-// weaknessVariable is the number of the weakness that a process of TestWeaknesses tries.
-const weaknessVariable = "BRIDGED_WEAKNESS"
+const (
+	// weaknessVariable is the number of the weakness that a process of TestWeaknesses tries.
+	weaknessVariable = "BRIDGED_WEAKNESS"
+	// begun is what a test prints when its driver is connected, and the case begins.
+	begun = "the case begins"
+)
 
 // TestConformance: MCM's driver for Azure, bridged, gives the guarantees of package driver, but for the weaknesses.
 func TestConformance(t *testing.T) {
@@ -84,7 +88,8 @@ func TestWeaknesses(t *testing.T) {
 			command := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestConformance$/^"+name+"$")
 			command.Env = append(os.Environ(), weaknessVariable+"="+strconv.Itoa(number))
 			printed, err := command.CombinedOutput()
-			if err == nil || !strings.Contains(string(printed), "--- FAIL: TestConformance/") {
+			_, after, _ := strings.Cut(string(printed), begun)
+			if err == nil || !strings.Contains(after, "--- FAIL: TestConformance/") {
 				t.Errorf("want a case that fails, because %s; it ended with %v\n%s", w.reason, err, printed)
 			}
 		})
@@ -94,6 +99,7 @@ func TestWeaknesses(t *testing.T) {
 func newEnv(t *testing.T) drivertest.Env {
 	t.Helper()
 	s := open(t)
+	t.Log(begun)
 	return drivertest.Env{
 		Driver: s.driver, Class: target(), Secret: secret(), UserData: []byte(userData),
 		Patience: time.Minute, // on a machine that is busy with other tests

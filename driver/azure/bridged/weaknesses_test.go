@@ -50,7 +50,6 @@ var weaknesses = []weakness{
 	{test: mapped, failure: drivertest.Forbidden, reason: ofNoCode},
 	{test: mapped, failure: drivertest.ServerError, reason: ofRepeats},
 	{test: mapped, failure: drivertest.Throttled, reason: ofRepeats},
-	{test: "create finds the VM that was made before the control cluster was known", skipped: true, reason: ofNoSweeper},
 	{test: "scopes distinguish accounts, and nothing else", skipped: true, reason: ofNoSweeper},
 	{test: "sweep lists the VMs of its namespace and control cluster only", skipped: true, reason: ofNoSweeper},
 	{test: "sweep does not list a VM that lacks a tag", skipped: true, reason: ofNoSweeper},
