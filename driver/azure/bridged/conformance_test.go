@@ -84,7 +84,6 @@ func TestWeaknesses(t *testing.T) {
 		t.Run(w.test+" "+string(w.failure), func(t *testing.T) {
 			t.Parallel()
 			name := regexp.QuoteMeta(strings.ReplaceAll(w.test, " ", "_"))
-			//nolint:gosec // this very program
 			command := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^TestConformance$/^"+name+"$")
 			command.Env = append(os.Environ(), weaknessVariable+"="+strconv.Itoa(number))
 			printed, err := command.CombinedOutput()
