@@ -105,7 +105,7 @@ func newEnv(t *testing.T) drivertest.Env {
 		VMs:      s.vms,
 		Fail:     func(_ *testing.T, how drivertest.Failure) func() { return s.fail(how) },
 		// A VM that has ended is one that is being deleted: the cloud does not know it after that.
-		EndVM: func(_ *testing.T, id string) { s.End(vmID(strings.TrimPrefix(id, "azure:///"+location+"/"))) },
+		EndVM: func(_ *testing.T, id string) { s.End(strings.TrimPrefix(id, "azure://")) },
 		MakeBare: func(_ *testing.T, m *v1alpha1.Machine) string {
 			s.Make(vmID(m.Name), map[string]string{"kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"})
 			return providerID(m.Name)

@@ -29,7 +29,6 @@ const (
 	programVariable, sumVariable = "BRIDGED_PROGRAM", "BRIDGED_SUM"
 
 	provider     = "Azure"
-	location     = "westeurope"
 	subscription = "00000000-0000-0000-0000-00000000000a"
 	group        = "shoot--a"
 	namespace    = "shoot--a"
@@ -46,7 +45,7 @@ const (
 
 // spec is a provider spec of Gardener. Without a key MCM's driver would make one of 4096 bits for each VM.
 const spec = `{
-	"location": "` + location + `", "resourceGroup": "` + group + `",
+	"location": "westeurope", "resourceGroup": "` + group + `",
 	"subnetInfo": {"vnetName": "shoot--a", "subnetName": "shoot--a-nodes"},
 	"tags": {"Name": "shoot--a", "kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"},
 	"properties": {
@@ -199,8 +198,8 @@ func vmID(name string) string {
 	return "/subscriptions/" + subscription + "/resourceGroups/" + group + "/providers/Microsoft.Compute/virtualMachines/" + name
 }
 
-// providerID returns the provider ID that MCM's driver gives a VM.
-func providerID(vm string) string { return "azure:///" + location + "/" + filepath.Base(vm) }
+// providerID returns the provider ID of a VM's Node.
+func providerID(vm string) string { return "azure://" + vmID(filepath.Base(vm)) }
 
 // vms returns all VMs that have not begun to end.
 func (s *site) vms(*testing.T) (vms []drivertest.VM) {
