@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"sync"
 	"time"
 
