@@ -95,11 +95,12 @@ func (s *suite) createUntilMade(m *v1alpha1.Machine) driver.Code {
 		case got := <-code:
 			return got
 		case <-look.C:
-			if s.vmsOf(m) > 0 {
-				look.Stop()
-				defer time.AfterFunc(lostAfter, cancel).Stop()
-				return <-code
+			if s.vmsOf(m) == 0 {
+				continue
 			}
+			giveUp := time.AfterFunc(lostAfter, cancel)
+			defer giveUp.Stop()
+			return <-code
 		}
 	}
 }

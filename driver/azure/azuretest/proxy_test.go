@@ -43,8 +43,15 @@ func behind(t *testing.T, cloud http.Handler) (*azuretest.Proxy, *http.Client) {
 	return proxy, &http.Client{Transport: transport}
 }
 
+// answer is what a request is answered with.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
 // send sends a request, and returns the answer.
-func send(ctx context.Context, t *testing.T, client *http.Client, method, to, body string, header http.Header) (*http.Response, string, error) {
+func send(ctx context.Context, t *testing.T, client *http.Client, method, to, body string, header http.Header) (answer, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, to, strings.NewReader(body))
 	if err != nil {
@@ -55,11 +62,11 @@ func send(ctx context.Context, t *testing.T, client *http.Client, method, to, bo
 	}
 	resp, err := client.Do(r)
 	if err != nil {
-		return nil, "", err
+		return answer{}, err
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	return resp, string(raw), err
+	return answer{resp.StatusCode, resp.Header, string(raw)}, err
 }
 
 // The cloud is found under Azure's names, and nothing else is.
@@ -70,20 +77,20 @@ func TestProxy(t *testing.T) {
 		"https://" + azuretest.HostLogin + "/common/discovery/instance": "https://" + azuretest.HostLogin + "/common/v2.0/.well-known/openid-configuration",
 		management + group + "/providers/a/b/c" + version:               "InvalidAuthenticationToken",
 	} {
-		if _, body, err := send(t.Context(), t, client, http.MethodGet, to, "", nil); err != nil || !strings.Contains(body, want) {
-			t.Errorf("GET %s: %s, %v; want %s", to, body, err, want)
+		if got, err := send(t.Context(), t, client, http.MethodGet, to, "", nil); err != nil || !strings.Contains(got.body, want) {
+			t.Errorf("GET %s: %+v, %v; want %s", to, got, err, want)
 		}
 	}
-	if _, _, err := send(t.Context(), t, client, http.MethodGet, "https://elsewhere.example/", "", nil); err == nil {
+	if _, err := send(t.Context(), t, client, http.MethodGet, "https://elsewhere.example/", "", nil); err == nil {
 		t.Error("the proxy leads to another name")
 	}
-	if resp, _, err := send(t.Context(), t, client, http.MethodGet, "http://elsewhere.example/", "", nil); err != nil || resp.StatusCode != http.StatusForbidden {
-		t.Errorf("the proxy forwards a request without a tunnel: %v, %v", resp, err)
+	if got, err := send(t.Context(), t, client, http.MethodGet, "http://elsewhere.example/", "", nil); err != nil || got.status != http.StatusForbidden {
+		t.Errorf("the proxy forwards a request without a tunnel: %+v, %v", got, err)
 	}
 	cloud.Fail(azuretest.NoAnswer)
 	before, begun := cloud.Stats().Requests, make(chan error, 1)
 	go func() { // with a method that the client does not repeat by itself
-		_, _, err := send(t.Context(), t, client, http.MethodPost, management+group+version, "", nil)
+		_, err := send(t.Context(), t, client, http.MethodPost, management+group+version, "", nil)
 		begun <- err
 	}()
 	for cloud.Stats().Requests == before {
@@ -102,10 +109,10 @@ func TestProxy(t *testing.T) {
 // What other programs than this module's driver ask, and how the cloud answers.
 func TestOtherRequests(t *testing.T) {
 	_, client := behind(t, azuretest.New(azuretest.Config{Secrets: map[string]string{"id": "secret"}, PollAfter: time.Minute, CreateTime: time.Hour}))
-	_, body, err := send(t.Context(), t, client, http.MethodPost, "https://"+azuretest.HostLogin+"/t/oauth2/v2.0/token", "client_id=id&client_secret=secret", nil)
-	_, token, found := strings.Cut(body, `"access_token":"`)
+	issued, err := send(t.Context(), t, client, http.MethodPost, "https://"+azuretest.HostLogin+"/t/oauth2/v2.0/token", "client_id=id&client_secret=secret", nil)
+	_, token, found := strings.Cut(issued.body, `"access_token":"`)
 	if err != nil || !found {
-		t.Fatalf("no token: %s, %v", body, err)
+		t.Fatalf("no token: %+v, %v", issued, err)
 	}
 	token, _, _ = strings.Cut(token, `"`)
 	header := http.Header{"Authorization": {"Bearer " + token}}
@@ -125,19 +132,17 @@ func TestOtherRequests(t *testing.T) {
 		{http.MethodPost, graph + version, `{"subscriptions": ["other"], "query": "Resources | project name"}`, http.StatusOK, `"data":[]`},
 		{http.MethodPost, graph + version, `{"subscriptions": ["s"], "query": "Resources | count"}`, http.StatusBadRequest, "InvalidQuery"},
 	} {
-		resp, body, err := send(t.Context(), t, client, test.method, management+test.path, test.body, header)
-		if err != nil || resp.StatusCode != test.status || !strings.Contains(body, test.want) {
-			t.Fatalf("%s %s: %v %s, %v; want %d and %s", test.method, test.path, resp, body, err, test.status, test.want)
+		got, err := send(t.Context(), t, client, test.method, management+test.path, test.body, header)
+		if err != nil || got.status != test.status || !strings.Contains(got.body, test.want) {
+			t.Fatalf("%s %s: %+v, %v; want %d and %s", test.method, test.path, got, err, test.status, test.want)
 		}
-		wait, operation := resp.Header.Get("Retry-After"), resp.Header.Get("Azure-AsyncOperation")
+		operation := got.header.Get("Azure-AsyncOperation")
 		if operation == "" {
 			continue
 		}
-		if wait != "60" {
-			t.Errorf("the operation has to be asked for after %q s, want 60", wait)
-		}
-		if resp, body, err = send(t.Context(), t, client, http.MethodGet, operation, "", header); err != nil || resp.Header.Get("Retry-After") != "60" {
-			t.Errorf("the state of the operation: %v %s, %v", resp, body, err)
+		state, err := send(t.Context(), t, client, http.MethodGet, operation, "", header)
+		if wait := got.header.Get("Retry-After"); err != nil || wait != "60" || state.header.Get("Retry-After") != wait {
+			t.Errorf("the operation has to be asked for after %q s, and its state is %+v, %v; want 60 for both", wait, state, err)
 		}
 	}
 }

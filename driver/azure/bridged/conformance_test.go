@@ -151,3 +151,31 @@ func TestCreateIsRepeatedTheNextDay(t *testing.T) {
 		t.Errorf("%d VMs were made, want 1", made)
 	}
 }
+
+// A Machine may have the provider ID of its VM's Node, or that which MCM has written.
+func TestProviderIDs(t *testing.T) {
+	s := open(t)
+	for id, owned := range map[string]bool{
+		providerID("m"): true, "azure:///westeurope/m": true, "azure:///westeurope/other": false, providerID("other"): false, "m": false, "": false,
+	} {
+		target := driver.Target{Machine: machine("m"), Class: target(), Secret: secret()}
+		made, err := s.driver.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target, UserData: []byte(userData)})
+		if err != nil || made.ProviderID != providerID("m") {
+			t.Fatalf("CreateMachine returned %q, %v; want %q", made.ProviderID, err, providerID("m"))
+		}
+		target.Machine.Spec.ProviderID = id
+		for {
+			removed, err := s.driver.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !removed.Gone {
+				continue
+			}
+			if removed.Owned != owned {
+				t.Errorf("DeleteMachine with the provider ID %q: owned=%t, want %t", id, removed.Owned, owned)
+			}
+			break
+		}
+	}
+}
