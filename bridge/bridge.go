@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 	mcm "github.com/gardener/machine-controller-manager/pkg/util/provider/driver"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
@@ -24,6 +26,9 @@ type Options struct {
 	// PassProviderID passes the Machine's provider ID on to the driver. Any client that may write a Machine may write any provider ID there:
 	// only drivers that compare it with the Machine's name can be given it.
 	PassProviderID bool
+	// ProviderID returns the provider ID that a VM's Node gets from its cloud controller manager, of the one that the driver returns, where
+	// those differ; nil means that they are equal. It returns all others as they are.
+	ProviderID func(id string, class *v1alpha1.MachineClass, secret *corev1.Secret) string
 }
 
 // TagUID is the key of the tag with the Machine's UID.
@@ -82,7 +87,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 			resp = &mcm.CreateMachineResponse{}
 		}
 		return driver.CreateMachineResponse{
-			VM:             driver.VM{ProviderID: resp.ProviderID, NodeName: resp.NodeName, Addresses: resp.Addresses},
+			VM:             driver.VM{ProviderID: d.providerID(target, resp.ProviderID), NodeName: resp.NodeName, Addresses: resp.Addresses},
 			LastKnownState: resp.LastKnownState,
 		}, failure(ctx, driver.OpCreate, err)
 	})
@@ -99,8 +104,9 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 		if resp == nil {
 			resp = &mcm.InitializeMachineResponse{}
 		}
-		return driver.InitializeMachineResponse{VM: driver.VM{ProviderID: resp.ProviderID, NodeName: resp.NodeName, Addresses: resp.Addresses}},
-			failure(ctx, driver.OpInitialize, err)
+		return driver.InitializeMachineResponse{
+			VM: driver.VM{ProviderID: d.providerID(target, resp.ProviderID), NodeName: resp.NodeName, Addresses: resp.Addresses},
+		}, failure(ctx, driver.OpInitialize, err)
 	})
 }
 
@@ -115,7 +121,7 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 		if err != nil && driver.CodeOf(err) != driver.OutOfRange {
 			return driver.DeleteMachineResponse{}, err
 		}
-		owned := found && vm.ProviderID == req.Machine.Spec.ProviderID
+		owned := found && vm.ProviderID == d.providerID(target, req.Machine.Spec.ProviderID) // which Machine Controller Manager may have written
 		resp, err := d.next.DeleteMachine(ctx, &mcm.DeleteMachineRequest{Machine: target.machine, MachineClass: target.class, Secret: target.secret})
 		err = failure(ctx, driver.OpDelete, err)
 		if driver.CodeOf(err) == driver.NotFound {
@@ -194,7 +200,7 @@ func (d *Driver) status(ctx context.Context, op driver.Op, t target) (driver.VM,
 	if err == nil && resp.ProviderID == "" {
 		err = driver.Errorf(op, driver.Unknown, "the driver reported a VM without a provider ID")
 	}
-	return driver.VM{ProviderID: resp.ProviderID, NodeName: resp.NodeName, Addresses: resp.Addresses}, err
+	return driver.VM{ProviderID: d.providerID(t, resp.ProviderID), NodeName: resp.NodeName, Addresses: resp.Addresses}, err
 }
 
 // list asks the driver for all VMs of the class.
@@ -208,7 +214,19 @@ func (d *Driver) list(ctx context.Context, op driver.Op, t target) (map[string]s
 	if resp == nil {
 		return nil, driver.Errorf(op, driver.Unknown, "the driver returned neither a list nor an error")
 	}
-	return resp.MachineList, nil
+	machines := make(map[string]string, len(resp.MachineList))
+	for id, name := range resp.MachineList {
+		machines[d.providerID(t, id)] = name
+	}
+	return machines, nil
+}
+
+// providerID returns the provider ID of the Node of a VM that the driver has returned; "" for "".
+func (d *Driver) providerID(t target, id string) string {
+	if id == "" || d.options.ProviderID == nil {
+		return id
+	}
+	return d.options.ProviderID(id, t.class, t.secret)
 }
 
 // bounded makes a call that changes nothing, and returns when ctx ends, whether or not the driver does. It never waits longer.

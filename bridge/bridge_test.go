@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	mcmv1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/codes"
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/status"
 	"go.uber.org/goleak"
@@ -157,7 +158,7 @@ func TestAFailureIsReportedAfterItsCallHasReturned(t *testing.T) {
 	}
 }
 
-// The fleet cancels a call when it gives up the slot; a deadline is no such end.
+// The fleet cancels a call when it gives up the slot; a deadline is no such end. The next call does not get the end of that one.
 func TestACancelledCallCancelsTheWork(t *testing.T) {
 	c := newCloud()
 	c.hold = make(chan struct{})
@@ -177,6 +178,39 @@ func TestACancelledCallCancelsTheWork(t *testing.T) {
 	}
 	cancel()
 	call.Wait() // the held create ends with its context: goleak finds it otherwise
+	made, err := create(t, d)
+	if err != nil || made.ProviderID != "fake:///1" || c.creates != 1 {
+		t.Errorf("the next call: %+v, %v after %d creates", made, err, c.creates)
+	}
+}
+
+// VMs have the provider IDs of their Nodes, in all answers; a Machine may have that of Machine Controller Manager.
+func TestProviderIDsOfNodes(t *testing.T) {
+	const ofDriver, ofNode = "fake:///1", "fake:///node/1"
+	options := bridge.Options{ProviderID: func(id string, class *mcmv1alpha1.MachineClass, secret *corev1.Secret) string {
+		if class.Name != "class" || string(secret.Data["key"]) != "value" {
+			t.Errorf("class %q, Secret %q", class.Name, secret.Data)
+		}
+		return strings.Replace(id, ofDriver, ofNode, 1)
+	}}
+	for _, recorded := range []string{ofDriver, ofNode} {
+		d := bridge.New(newCloud(), options)
+		made, err := create(t, d)
+		want(t, "create", err, driver.OK)
+		found, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: machine()})
+		want(t, "status", err, driver.OK)
+		listed, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: machine().Class, Secret: machine().Secret})
+		want(t, "list", err, driver.OK)
+		if made.ProviderID != ofNode || found.ProviderID != ofNode || listed.Machines[ofNode] != "m" {
+			t.Errorf("create returned %q, status %q, list %q; want %q", made.ProviderID, found.ProviderID, listed.Machines, ofNode)
+		}
+		target := machine()
+		target.Machine.Spec.ProviderID = recorded
+		removed, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target})
+		if want(t, "delete", err, driver.OK); !removed.Owned {
+			t.Errorf("%s: the VM that was deleted is not the Machine's", recorded)
+		}
+	}
 }
 
 func TestWhatADriverIsGiven(t *testing.T) {

@@ -13,6 +13,8 @@
 //
 //   - The driver gets no provider ID that a client has written, see Options.PassProviderID.
 //
+//   - A VM has the provider ID that its Node gets, see Options.ProviderID: some of MCM's drivers return another one.
+//
 //   - The Machine's UID becomes a tag of its VM where the provider spec has tags, see Options.TagField.
 //
 // What remains, and why:

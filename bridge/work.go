@@ -33,36 +33,43 @@ type task struct {
 	done   chan struct{}
 	value  any // valid when done is closed, as is err
 	err    error
+	// cancelled reports whether a call has cancelled it; guarded by the lock of work. Then its result is of no call.
+	cancelled bool
 }
 
 // await does some work of the driver for a Machine, or joins the same work that is under way, and waits for the bridge's patience. Its result
 // is returned once. Errors: errUnderWay, with Aborted, while it or other work is under way; the end of ctx; those of the work.
 //
-// A cancelled call cancels the work: the fleet has given up the Machine's slot. One whose deadline has passed does not.
+// A cancelled call cancels the work: the fleet has given up the Machine's slot. One whose deadline has passed does not. Work that was
+// cancelled is awaited, and then done anew.
 func await[T any](ctx context.Context, w *work, op driver.Op, uid types.UID, do func(context.Context) (T, error)) (result T, err error) {
 	if ctx.Err() != nil {
 		return result, ended(ctx, op)
 	}
-	t, err := w.join(ctx, op, string(uid), func(ctx context.Context) (any, error) { return do(ctx) })
-	if err != nil {
-		return result, err
-	}
 	patience, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
-	select {
-	case <-t.done:
-		w.forget(string(uid), t)
-		result, _ = t.value.(T)
-		return result, t.err
-	case <-patience.Done():
+	for {
+		t, err := w.join(ctx, op, string(uid), func(ctx context.Context) (any, error) { return do(ctx) })
+		if err != nil {
+			return result, err
+		}
+		select {
+		case <-t.done:
+			if w.forget(string(uid), t) {
+				continue
+			}
+			result, _ = t.value.(T)
+			return result, t.err
+		case <-patience.Done():
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			w.cancel(t)
+		}
+		if ctx.Err() != nil {
+			return result, ended(ctx, op)
+		}
+		return result, underWay(op, t.op)
 	}
-	if errors.Is(ctx.Err(), context.Canceled) {
-		t.cancel()
-	}
-	if ctx.Err() != nil {
-		return result, ended(ctx, op)
-	}
-	return result, underWay(op, t.op)
 }
 
 // join returns the task of a Machine, and begins it if there is none.
@@ -89,13 +96,22 @@ func (w *work) join(ctx context.Context, op driver.Op, uid string, do func(conte
 	return t, nil
 }
 
-// forget removes a task that has ended.
-func (w *work) forget(uid string, t *task) {
+// forget removes a task that has ended, and reports whether a call has cancelled it.
+func (w *work) forget(uid string, t *task) (cancelled bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.running[uid] == t {
 		delete(w.running, uid)
 	}
+	return t.cancelled
+}
+
+// cancel cancels a task.
+func (w *work) cancel(t *task) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.cancelled = true
+	t.cancel()
 }
 
 // evict removes a task that has ended and whose result was not asked for; it reports whether there was one.

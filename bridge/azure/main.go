@@ -9,5 +9,5 @@ import (
 )
 
 func main() {
-	bridge.Main("Azure", provider.NewDefaultDriver(access.NewDefaultAccessFactory()), bridge.Options{TagField: "tags"})
+	bridge.Main("Azure", provider.NewDefaultDriver(access.NewDefaultAccessFactory()), bridge.Options{TagField: "tags", ProviderID: ofNode})
 }

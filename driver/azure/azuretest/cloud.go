@@ -19,6 +19,9 @@ type Config struct {
 	PageSize int
 	// CreateTime and DeleteTime are how long the operations of VMs and disks take.
 	CreateTime, DeleteTime time.Duration
+	// PollAfter is the time to wait between two requests for the state of an operation, which the cloud reports in whole seconds; 0 means that
+	// it reports none.
+	PollAfter time.Duration
 	// WritesPerHour is how many writes a subscription has in an hour, and Burst how many of them it has at once; 0 means no limit.
 	WritesPerHour, Burst int
 	// Secrets are those of applications, by client ID.
@@ -93,6 +96,13 @@ const (
 	kindVM   = "microsoft.compute/virtualmachines"
 	kindDisk = "microsoft.compute/disks"
 	kindNIC  = "microsoft.network/networkinterfaces"
+)
+
+// The other kinds of requests.
+const (
+	kindGroup   = "" // a resource group itself
+	kindNetwork = "microsoft.network/virtualnetworks"
+	kindGraph   = "microsoft.resourcegraph/resources"
 )
 
 // The states of resources.

@@ -15,6 +15,11 @@ func (c *Cloud) serveToken(w http.ResponseWriter, r *http.Request, body []byte) 
 	tenant, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	authority := origin(r) + "/" + tenant
 	switch rest {
+	case "discovery/instance": // which clients ask first, for the tenant "common"
+		writeJSON(http.StatusOK, map[string]any{
+			"api-version": "1.1", "tenant_discovery_endpoint": origin(r) + "/common/v2.0/.well-known/openid-configuration",
+			"metadata": []any{map[string]any{"preferred_network": r.Host, "preferred_cache": r.Host, "aliases": []string{r.Host}}},
+		})(w)
 	case "v2.0/.well-known/openid-configuration":
 		writeJSON(http.StatusOK, map[string]any{
 			"issuer": authority + "/v2.0", "authorization_endpoint": authority + "/oauth2/v2.0/authorize", "token_endpoint": authority + "/oauth2/v2.0/token",

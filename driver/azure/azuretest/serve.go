@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +23,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body cannot be read", http.StatusBadRequest)
 		return
 	}
-	if !strings.HasPrefix(r.URL.Path, "/subscriptions/") {
+	if !strings.HasPrefix(r.URL.Path, "/subscriptions/") && !strings.EqualFold(r.URL.Path, pathGraph) {
 		c.serveToken(w, r, body)
 		return
 	}
@@ -41,7 +42,8 @@ func (c *Cloud) carryOut(w http.ResponseWriter, r *http.Request, body []byte) fu
 	c.settle()
 	c.stats.Requests++
 	p := parsePath(r.URL.Path)
-	isWrite := r.Method != http.MethodGet && r.Method != http.MethodDelete
+	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead || p.kind == kindGraph
+	isWrite := !isRead && r.Method != http.MethodDelete
 	makesVM := r.Method == http.MethodPut && p.kind == kindVM
 	if isWrite {
 		c.stats.Writes++
@@ -106,7 +108,19 @@ func parsePath(text string) path {
 // route calls what handles a request.
 func (c *Cloud) route(r *http.Request, p path, body []byte) func(http.ResponseWriter) {
 	action := r.Method + " " + strings.ToLower(strings.Join(p.more, "/"))
+	if !r.URL.Query().Has("api-version") {
+		return badRequest("MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
+	}
 	switch p.kind {
+	case kindGraph:
+		return c.graph(body)
+	case kindNetwork:
+		return subnet(r, p)
+	case kindGroup:
+		if r.Method == http.MethodHead { // whether it exists
+			return func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }
+		}
+		return notFound("InvalidResourceType", "The resource type could not be found.")
 	case "microsoft.compute/locations":
 		return c.location(r, p)
 	case "microsoft.marketplaceordering/offertypes":
@@ -178,7 +192,7 @@ func (c *Cloud) location(r *http.Request, p path) func(http.ResponseWriter) {
 		case o == nil:
 			return notFound("NotFound", "The operation was not found.")
 		case o.due.After(c.cfg.Clock.Now()):
-			return writeJSON(http.StatusOK, map[string]any{"status": "InProgress"})
+			return c.pollLater(writeJSON(http.StatusOK, map[string]any{"status": "InProgress"}))
 		case o.reason != "":
 			return writeJSON(http.StatusOK, map[string]any{"status": stateFailed, "error": map[string]any{"code": o.reason, "message": "Allocation failed."}})
 		}
@@ -266,8 +280,9 @@ func (c *Cloud) begin(r *http.Request, status int, body any, due time.Time, reas
 	c.made++
 	id := "op-" + strconv.Itoa(c.made)
 	c.operations[id] = &operation{due, reason}
-	to := origin(r) + "/subscriptions/" + parsePath(r.URL.Path).subscription + "/providers/Microsoft.Compute/locations/anywhere/operations/" + id
-	return func(w http.ResponseWriter) {
+	to := origin(r) + "/subscriptions/" + parsePath(r.URL.Path).subscription + "/providers/Microsoft.Compute/locations/anywhere/operations/" + id +
+		"?api-version=" + url.QueryEscape(r.URL.Query().Get("api-version"))
+	return c.pollLater(func(w http.ResponseWriter) {
 		w.Header().Set("Azure-AsyncOperation", to)
 		w.Header().Set("Location", to)
 		if body == nil {
@@ -275,7 +290,28 @@ func (c *Cloud) begin(r *http.Request, status int, body any, due time.Time, reas
 			return
 		}
 		writeJSON(status, body)(w)
+	})
+}
+
+// pollLater adds to an answer about an operation that runs when to ask again.
+func (c *Cloud) pollLater(write func(http.ResponseWriter)) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		if c.cfg.PollAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(c.cfg.PollAfter.Seconds())))
+		}
+		write(w)
 	}
+}
+
+// subnet answers about a subnet; each one exists.
+func subnet(r *http.Request, p path) func(http.ResponseWriter) {
+	const count = 2 // subnets/{subnet}
+	if r.Method != http.MethodGet || len(p.more) != count {
+		return notFound("InvalidResourceType", "The resource type could not be found.")
+	}
+	return writeJSON(http.StatusOK, map[string]any{
+		"id": r.URL.Path, "name": p.more[1], "properties": map[string]any{"addressPrefix": "10.0.0.0/8", "provisioningState": stateSucceeded},
+	})
 }
 
 func writeJSON(status int, body any) func(http.ResponseWriter) {
