@@ -26,7 +26,7 @@ func toError(ctx context.Context, op driver.Op, now time.Time, err error) *drive
 		return typed
 	}
 	if spent, ok := errors.AsType[*budgetError](err); ok {
-		failure := driver.Errorf(op, driver.Unavailable, "%w", spent)
+		failure := driver.Pendingf(op, driver.Unavailable, "%w", spent)
 		failure.RetryAfter = spent.wait
 		return failure
 	}

@@ -70,7 +70,7 @@ func (c *Client) unanswered(ctx context.Context, op driver.Op, err error) error 
 		code = codeOf(status.Code(err))
 	}
 	if code == driver.Unavailable {
-		return driver.Errorf(op, code, "the driver of provider %s at %s is not available: %s; see whether its process runs", c.settings.Provider, c.settings.Socket, causeOf(err))
+		return driver.Pendingf(op, code, "the driver of provider %s at %s is not available: %s; see whether its process runs", c.settings.Provider, c.settings.Socket, causeOf(err))
 	}
 	if ctx.Err() != nil {
 		return driver.Errorf(op, code, "the driver of provider %s at %s did not answer: %w", c.settings.Provider, c.settings.Socket, context.Cause(ctx))
