@@ -11,6 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/breaker"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
@@ -172,8 +173,8 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 	default:
 		p.world.VM = c.noteEnding(machine, target.Adopt)
 	}
-	if err == nil && resp.Owned {
-		c.prove(p, p.world.Machine.Spec.ProviderID)
+	if id := p.world.Machine.Spec.ProviderID; err == nil && resp.Owned && !nodeowner.SameVM(id, p.world.Proven) { // else the cloud has returned the whole ID
+		c.prove(p, id)
 	}
 	p.world.VM.LastKnownState = resp.LastKnownState
 	c.drains.VMDeleted(machine)
