@@ -24,8 +24,12 @@ func TestCheckPage(t *testing.T) {
 		token, next string
 		want        driver.Code
 	}{
-		{10, "", "", driver.OK}, {10, "", "a", driver.OK}, {0, "a", "b", driver.OK}, {10, "a", "", driver.OK},
-		{11, "", "", driver.Internal}, {1, "a", "a", driver.Internal},
+		{10, "", "", driver.OK},
+		{10, "", "a", driver.OK},
+		{0, "a", "b", driver.OK},
+		{10, "a", "", driver.OK},
+		{11, "", "", driver.Internal},
+		{1, "a", "a", driver.Internal},
 	} {
 		if got := driver.CodeOf(httpclient.CheckPage(driver.OpList, tc.items, 10, tc.token, tc.next)); got != tc.want {
 			t.Errorf("%+v: %s", tc, got)
