@@ -222,9 +222,19 @@ type partialCloud struct {
 	panics    bool
 }
 
+// set changes which calls fail from now on, and how.
+func (c *partialCloud) set(namespace string, panics bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.namespace, c.panics = namespace, panics
+}
+
 func (c *partialCloud) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
-	if req.Machine.Namespace == c.namespace {
-		if c.panics {
+	c.mu.Lock()
+	refused, panics := req.Machine.Namespace == c.namespace, c.panics
+	c.mu.Unlock()
+	if refused {
+		if panics {
 			panic("planted by the test")
 		}
 		return driver.GetMachineStatusResponse{}, driver.Errorf(driver.OpStatus, driver.Unauthenticated, "no")
@@ -266,9 +276,9 @@ func TestADriverThatPanicsInTheProbe(t *testing.T) {
 		b.start()
 		b.createAll()
 		b.pass(time.Second)
-		cloud.panics = true
+		cloud.set("n", true)
 		b.pass(time.Minute)
-		cloud.namespace = ""
+		cloud.set("", false)
 		b.pass(breaker.LongestPause + bootTime)
 		if got := b.inPhase("n", v1alpha1.MachineRunning); got < many-2 { // those that have panicked are set aside
 			t.Errorf("%d machines run, want nearly all %d", got, many)
