@@ -89,6 +89,10 @@ type Error struct {
 	Op   Op
 	// RetryAfter is the wait that the cloud requests; 0 when it requests none.
 	RetryAfter time.Duration
+	// Pending reports that the cloud has neither refused the request nor failed to answer it: what was requested is being carried out, or the
+	// request was not sent yet, because its turn has not come or the driver's process does not run. Such an error does not count against
+	// the account, see controllers/machine/breaker.
+	Pending bool
 	// Err is the cause, and carries the message for people, see Message.
 	Err error
 }
@@ -118,6 +122,13 @@ func Errorf(op Op, code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
 }
 
+// Pendingf is Errorf with Pending set.
+func Pendingf(op Op, code Code, format string, args ...any) *Error {
+	err := Errorf(op, code, format, args...)
+	err.Pending = true
+	return err
+}
+
 // CodeOf returns the code of err: OK for nil, and Unknown for an error that is not a driver's.
 func CodeOf(err error) Code {
 	if err == nil {
@@ -143,4 +154,10 @@ func RetryAfterOf(err error) time.Duration {
 		return min(max(de.RetryAfter, 0), MaxRetryAfter)
 	}
 	return 0
+}
+
+// IsPending reports whether err is an Error that is Pending.
+func IsPending(err error) bool {
+	de, ok := errors.AsType[*Error](err)
+	return ok && de.Pending
 }

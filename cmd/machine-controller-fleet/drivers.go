@@ -33,7 +33,7 @@ func makeDrivers(ctx context.Context, o options, build string, fence *fence.Fenc
 		return nil, fmt.Errorf("--driver-socket: %w", err)
 	}
 	for provider, socket := range sockets {
-		d, err := plugin.Dial(context.WithoutCancel(ctx), plugin.Settings{Provider: provider, Socket: socket, Fleet: build, Ownership: ownershipOf})
+		d, err := plugin.Dial(context.WithoutCancel(ctx), plugin.Settings{Provider: provider, Socket: socket, Fleet: build, Ownership: ownershipOf, Share: fence.Share})
 		if err != nil {
 			return nil, fmt.Errorf("--driver-socket: %w", err)
 		}

@@ -71,17 +71,23 @@ func (b *bench) silent(cloud *silentCloud, namespaces, machines int, shared bool
 		if err != nil && (!shared || i == 0) {
 			b.Fatal(err)
 		}
-		_, err = b.server.Client().MachineClasses(ns).Create(b.Context(), &v1alpha1.MachineClass{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "c"}, Provider: testProvider, SecretRef: secret,
+		b.machines(ns, secret, machines)
+	}
+}
+
+// machines makes a class with a Secret in a namespace, and machines "m0", "m1", … of it.
+func (b *bench) machines(ns string, secret *corev1.SecretReference, count int) {
+	b.Helper()
+	_, err := b.server.Client().MachineClasses(ns).Create(b.Context(), &v1alpha1.MachineClass{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "c"}, Provider: testProvider, SecretRef: secret,
+	}, metav1.CreateOptions{})
+	b.must(err)
+	for i := range count {
+		_, err := b.server.Client().Machines(ns).Create(b.Context(), &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprint("m", i)},
+			Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
 		}, metav1.CreateOptions{})
 		b.must(err)
-		for j := range machines {
-			_, err := b.server.Client().Machines(ns).Create(b.Context(), &v1alpha1.Machine{
-				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprint("m", j)},
-				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
-			}, metav1.CreateOptions{})
-			b.must(err)
-		}
 	}
 }
 

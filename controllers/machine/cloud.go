@@ -8,8 +8,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/breaker"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
@@ -18,47 +20,72 @@ import (
 )
 
 // callDriver makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
-// Failure. Errors, which end the pass: errCrowded, the end of ctx or of the ownership.
+// Failure, and so is an open circuit breaker of the account. Errors, which end the pass: errCrowded, the end of ctx or of the ownership.
 func (c *Controller) callDriver(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
-	action := verdict.Do
 	used := credentialsOf(p.world.Class.Class)
 	if !c.calls.begin(used) {
 		return errCrowded
 	}
 	defer c.calls.end(used)
+	call := callOf(p, opOf(verdict.Do))
+	if held, allowed := c.accounts.begin(&call); !allowed {
+		c.keep(ctx, p, call, held)
+		return nil
+	}
+	outcome, message := breaker.Outcome{Ended: true}, "" // also of a driver that panics
+	defer func() { c.ended(ctx, call, outcome, message) }()
+	err := c.makeCall(ctx, p, verdict)
+	switch {
+	case err == nil:
+		outcome.Ended = false
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", verdict.Do, ctx.Err())
+	case runner.NotOurs(err):
+		return fmt.Errorf("%s: %w", verdict.Do, err)
+	}
+	failure := &lifecycle.Failure{Code: driver.CodeOf(err), Op: call.key.op, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err)}
+	klog.FromContext(ctx).V(2).Info("Driver call failed", "action", verdict.Do, "code", failure.Code, "message", failure.Message)
+	outcome, message = breaker.Outcome{Code: failure.Code, RetryAfter: failure.RetryAfter, Pending: driver.IsPending(err)}, failure.Message
+	p.world.Failure = failure
+	return nil
+}
+
+// opOf returns the operation of an action.
+func opOf(action lifecycle.Action) driver.Op {
+	switch action { //nolint:exhaustive // the others are no actions of the driver
+	case lifecycle.CreateVM:
+		return driver.OpCreate
+	case lifecycle.InitializeVM:
+		return driver.OpInitialize
+	case lifecycle.DeleteVM:
+		return driver.OpDelete
+	}
+	return driver.OpStatus
+}
+
+// makeCall makes one call of the driver. Errors: those of the driver, but for those that answer what it was asked.
+func (c *Controller) makeCall(ctx context.Context, p *pass, verdict lifecycle.Verdict) (err error) {
 	call, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials, Adopt: lifecycle.MayAdopt(p.world)}
 	if c.cfg.ControlCluster != nil {
 		target.ControlCluster = c.cfg.ControlCluster()
 	}
-	var op driver.Op
-	var err error
-	switch action { //nolint:exhaustive // act passes only actions of the driver
+	switch verdict.Do { //nolint:exhaustive // act passes only actions of the driver
 	case lifecycle.FindVM:
-		op, err = driver.OpStatus, c.findVM(call, p, target)
+		err = c.findVM(call, p, target)
 	case lifecycle.CreateVM:
-		op, err = driver.OpCreate, c.createVM(call, p, target)
+		err = c.createVM(call, p, target)
 	case lifecycle.InitializeVM:
-		op, err = driver.OpInitialize, c.initializeVM(call, p, target)
+		err = c.initializeVM(call, p, target)
 	case lifecycle.DeleteVM:
-		op, err = driver.OpDelete, c.deleteVM(call, p, target, verdict.Why)
+		err = c.deleteVM(call, p, target, verdict.Why)
 	}
 	if p.world.VM.State == lifecycle.VMAbsent && p.world.Node.State == lifecycle.NodeAbsent {
 		p.world.Node = lifecycle.NodeFact{} // unknown again: the VM may have joined before it was deleted
 	}
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", action, ctx.Err())
-	}
-	if runner.NotOurs(err) {
-		return fmt.Errorf("%s: %w", action, err)
-	}
-	klog.FromContext(ctx).V(2).Info("Driver call failed", "action", action, "code", driver.CodeOf(err), "message", driver.MessageOf(err))
-	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), Op: op, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err)}
-	return nil
+	return err
 }
 
 func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) error {
@@ -146,8 +173,8 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 	default:
 		p.world.VM = c.noteEnding(machine, target.Adopt)
 	}
-	if err == nil && resp.Owned {
-		c.prove(p, p.world.Machine.Spec.ProviderID)
+	if id := p.world.Machine.Spec.ProviderID; err == nil && resp.Owned && !nodeowner.SameVM(id, p.world.Proven) { // else the cloud has returned the whole ID
+		c.prove(p, id)
 	}
 	p.world.VM.LastKnownState = resp.LastKnownState
 	c.drains.VMDeleted(machine)

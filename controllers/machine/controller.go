@@ -104,6 +104,7 @@ type Controller struct {
 
 	drains           *drainer.Drainer
 	calls            *calls // of drivers
+	accounts         *accounts
 	writes           *rates.Rates[types.UID]
 	memory           *memory[types.UID, remembered] // of machines, by their UID
 	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
@@ -136,6 +137,7 @@ func New(cfg Config) (*Controller, error) {
 		writes:  rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
 	c.drains = newDrainer(c)
+	c.accounts = newAccounts(cfg.Clock, func(key types.NamespacedName) { c.runner.Enqueue(key) })
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
@@ -87,6 +88,7 @@ func (c *Controller) forget(m *v1alpha1.Machine) {
 	c.drains.Forget(m.UID)
 	c.secrets.StopAwaiting(m.UID)
 	c.tokens.Forget(m.UID)
+	c.accounts.forget(objectcache.Key(m))
 	c.writes.Forget(m.UID)
 }
 

@@ -26,6 +26,7 @@ type pass struct {
 	credentials map[string][]byte
 	prints      map[types.NamespacedName]string // of the Secrets that the class names
 	token       string                          // bootstrap token for the user data
+	held        bool                            // a call waits for the circuit breaker of the account
 	listed      *sighting                       // nil before the pods are listed, and after the drain has used the list
 }
 

@@ -47,10 +47,12 @@ func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// findVMRivals looks in the same way for machines with an older claim to the VM: those that have its provider ID.
+// findVMRivals looks in the same way for machines with an older claim to the VM: those whose provider ID may name it.
 func (c *Controller) findVMRivals(ctx context.Context, p *pass) (err error) {
 	m := p.world.Machine
-	p.world.VMRivals, err = c.findRivals(ctx, m, nil, func(other *v1alpha1.Machine) bool { return other.Spec.ProviderID == m.Spec.ProviderID })
+	p.world.VMRivals, err = c.findRivals(ctx, m, nil, func(other *v1alpha1.Machine) bool {
+		return nodeowner.MayNameOneVM(other.Spec.ProviderID, m.Spec.ProviderID)
+	})
 	if err != nil {
 		return fmt.Errorf("look for other machines of VM %s: %w", m.Spec.ProviderID, err)
 	}

@@ -15,11 +15,17 @@ import (
 // runsSince makes a machine as Machine Controller Manager leaves it: it runs, on the Node "m".
 func (b *bench) runsSince(namespace, name string) *v1alpha1.Machine {
 	b.Helper()
+	return b.runsOn(namespace, name, "test:///mcm-1")
+}
+
+// runsOn makes such a machine with a provider ID.
+func (b *bench) runsOn(namespace, name, providerID string) *v1alpha1.Machine {
+	b.Helper()
 	m := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Finalizers: []string{v1alpha1.FinalizerName}, Labels: map[string]string{v1alpha1.LabelNode: "m"},
 		},
-		Spec: v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}, ProviderID: "test:///mcm-1"},
+		Spec: v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}, ProviderID: providerID},
 	}
 	machines := b.server.Client().Machines(namespace)
 	_, err := machines.Create(b.Context(), m, metav1.CreateOptions{})

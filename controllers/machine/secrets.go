@@ -42,7 +42,7 @@ func (c *Controller) readSecrets(ctx context.Context, p *pass) error {
 // which to read those that are not watched; 0 for never.
 func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again time.Duration) {
 	m := p.world.Machine
-	if !lifecycle.AwaitsSecrets(p.world, verdict) {
+	if !p.held && !lifecycle.AwaitsSecrets(p.world, verdict) {
 		c.secrets.StopAwaiting(m.UID)
 		return 0
 	}

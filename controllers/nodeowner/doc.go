@@ -4,6 +4,7 @@
 // Node and no tag of a VM. A client with the credentials of a Node's kubelet can write the Node's annotations and most of its
 // labels, but can write no Machine, and no other Node. So neither side suffices alone: a Node belongs to a Machine if it is bound to
 // the Machine's namespace and UID (v1alpha1.AnnotationMachine), and their complete provider IDs name one VM, see SameVM.
+// One form of provider IDs is not complete, see Identical: it never suffices as evidence for a Node that is bound to none.
 //
 // Guarantees, each a row of the test:
 //

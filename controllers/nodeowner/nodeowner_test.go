@@ -14,6 +14,9 @@ import (
 
 const vm = "cloud:///zone/i-1"
 
+// armID is the provider ID that cloud-provider-azure gives the Node of a VM "m".
+const armID = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m"
+
 func machine(providerID string) *v1alpha1.Machine {
 	return &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u", Labels: map[string]string{v1alpha1.LabelNode: "n"}},
@@ -64,6 +67,11 @@ func TestRelate(t *testing.T) {
 		{"new, and the machine has no VM yet", "", vm, "", "", Foreign},
 		{"of AWS, with the region in the place of the zone", "aws:///eu-west-1/i-1", "aws:///eu-west-1c/i-1", "", "", Unproven},
 		{"bound, of AWS, with the region in the place of the zone", "aws:///eu-west-1/i-1", "aws:///eu-west-1c/i-1", "ns/m/u", "m", Own},
+		{"tied, of Azure, with the ID of Machine Controller Manager", "azure:///westeurope/m", armID, "", "m", Tied},
+		{"new, of Azure, with the ID of Machine Controller Manager", "azure:///westeurope/m", armID, "", "", Unproven},
+		{"bound, of Azure, with the ID of Machine Controller Manager", "azure:///westeurope/m", armID, "ns/m/u", "m", Own},
+		{"bound to another, of Azure, with the ID of Machine Controller Manager", "azure:///westeurope/m", armID, "other/m/u", "m", Foreign},
+		{"tied, of Azure, and another VM", "azure:///westeurope/n", armID, "", "m", Foreign},
 		{"without a provider ID, like a Node of a control plane", vm, "", "", "", Foreign},
 		{"without a provider ID, like the machine", "", "", "", "", Foreign},
 		{"without a provider ID, with the name of another machine", vm, "", "", "other", Foreign},
@@ -115,6 +123,19 @@ func TestSameVM(t *testing.T) {
 		{"aws:///eu-west-1/i-1", "aws:///eu-west-2c/i-1", false},
 		{"aws:///eu-west-1/i-1", "aws:///eu-west-1c/x/i-1", false},
 		{"aws:////i-1", "aws:///eu-west-1c/i-1", false},
+		{armID, armID, true},
+		{"azure:///westeurope/m", armID, true},
+		{"azure:///westeurope/M", armID, true},
+		{"azure:///westeurope/m", "azure:///subscriptions/s/resourcegroups/g/providers/microsoft.compute/virtualmachines/m", true},
+		{"azure:///westeurope/other", armID, false},
+		{"azure:////m", armID, false},
+		{"azure:///westeurope/", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/", false},
+		{"azure:///a/b/m", armID, false},
+		{"azure:///westeurope/m", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/m", false},
+		{"azure:///westeurope/m", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/x/virtualMachines/m", false},
+		{armID, "azure:///westeurope/m", false},
+		{"azure:///westeurope/m", "azure:///northeurope/m", false},
+		{"aws:///westeurope/m", armID, false},
 		{"aws:///eu-west-1/", "aws:///eu-west-1c/", false},
 		{"aws:///eu-west-1", "aws:///eu-west-1c", false},
 		{"aws:///eu-west-1/i-1", "", false},
@@ -125,6 +146,45 @@ func TestSameVM(t *testing.T) {
 	} {
 		if got := SameVM(tc.machine, tc.node); got != tc.want {
 			t.Errorf("machine %q, node %q: %t, want %t", tc.machine, tc.node, got, tc.want)
+		}
+	}
+}
+
+// The ID of Machine Controller Manager for Azure is no evidence: the cloud's own ID has to be that of the Node as a whole.
+func TestIdentical(t *testing.T) {
+	for _, tc := range []struct {
+		cloud, node string
+		want        bool
+	}{
+		{vm, vm, true},
+		{armID, armID, true},
+		{"aws:///eu-west-1/i-1", "aws:///eu-west-1c/i-1", true},
+		{"azure:///westeurope/m", armID, false},
+		{"azure:///subscriptions/other/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m", armID, false},
+	} {
+		if got := Identical(tc.cloud, tc.node); got != tc.want {
+			t.Errorf("%q and %q: %t, want %t", tc.cloud, tc.node, got, tc.want)
+		}
+	}
+}
+
+func TestMayNameOneVM(t *testing.T) {
+	for _, tc := range []struct {
+		one, other string
+		want       bool
+	}{
+		{vm, vm, true},
+		{vm, "cloud:///other/i-1", false},
+		{armID, "azure:///westeurope/m", true},
+		{"azure:///westeurope/m", "azure:///elsewhere/M", true},
+		{"azure:///westeurope/m", "azure:///westeurope/n", false},
+		{"aws:///eu-west-1/i-1", "aws:///us-east-1/i-1", true},
+		{"aws:///eu-west-1/i-1", "aws:///eu-west-1/i-2", false},
+		{"aws:///eu-west-1/m", "azure:///westeurope/m", false},
+		{"", vm, false},
+	} {
+		if MayNameOneVM(tc.one, tc.other) != tc.want || MayNameOneVM(tc.other, tc.one) != tc.want {
+			t.Errorf("%q and %q: want %t", tc.one, tc.other, tc.want)
 		}
 	}
 }

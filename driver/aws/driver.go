@@ -176,7 +176,7 @@ func (a *account) created(target driver.Target, vm types.Instance, err error, re
 		return resp, driver.Errorf(driver.OpCreate, driver.Aborted, "VM %s, which was made for Machine %q, is %s%s; a Machine gets one VM in its life",
 			a.providerID(vm), target.Machine.Name, vm.State.Name, reason)
 	case sdk.ToString(vm.PrivateDnsName) == "":
-		return resp, driver.Errorf(driver.OpCreate, driver.Unavailable, "VM %s has no private DNS name yet, which is the name of its Node", a.providerID(vm))
+		return resp, driver.Pendingf(driver.OpCreate, driver.Unavailable, "VM %s has no private DNS name yet, which is the name of its Node", a.providerID(vm))
 	}
 	resp.VM = a.describe(vm)
 	return resp, nil
@@ -232,7 +232,7 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 	vm, look, err := a.find(ctx, driver.OpStatus, req.Target)
 	switch {
 	case driver.CodeOf(err) == driver.NotFound && look.isUnknown && isSettling(requestedAt(req.Machine), d.clock.Now()):
-		return driver.GetMachineStatusResponse{}, driver.Errorf(driver.OpStatus, driver.Unavailable,
+		return driver.GetMachineStatusResponse{}, driver.Pendingf(driver.OpStatus, driver.Unavailable,
 			"the cloud does not show VM %s yet, which it accepted at %s", req.Machine.Spec.ProviderID, requestedAt(req.Machine))
 	case err != nil:
 		return driver.GetMachineStatusResponse{Left: look.left}, err

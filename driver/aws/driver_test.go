@@ -81,11 +81,11 @@ func TestVMThatIsNotShownYet(t *testing.T) {
 	target := w.target()
 	w.mustCreate(t, target)
 	w.wait(time.Second)
-	if _, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); driver.CodeOf(err) != driver.Unavailable {
-		t.Errorf("status: %v, want Unavailable", err)
+	if _, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); driver.CodeOf(err) != driver.Unavailable || !driver.IsPending(err) {
+		t.Errorf("status: %v, want Unavailable that is pending", err)
 	}
-	if _, err := w.driver.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: target}); driver.CodeOf(err) != driver.Unavailable {
-		t.Errorf("initialize: %v, want Unavailable", err)
+	if _, err := w.driver.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: target}); driver.CodeOf(err) != driver.Unavailable || !driver.IsPending(err) {
+		t.Errorf("initialize: %v, want Unavailable that is pending", err)
 	}
 	if resp, err := w.driver.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target}); err != nil || resp.Gone {
 		t.Errorf("delete: gone=%t, %v; want it to be called again", resp.Gone, err)

@@ -46,7 +46,7 @@ func errorOf(ctx context.Context, op driver.Op, err error) *driver.Error {
 		return driver.Errorf(op, driver.Unknown, unused, redirect)
 	}
 	if strange, ok := errors.AsType[*strangeError](err); ok {
-		return driver.Errorf(op, codeOfStatus(strange.status), unused, strange)
+		return driver.Errorf(op, httpclient.CodeOf(strange.status), unused, strange)
 	}
 	if token, ok := errors.AsType[*tokenError](err); ok {
 		return driver.Errorf(op, driver.Unauthenticated, "%w", token)
@@ -131,24 +131,10 @@ func codeOf(code string, status int) driver.Code {
 	if strings.HasPrefix(code, "Invalid") || strings.HasPrefix(code, "Malformed") || strings.HasPrefix(code, "Missing") {
 		return driver.InvalidArgument
 	}
-	return codeOfStatus(status)
-}
-
-// codeOfStatus returns the code of an answer without a known error code. It proves nothing about VMs: a 404 is not the absence of one.
-func codeOfStatus(status int) driver.Code {
-	switch status {
-	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
-		return driver.Unauthenticated
-	case http.StatusForbidden:
-		return driver.PermissionDenied
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-		return driver.Unavailable
-	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return driver.DeadlineExceeded
-	case http.StatusInternalServerError:
+	if status == http.StatusInternalServerError {
 		return driver.Internal
 	}
-	return driver.Unknown
+	return httpclient.CodeOf(status)
 }
 
 // retryAfter returns the wait that the cloud requests.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
 const (
@@ -152,7 +153,7 @@ func (a *account) page(ctx context.Context, l list, token string) (vms []types.I
 		return nil, "", a.failed(ctx, l.op, err)
 	}
 	vms, next = flatten(out.Reservations), sdk.ToString(out.NextToken)
-	if err := believePage(l.op, len(vms), int(l.size), token, next); err != nil {
+	if err := httpclient.CheckPage(l.op, len(vms), int(l.size), token, next); err != nil {
 		return nil, "", err
 	}
 	for _, vm := range vms {
@@ -251,17 +252,6 @@ func believeID(op driver.Op, vm types.Instance) error {
 	}
 	if vm.State == nil || vm.State.Name == "" {
 		return driver.Errorf(op, driver.Internal, "the cloud answered with VM %q without a state", *vm.InstanceId)
-	}
-	return nil
-}
-
-// believePage returns an error for a page of more than was requested, and for one that follows itself.
-func believePage(op driver.Op, items, size int, token, next string) error {
-	switch {
-	case items > size:
-		return driver.Errorf(op, driver.Internal, "the cloud listed %d resources on one page; expected at most %d", items, size)
-	case next != "" && next == token:
-		return driver.Errorf(op, driver.Internal, "the cloud's list does not end: page %q follows itself", next)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 	}
 	vm, look, err := a.find(ctx, driver.OpInitialize, req.Target)
 	if driver.CodeOf(err) == driver.NotFound && !look.left && mayBeUnseen(req.Machine, d.clock.Now()) {
-		err = driver.Errorf(driver.OpInitialize, driver.Unavailable, "the cloud does not show the VM yet")
+		err = driver.Pendingf(driver.OpInitialize, driver.Unavailable, "the cloud does not show the VM yet")
 	}
 	if err != nil {
 		return driver.InitializeMachineResponse{}, err

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
 // DeleteMachine removes the VM with the Machine's provider ID, whose tags it reads immediately before. Where there is none that is the
@@ -162,7 +163,7 @@ func (a *account) unused(
 	if err != nil {
 		return nil, "", a.failed(ctx, op, err)
 	}
-	if err := believePage(op, len(found), int(size), token, next); err != nil {
+	if err := httpclient.CheckPage(op, len(found), int(size), token, next); err != nil {
 		return nil, "", err
 	}
 	for _, l := range found {

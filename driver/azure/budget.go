@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -72,7 +73,7 @@ const maxBudgets = 4096
 type budgets struct {
 	clock clock.PassiveClock
 	rates Rates
-	share func() float64
+	share func(context.Context) float64
 
 	mu  sync.Mutex
 	all map[budgetKey]*budget
@@ -106,8 +107,8 @@ const longestWait = 3 * time.Minute
 
 // take takes a request from a budget, if that has as many as needed. done is called with its answer, or with status 0 if there is none.
 // Errors: *budgetError.
-func (b *budgets) take(subscription, method string, needed int) (done func(http.Header, int), err error) {
-	now, share := b.clock.Now(), min(max(b.share(), 0), 1)
+func (b *budgets) take(ctx context.Context, subscription, method string, needed int) (done func(http.Header, int), err error) {
+	now, share := b.clock.Now(), min(max(b.share(ctx), 0), 1)
 	key := budgetKey{strings.ToLower(subscription), kindOf(method)}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -15,7 +16,7 @@ import (
 func newBudgets(share float64) (*budgets, *clocktesting.FakeClock) {
 	c := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	rates := Rates{Reads: 3600, Writes: 3600, Deletes: 3600}
-	return &budgets{clock: c, rates: rates, share: func() float64 { return share }, all: map[budgetKey]*budget{}}, c
+	return &budgets{clock: c, rates: rates, share: func(context.Context) float64 { return share }, all: map[budgetKey]*budget{}}, c
 }
 
 // left is the header of an answer.
@@ -27,7 +28,7 @@ func left(text string) http.Header {
 func sendAll(t *testing.T, b *budgets, count int, header http.Header, status int) (sent int, last error) {
 	t.Helper()
 	for range count {
-		done, err := b.take("s", http.MethodPut, 1)
+		done, err := b.take(t.Context(), "s", http.MethodPut, 1)
 		if err != nil {
 			last = err
 			continue
@@ -61,7 +62,7 @@ func TestBudgetIsTheShareOfWhatIsLeft(t *testing.T) {
 	}
 	sent := 0
 	for range 10 { // none of them is answered
-		if _, err := b.take("s", http.MethodPut, 1); err == nil {
+		if _, err := b.take(t.Context(), "s", http.MethodPut, 1); err == nil {
 			sent++
 		}
 	}
@@ -70,17 +71,17 @@ func TestBudgetIsTheShareOfWhatIsLeft(t *testing.T) {
 	}
 	clock.Step(4 * time.Second)
 	for range 10 {
-		if _, err := b.take("s", http.MethodPut, 1); err == nil {
+		if _, err := b.take(t.Context(), "s", http.MethodPut, 1); err == nil {
 			sent++
 		}
 	}
 	if sent != 7 {
 		t.Errorf("%d were sent after the share of 4 more, want 7", sent)
 	}
-	if _, err := b.take("s", http.MethodGet, 1); err != nil {
+	if _, err := b.take(t.Context(), "s", http.MethodGet, 1); err != nil {
 		t.Errorf("a read: %v, want it to have its own budget", err)
 	}
-	if _, err := b.take("other", http.MethodPut, 1); err != nil {
+	if _, err := b.take(t.Context(), "other", http.MethodPut, 1); err != nil {
 		t.Errorf("another subscription: %v, want it to have its own budget", err)
 	}
 }
@@ -90,13 +91,13 @@ func TestRefusedOnesGetTheirTimes(t *testing.T) {
 	b, clock := newBudgets(1)
 	_, _ = sendAll(t, b, 1, left("0"), http.StatusOK)
 	for i := range 3 {
-		_, err := b.take("s", http.MethodPut, 1)
+		_, err := b.take(t.Context(), "s", http.MethodPut, 1)
 		if got, want := wait(t, err), time.Duration(i+1)*time.Second; got != want {
 			t.Errorf("the wait number %d is %v, want %v", i+1, got, want)
 		}
 	}
 	for range 1000 {
-		if _, err := b.take("s", http.MethodPut, 1); wait(t, err) > longestWait {
+		if _, err := b.take(t.Context(), "s", http.MethodPut, 1); wait(t, err) > longestWait {
 			t.Fatalf("%v, want at most %v", err, longestWait)
 		}
 	}
@@ -111,7 +112,7 @@ func TestBudgetAfterARefusal(t *testing.T) {
 	refused := left("50")
 	refused.Set("Retry-After", "7")
 	_, _ = sendAll(t, b, 1, refused, http.StatusTooManyRequests)
-	_, err := b.take("s", http.MethodPut, 1)
+	_, err := b.take(t.Context(), "s", http.MethodPut, 1)
 	if got := wait(t, err); got != 7*time.Second {
 		t.Errorf("the wait is %v, want that of the cloud", got)
 	}
@@ -128,10 +129,10 @@ func TestBudgetAfterARefusal(t *testing.T) {
 func TestBudgetForAVM(t *testing.T) {
 	b, _ := newBudgets(1)
 	_, _ = sendAll(t, b, 1, left("1"), http.StatusOK)
-	if _, err := b.take("s", http.MethodPut, 2); err == nil {
+	if _, err := b.take(t.Context(), "s", http.MethodPut, 2); err == nil {
 		t.Error("the first of two was sent when one was left")
 	}
-	if _, err := b.take("s", http.MethodPut, 1); err != nil {
+	if _, err := b.take(t.Context(), "s", http.MethodPut, 1); err != nil {
 		t.Errorf("one of one: %v", err)
 	}
 }
@@ -154,7 +155,7 @@ func TestBudgetWithoutAShare(t *testing.T) {
 func TestBudgetsAreBounded(t *testing.T) {
 	b, _ := newBudgets(1)
 	for i := range 3 * maxBudgets {
-		if _, err := b.take(string(rune('a'+i%26))+time.Duration(i).String(), http.MethodGet, 1); err != nil {
+		if _, err := b.take(t.Context(), string(rune('a'+i%26))+time.Duration(i).String(), http.MethodGet, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -204,6 +205,24 @@ func TestServices(t *testing.T) {
 		method, path, _ := strings.Cut(request, " ")
 		if got := Service(httptest.NewRequest(method, path, http.NoBody)); got != want {
 			t.Errorf("%s: %q, want %q", request, got, want)
+		}
+	}
+}
+
+// A replica that gets more slots may send more at once, and one that hands slots over less.
+func TestBudgetFollowsTheShare(t *testing.T) {
+	share := 0.25
+	b, clock := newBudgets(0)
+	b.share = func(context.Context) float64 { return share }
+	_, _ = sendAll(t, b, 1, left("100"), http.StatusOK)
+	for _, want := range []struct {
+		share float64
+		sent  int
+	}{{0.25, 25}, {0.5, 50}, {0.1, 10}} {
+		share = want.share
+		clock.Step(time.Hour) // until it has as many as it may accumulate
+		if sent, _ := sendAll(t, b, 100, http.Header{"X-Other": nil}, 0); sent != want.sent {
+			t.Errorf("%d were sent with a share of %v, want %d of 100", sent, want.share, want.sent)
 		}
 	}
 }

@@ -184,7 +184,7 @@ func (s *session) ensure(ctx context.Context, t driver.Target, id resourceID, kn
 	}
 	switch {
 	case known.id == (resourceID{}), known.isOf(t) && !known.is(stateSucceeded) && !known.is(stateDeleting) && !known.is(stateFailed):
-		failure := driver.Errorf(s.op, driver.Unavailable, "%s is being made", id.name)
+		failure := driver.Pendingf(s.op, driver.Unavailable, "%s is being made", id.name)
 		failure.RetryAfter = underWayFor
 		return resource{}, failure
 	case !known.isOf(t):

@@ -45,8 +45,9 @@ type Config struct {
 	UserAgent string
 	// Rates are the limits of a subscription; zero means DefaultRates.
 	Rates Rates
-	// Share returns the part of the machines that this replica owns, which is its part of a subscription's limits: 0 to 1. nil means 1.
-	Share func() float64
+	// Share returns the part of the machines that the replica owns for which a call is made, which is its part of a subscription's limits: 0 to
+	// 1. It gets the context of the call. nil means 1.
+	Share func(ctx context.Context) float64
 	// Clock is the time; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -89,7 +90,7 @@ func New(cfg Config) (*Driver, error) {
 		limits.rates = DefaultRates()
 	}
 	if limits.share == nil {
-		limits.share = func() float64 { return 1 }
+		limits.share = func(context.Context) float64 { return 1 }
 	}
 	connections, tracer := cfg.Transport, cfg.Tracer
 	if connections == nil {

@@ -26,7 +26,7 @@ func toError(ctx context.Context, op driver.Op, now time.Time, err error) *drive
 		return typed
 	}
 	if spent, ok := errors.AsType[*budgetError](err); ok {
-		failure := driver.Errorf(op, driver.Unavailable, "%w", spent)
+		failure := driver.Pendingf(op, driver.Unavailable, "%w", spent)
 		failure.RetryAfter = spent.wait
 		return failure
 	}
@@ -106,7 +106,7 @@ func answerError(op driver.Op, now time.Time, resp *http.Response) *driver.Error
 	}
 	raw, err := runtime.Payload(resp)
 	if err != nil || json.Unmarshal(raw, &body) != nil || body.Error.Code == "" {
-		return driver.Errorf(op, codeOfStatus(resp.StatusCode), "a server that is not the cloud answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+		return driver.Errorf(op, httpclient.CodeOf(resp.StatusCode), "a server that is not the cloud answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	failure := driver.Errorf(op, codeOf(resp.StatusCode, body.Error.Code, body.Error.Message), "%s: %s", body.Error.Code, body.Error.Message)
 	failure.RetryAfter = retryAfter(resp.Header, now)
@@ -149,7 +149,7 @@ func codeOf(status int, code, message string) driver.Code {
 	case http.StatusInternalServerError:
 		return driver.Internal
 	}
-	return codeOfStatus(status)
+	return httpclient.CodeOf(status)
 }
 
 // isExhausted reports whether the cloud lacks quota or capacity. The last two conditions are those of Machine Controller Manager's
@@ -166,22 +166,6 @@ func isExhausted(code, message string) bool {
 		return unsupported.MatchString(message)
 	}
 	return false
-}
-
-// codeOfStatus returns the code for an answer whose code is not known, or that did not come from the cloud but from a proxy, for
-// example. Such an answer proves nothing about VMs: a 404 is not the absence of one.
-func codeOfStatus(status int) driver.Code {
-	switch status {
-	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
-		return driver.Unauthenticated
-	case http.StatusForbidden:
-		return driver.PermissionDenied
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-		return driver.Unavailable
-	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return driver.DeadlineExceeded
-	}
-	return driver.Unknown
 }
 
 // retryAfter returns the wait that the cloud requests, as seconds or as a time; 0 when it requests none.

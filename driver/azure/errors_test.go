@@ -132,6 +132,9 @@ func TestErrorsWithoutAnAnswer(t *testing.T) {
 		if err.Code != c.want || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
+		if err.Pending != (name == "budget") {
+			t.Errorf("%s: pending is %v: only what was not sent is pending", name, err.Pending)
+		}
 		if name == "budget" && err.RetryAfter != 3*time.Second {
 			t.Errorf("budget: retry after %v, want 3s", err.RetryAfter)
 		}

@@ -2,6 +2,7 @@ package azure_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -33,7 +34,7 @@ func TestReplicasShareALimit(t *testing.T) {
 	s := serve(t, azuretest.Config{WritesPerHour: writesPerHour, Burst: writesAtOnce})
 	var replicas [throttledReplicas]*azure.Driver
 	for i := range replicas {
-		replicas[i] = s.driver(t, func(cfg *azure.Config) { cfg.Share = func() float64 { return 1.0 / throttledReplicas } })
+		replicas[i] = s.driver(t, func(cfg *azure.Config) { cfg.Share = func(context.Context) float64 { return 1.0 / throttledReplicas } })
 	}
 	begin := s.clock.Now()
 	var waiting []attempt

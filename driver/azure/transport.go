@@ -51,7 +51,7 @@ func (t *transport) Do(req *http.Request) (*http.Response, error) {
 	done := func(http.Header, int) {}
 	if subscription, ok := subscriptionOf(req.URL.Path); ok {
 		var err error
-		if done, err = t.budgets.take(subscription, req.Method, needed(req)); err != nil {
+		if done, err = t.budgets.take(ctx, subscription, req.Method, needed(req)); err != nil {
 			span.SetStatus(codes.Error, "the budget of the subscription is used up")
 			return nil, err
 		}

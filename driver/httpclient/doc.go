@@ -13,6 +13,8 @@
 // Not guaranteed: that the text of an answer may be shown. Put it into a driver.Error, which shows a bounded and cleaned part;
 // what is neither the cloud's code nor its message must not be part of it.
 //
+// CodeOf and CheckPage judge what no cloud has to get right: statuses of proxies, and pages of lists.
+//
 // A driver whose cloud has a client library of its own gives that the transport of Transport and the answers of its list to
 // Endpoints; what the library reads is then bounded by the library.
 package httpclient

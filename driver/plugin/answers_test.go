@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/metadata"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -141,9 +142,9 @@ func TestFailuresKeepCodeWaitAndCause(t *testing.T) {
 		return err
 	}
 	for _, code := range driver.Codes()[1:] {
-		err := fails(&driver.Error{Code: code, Op: driver.OpStatus, RetryAfter: 1500 * time.Millisecond, Err: errors.New("because")})
+		err := fails(&driver.Error{Code: code, Op: driver.OpStatus, RetryAfter: 1500 * time.Millisecond, Pending: code%2 == 0, Err: errors.New("because")})
 		typed, ok := errors.AsType[*driver.Error](err)
-		if !ok || typed.Code != code || typed.Op != driver.OpStatus || typed.RetryAfter != 1500*time.Millisecond || typed.Message() != "because" {
+		if !ok || typed.Code != code || typed.Op != driver.OpStatus || typed.RetryAfter != 1500*time.Millisecond || typed.Pending != (code%2 == 0) || typed.Message() != "because" {
 			t.Errorf("%v: got %v after %v", code, err, driver.RetryAfterOf(err))
 		}
 	}
@@ -235,6 +236,9 @@ func TestDriversSeeOwnershipAndTrace(t *testing.T) {
 			got, ok := plugin.OwnershipFrom(ctx)
 			if ok != (sent != nil) || ok && got != *sent {
 				t.Errorf("%s: ownership %+v, %t", name, got, ok)
+			}
+			if share, ok := plugin.ShareFrom(ctx); !ok || share != sentShare {
+				t.Errorf("%s: share %v, %t", name, share, ok)
 			}
 			if span := trace.SpanContextFromContext(ctx); span.TraceID() != traceID || !span.IsRemote() || !span.IsSampled() {
 				t.Errorf("%s: span %+v", name, span)
@@ -347,4 +351,17 @@ func TestTheLargestRequestIsAccepted(t *testing.T) {
 	target.Class.ProviderSpec.Raw = make([]byte, 9<<20)
 	_, err = client.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target})
 	want(t, "a request that is too large", err, driver.Unknown)
+}
+
+// A share that is missing, as from an earlier version, or not from 0 to 1 is not used.
+func TestSharesThatAreNone(t *testing.T) {
+	for text, want := range map[string]bool{"0": true, "1": true, "0.5": true, "": false, "-0.1": false, "1.1": false, "NaN": false, "Inf": false, "much": false} {
+		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("mcf-share", text))
+		if share, ok := plugin.ShareFrom(ctx); ok != want || share < 0 || share > 1 {
+			t.Errorf("%q: %v, %t; want %t", text, share, ok, want)
+		}
+	}
+	if _, ok := plugin.ShareFrom(t.Context()); ok {
+		t.Error("a call without metadata has a share")
+	}
 }

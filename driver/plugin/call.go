@@ -49,7 +49,7 @@ func (c *Client) begin(ctx context.Context, op driver.Op) (context.Context, cont
 	if c.settings.Ownership != nil {
 		o, owned = c.settings.Ownership(ctx)
 	}
-	return withMetadata(ctx, o, owned), cancel, nil
+	return withMetadata(ctx, o, owned, c.settings.Share), cancel, nil
 }
 
 // unanswered returns the error of a call that the driver did not answer. Its effect is not known, and its code never says anything about
@@ -70,7 +70,7 @@ func (c *Client) unanswered(ctx context.Context, op driver.Op, err error) error 
 		code = codeOf(status.Code(err))
 	}
 	if code == driver.Unavailable {
-		return driver.Errorf(op, code, "the driver of provider %s at %s is not available: %s; see whether its process runs", c.settings.Provider, c.settings.Socket, causeOf(err))
+		return driver.Pendingf(op, code, "the driver of provider %s at %s is not available: %s; see whether its process runs", c.settings.Provider, c.settings.Socket, causeOf(err))
 	}
 	if ctx.Err() != nil {
 		return driver.Errorf(op, code, "the driver of provider %s at %s did not answer: %w", c.settings.Provider, c.settings.Socket, context.Cause(ctx))

@@ -29,6 +29,9 @@ type Settings struct {
 	Fleet string
 	// Ownership returns the ownership under which a call is made; ok is false when there is none. nil means that there never is.
 	Ownership func(ctx context.Context) (o Ownership, ok bool)
+	// Share returns the part of the fleet's work that this replica has now, from 0 to 1; drivers divide the limits of their cloud by it. nil
+	// means that it is not known.
+	Share func() float64
 }
 
 // Client is a driver in another process. It has one connection, which it makes again when it is lost.

@@ -39,6 +39,16 @@ func OwnershipFrom(ctx context.Context) (o Ownership, ok bool) {
 	return o, true
 }
 
+// ShareFrom returns the part of the fleet's work that the replica which makes a call has, from 0 to 1, from the context of the driver's
+// method. ok is false when the replica has sent none, or none that is valid: it is of an earlier version.
+func ShareFrom(ctx context.Context) (share float64, ok bool) {
+	share, err := strconv.ParseFloat(received(ctx).Get(shareKey), 64)
+	if err != nil || !(share >= 0 && share <= 1) { // also a NaN
+		return 0, false
+	}
+	return share, true
+}
+
 // carrier is metadata of gRPC as the carrier of a trace context.
 type carrier metadata.MD
 
@@ -73,10 +83,13 @@ func traced(ctx context.Context) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, received(ctx))
 }
 
-// withMetadata returns a context for a call that carries the ownership, if owned, and the trace of ctx.
-func withMetadata(ctx context.Context, o Ownership, owned bool) context.Context {
+// withMetadata returns a context for a call that carries the ownership, if owned, the share, if there is one, and the trace of ctx.
+func withMetadata(ctx context.Context, o Ownership, owned bool, share func() float64) context.Context {
 	sent := carrier{}
 	propagation.TraceContext{}.Inject(ctx, sent)
+	if share != nil {
+		sent.Set(shareKey, strconv.FormatFloat(share(), 'g', 4, 64))
+	}
 	if owned {
 		sent.Set(replicaKey, o.Replica)
 		sent.Set(sessionKey, o.Session)

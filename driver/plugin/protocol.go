@@ -53,6 +53,7 @@ const (
 	slotKey    = "mcf-slot"
 	epochKey   = "mcf-epoch"
 	leaderKey  = "mcf-leader"
+	shareKey   = "mcf-share"
 )
 
 // CheckSocket returns an error for a path that cannot be that of a unix socket.

@@ -117,7 +117,7 @@ func serve(t *testing.T, socket string, served plugin.Served) (stop func()) {
 func dial(t *testing.T, socket string) *plugin.Client {
 	t.Helper()
 	client, err := plugin.Dial(context.WithoutCancel(t.Context()), plugin.Settings{
-		Provider: "test", Socket: socket, Ownership: func(ctx context.Context) (plugin.Ownership, bool) {
+		Provider: "test", Socket: socket, Share: func() float64 { return sentShare }, Ownership: func(ctx context.Context) (plugin.Ownership, bool) {
 			o, ok := ctx.Value(ownerKey{}).(plugin.Ownership)
 			return o, ok
 		},
@@ -240,3 +240,6 @@ func want(t *testing.T, what string, err error, code driver.Code) {
 		t.Errorf("%s: code %v, want %v: %v", what, got, code, err)
 	}
 }
+
+// sentShare is the share that clients of these tests send.
+const sentShare = 0.375

@@ -142,7 +142,7 @@ func transportError(ctx context.Context, op driver.Op, err error) *driver.Error 
 func answerError(op driver.Op, status int, header http.Header, answer []byte) *driver.Error {
 	var body cloudapi.ErrorBody
 	if err := json.Unmarshal(answer, &body); err != nil || body.Code == "" {
-		return driver.Errorf(op, codeOfStatus(status), "a server that is not the cloud answered %d %s", status, http.StatusText(status))
+		return driver.Errorf(op, httpclient.CodeOf(status), "a server that is not the cloud answered %d %s", status, http.StatusText(status))
 	}
 	failure := driver.Errorf(op, codeOf(body.Code), "%s: %s", body.Code, body.Message)
 	failure.RetryAfter = retryAfter(header, body)
@@ -172,22 +172,6 @@ func codeOf(code cloudapi.ErrorCode) driver.Code {
 		return driver.Unavailable
 	case cloudapi.CodeInternal:
 		return driver.Internal
-	}
-	return driver.Unknown
-}
-
-// codeOfStatus returns the code for an answer that did not come from the cloud, but from a proxy, for example. Such an
-// answer proves nothing about VMs: a 404 is not the absence of one.
-func codeOfStatus(status int) driver.Code {
-	switch status {
-	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
-		return driver.Unauthenticated
-	case http.StatusForbidden:
-		return driver.PermissionDenied
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-		return driver.Unavailable
-	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return driver.DeadlineExceeded
 	}
 	return driver.Unknown
 }

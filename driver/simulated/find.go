@@ -173,7 +173,7 @@ func (d *Driver) page(ctx context.Context, l list, token string) (page cloudapi.
 	}
 	err = d.do(ctx, call{op: l.op, secret: l.secret, method: http.MethodGet, path: cloudapi.PathInstances, query: query, limits: l.limits}, &page)
 	if err == nil {
-		err = believePage(l.op, len(page.Items), l.size, token, page.NextPageToken)
+		err = httpclient.CheckPage(l.op, len(page.Items), l.size, token, page.NextPageToken)
 	}
 	if err != nil {
 		return cloudapi.InstanceList{}, err
@@ -196,17 +196,6 @@ func pageQuery(tags []string, size int, token string) url.Values {
 		query.Set(cloudapi.QueryPageToken, token)
 	}
 	return query
-}
-
-// believePage returns an error for a page of more than was requested, and for one that follows itself.
-func believePage(op driver.Op, items, size int, token, next string) error {
-	switch {
-	case items > size:
-		return driver.Errorf(op, driver.Internal, "the cloud listed %d resources on one page; expected at most %d", items, size)
-	case next != "" && next == token:
-		return driver.Errorf(op, driver.Internal, "the cloud's list does not end: page %q follows itself", next)
-	}
-	return nil
 }
 
 // believeTags returns an error unless a resource on a page has the tags that were requested.

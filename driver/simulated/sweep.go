@@ -86,7 +86,7 @@ func (d *Driver) leftovers(ctx context.Context, req driver.ListResourcesRequest,
 		query: pageQuery(tags, driver.MaxResources, token), limits: httpclient.Page(),
 	}, &page)
 	if err == nil {
-		err = believePage(driver.OpResources, len(page.Items), driver.MaxResources, token, page.NextPageToken)
+		err = httpclient.CheckPage(driver.OpResources, len(page.Items), driver.MaxResources, token, page.NextPageToken)
 	}
 	if err != nil {
 		return driver.ListResourcesResponse{}, err

@@ -29,6 +29,7 @@ type options struct {
 	kills    int
 	machines int
 	draining int
+	creates  int
 	rounds   int
 	rest     time.Duration
 	parts    string
@@ -43,9 +44,10 @@ func main() {
 	flag.IntVar(&o.kills, "kills", 20, "`number` of replicas that are killed, every other one the leader")
 	flag.IntVar(&o.machines, "machines", 10000, "`number` of machines that memory and scrapes are measured with")
 	flag.IntVar(&o.draining, "draining", 500, "`number` of Nodes that are drained while machines are made")
+	flag.IntVar(&o.creates, "creates", 200, "`number` of machines that are created while the process of their driver is killed, and as many before")
 	flag.IntVar(&o.rounds, "rounds", 5, "`number` of rounds in which the CPU time of replicas with and without tracing is compared, of which the median counts")
 	flag.DurationVar(&o.rest, "rest", 5*time.Minute, "`time` for which CPU is measured at rest; within the default each kubelet reports the status of its Node")
-	flag.StringVar(&o.parts, "parts", "create,delete-empty,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own, as cpu does, which takes 20 minutes and is measured only when it is named; tracing and scrape start labs beside it")
+	flag.StringVar(&o.parts, "parts", "create,delete-empty,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own, as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape and driver start labs beside it")
 	flag.Parse()
 	missed, err := bench(ctx, o)
 	if err != nil {
@@ -102,6 +104,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureTracing(ctx, o.dir, o.rounds, once)
 		case part == "scrape":
 			err = measureScrapes(ctx, o.dir, o.machines, once)
+		case part == "driver":
+			err = measureKilledDriver(ctx, o.dir, o.creates, once)
 		case !own:
 			fmt.Println("Skipped:", part, "needs a lab of its own, see --lab-dir")
 		case part == "take-over":
@@ -113,7 +117,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 		case part == "cpu":
 			err = measureCPU(ctx, lab, o.rest, once)
 		default:
-			err = fmt.Errorf("--parts: expected create, delete-empty, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, tracing, scrape or cpu, got %q", part)
+			err = fmt.Errorf("--parts: expected create, delete-empty, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, tracing, scrape, driver or cpu, got %q", part)
 		}
 		if err != nil {
 			return false, err

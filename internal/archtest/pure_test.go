@@ -16,6 +16,7 @@ import (
 var pure = []string{
 	"apis/machine/v1alpha1/validation",
 	"controllers/disruption",
+	"controllers/machine/breaker",
 	"controllers/machine/drain",
 	"controllers/machine/inplace",
 	"controllers/machine/lifecycle",

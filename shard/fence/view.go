@@ -18,6 +18,17 @@ type SlotView struct {
 // Slot returns the state of a slot.
 func (f *Fence) Slot(slot int) SlotView { return f.slots[slot].view(slot) }
 
+// Share returns the part of all slots that the session holds, from 0 to 1. The shares of all sessions add up to 1 at most.
+func (f *Fence) Share() float64 {
+	held := 0
+	for slot := range f.slots {
+		if f.Slot(slot).Held {
+			held++
+		}
+	}
+	return float64(held) / float64(max(len(f.slots), 1))
+}
+
 // Leadership returns the state of the leadership, as slot -1.
 func (f *Fence) Leadership() SlotView { return f.leadership.view(-1) }
 

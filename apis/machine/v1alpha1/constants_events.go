@@ -22,6 +22,8 @@ const (
 	EventCircuitBreakerOpen = "CircuitBreakerOpen"
 	EventReplacementResumed = "ReplacementResumed"
 
+	EventAccountCircuitBreakerOpen = "AccountCircuitBreakerOpen"
+
 	EventAPIServerAway = "APIServerAway"
 	EventAPIServerBack = "APIServerBack"
 
@@ -161,6 +163,11 @@ func replacementEvents() []EventReason {
 			EventReplacementResumed, false, roots,
 			"Unhealthy machines are replaced again.",
 			"",
+		},
+		{
+			EventAccountCircuitBreakerOpen, true, roots,
+			"A cloud has refused the credentials of a class, throttled them or not answered for five machines in a row, and is called for one machine at a time until it answers. It is on a MachineSet only if the MachineSet has no controller, and emitted by each replica once for each such period.",
+			"The message has the operation and the cloud's answer; see [the account's circuit breaker](troubleshooting.md#the-circuit-breaker-of-an-account-is-open).",
 		},
 		{
 			EventAPIServerAway, true, roots,

@@ -298,7 +298,10 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 	case !known:
 		v = v.with(v1alpha1.EventCreateFailed, message)
 	}
-	if w.Failure != nil || w.VM.State != VMUnknown {
+	switch {
+	case w.Failure != nil && w.Failure.Held:
+		v.Wake = w.Failure.RetryAfter
+	case w.Failure != nil || w.VM.State != VMUnknown:
 		next := before.failedAgain(w, code)
 		next.write(m)
 		v.Wake = until(w, next.At)

@@ -97,6 +97,35 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
+// A call that the circuit breaker of the account holds is no attempt: the machine reports it, keeps its back-off, and continues when the verdict says.
+func TestHeldCallsAreNoAttempts(t *testing.T) {
+	w := fresh(vm(VMAbsent))
+	w.Failure = &Failure{Code: driver.Internal, Op: driver.OpCreate, Message: "no"}
+	w.Machine = Decide(w).Machine
+	backoff := w.Machine.Annotations[v1alpha1.AnnotationBackoff]
+	w.Now = w.Now.Add(firstRetry)
+	held := &Failure{Code: driver.Unavailable, Message: "open", Held: true, RetryAfter: 7 * time.Second}
+	deleted := w
+	deleted.Machine = w.Machine.DeepCopy()
+	now := metav1.NewTime(w.Now)
+	deleted.Machine.DeletionTimestamp, deleted.Machine.Status.CurrentStatus.Phase = &now, v1alpha1.MachineTerminating
+	for op, w := range map[v1alpha1.MachineOperationType]World{v1alpha1.MachineOperationCreate: w, v1alpha1.MachineOperationDelete: deleted} {
+		w.Failure = held
+		v := Decide(w)
+		if v.Do != Rest || v.Wake != held.RetryAfter {
+			t.Errorf("%s: %s, again after %s; want to rest for %s", op, v.Do, v.Wake, held.RetryAfter)
+		}
+		last := v.Machine.Status.LastOperation
+		if last.Type != op || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != "Unavailable" || last.Description != cloudMessage(driver.Unavailable, "open") {
+			t.Errorf("%s: the last operation is %+v", op, last)
+		}
+		before, after := readBackoff(World{Now: w.Now, Limits: w.Limits, Machine: w.Machine}), readBackoff(World{Now: w.Now, Limits: w.Limits, Machine: v.Machine})
+		if after.At != before.At || after.Step != before.Step {
+			t.Errorf("%s: the back-off is %+v, want %s as it was", op, after, backoff)
+		}
+	}
+}
+
 func seconds(n ...int) []time.Duration {
 	var all []time.Duration
 	for _, s := range n {

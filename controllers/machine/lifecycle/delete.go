@@ -195,6 +195,10 @@ func failDelete(w World, code driver.Code, message string) Verdict {
 	if w.Failure == nil { // the cloud was not asked: what is missing is in our reach, and wakes us when it is there
 		return v
 	}
+	if w.Failure.Held {
+		v.Wake = w.Failure.RetryAfter
+		return v
+	}
 	next := before.failedAgain(w, code)
 	next.write(m)
 	v.Wake = until(w, next.At)

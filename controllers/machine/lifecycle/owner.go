@@ -26,7 +26,7 @@ func ownsNode(w World, m *v1alpha1.Machine) (owns bool, toFind Action) {
 		return true, ""
 	case relation == nodeowner.Foreign:
 		return false, ""
-	case w.Proven != "" && w.Proven == m.Spec.ProviderID && nodeowner.SameVM(w.Proven, w.Node.Node.Spec.ProviderID):
+	case w.Proven != "" && nodeowner.SameVM(m.Spec.ProviderID, w.Proven) && nodeowner.Identical(w.Proven, w.Node.Node.Spec.ProviderID):
 		return true, ""
 	case relation == nodeowner.Unproven && w.VM.State == VMUnknown:
 		return false, FindVM

@@ -56,3 +56,31 @@ func TestWhatAMadeVMProves(t *testing.T) {
 		}
 	}
 }
+
+// A Machine that Machine Controller Manager has made at Azure names its VM by location and name, and its Node has the cloud's ID. The Node is the
+// Machine's when the cloud has returned that ID for a VM of the Machine: a VM of that name in another resource group is no evidence.
+func TestWhatProvesANodeOfAzure(t *testing.T) {
+	const (
+		arm     = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m"
+		another = "azure:///subscriptions/s/resourceGroups/attacker/providers/Microsoft.Compute/virtualMachines/m"
+	)
+	for name, tc := range map[string]struct {
+		machine, proven string
+		owns            bool
+		toFind          Action
+	}{
+		"the cloud was not asked":              {machine: "azure:///westeurope/m", toFind: FindVM},
+		"the cloud has returned the ID":        {machine: "azure:///westeurope/m", proven: arm, owns: true},
+		"it has returned another VM's":         {machine: "azure:///westeurope/m", proven: another, toFind: FindVM},
+		"a driver has returned the short form": {machine: "azure:///westeurope/m", proven: "azure:///westeurope/m", toFind: FindVM},
+		"the Machine names another VM":         {machine: "azure:///westeurope/n", proven: arm},
+		"the Machine has the cloud's ID":       {machine: arm, proven: arm, owns: true},
+	} {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}, Spec: v1alpha1.MachineSpec{ProviderID: tc.machine}}
+		w := World{Machine: m, Proven: tc.proven}
+		w.Node.State, w.Node.Node = NodePresent, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: arm}}
+		if owns, toFind := ownsNode(w, m); owns != tc.owns || toFind != tc.toFind {
+			t.Errorf("%s: owns %t, to find %q; want %t, %q", name, owns, toFind, tc.owns, tc.toFind)
+		}
+	}
+}

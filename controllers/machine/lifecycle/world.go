@@ -195,4 +195,7 @@ type Failure struct {
 	Op         driver.Op
 	RetryAfter time.Duration
 	Message    string
+	// Held reports that the cloud was not called, because the circuit breaker of the account is open. It is tried again after RetryAfter, and the
+	// back-off of the machine stays as it is.
+	Held bool
 }

@@ -313,7 +313,10 @@ type Failure struct {
 	// The text for people. The fleet shows 1 KiB of it, without the secrets of the request, and decides nothing by it.
 	Cause string `protobuf:"bytes,3,opt,name=cause,proto3" json:"cause,omitempty"`
 	// The method that has failed, for logs of the driver; the fleet uses that of its own call.
-	Operation     string `protobuf:"bytes,4,opt,name=operation,proto3" json:"operation,omitempty"`
+	Operation string `protobuf:"bytes,4,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Whether the cloud has neither refused the request nor failed to answer it: what was requested is being carried out, or the driver has
+	// not sent the request yet. The fleet stops calling for an account whose calls fail for many machines; a pending failure does not count.
+	Pending       bool `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -374,6 +377,13 @@ func (x *Failure) GetOperation() string {
 		return x.Operation
 	}
 	return ""
+}
+
+func (x *Failure) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
 }
 
 // MachineClass is the class of a Machine.
@@ -1705,13 +1715,14 @@ const file_driver_plugin_v1_driver_proto_rawDesc = "" +
 	"\bversions\x18\x01 \x03(\rR\bversions\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x16\n" +
 	"\x06driver\x18\x03 \x01(\tR\x06driver\x12S\n" +
-	"\fcapabilities\x18\x04 \x03(\x0e2/.fleet.machine.sapcloud.io.driver.v1.CapabilityR\fcapabilities\"\xb8\x01\n" +
+	"\fcapabilities\x18\x04 \x03(\x0e2/.fleet.machine.sapcloud.io.driver.v1.CapabilityR\fcapabilities\"\xd2\x01\n" +
 	"\aFailure\x12=\n" +
 	"\x04code\x18\x01 \x01(\x0e2).fleet.machine.sapcloud.io.driver.v1.CodeR\x04code\x12:\n" +
 	"\vretry_after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x1c\n" +
-	"\toperation\x18\x04 \x01(\tR\toperation\"K\n" +
+	"\toperation\x18\x04 \x01(\tR\toperation\x12\x18\n" +
+	"\apending\x18\x05 \x01(\bR\apending\"K\n" +
 	"\fMachineClass\x12\x16\n" +
 	"\x06object\x18\x01 \x01(\fR\x06object\x12#\n" +
 	"\rprovider_spec\x18\x02 \x01(\fR\fproviderSpec\"\xcc\x02\n" +

@@ -153,7 +153,8 @@ const (
 // gRPC other than OK means that the driver did not answer, and the fleet draws no conclusion about the VM from it.
 //
 // Metadata of each call, where it is known: mcf-replica, mcf-session, mcf-slot and mcf-epoch, or mcf-leader (the ownership under which
-// the call is made; for logs and tags), and traceparent (W3C).
+// the call is made; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
+// the limits of its cloud), and traceparent (W3C).
 type DriverClient interface {
 	CreateMachine(ctx context.Context, in *CreateMachineRequest, opts ...grpc.CallOption) (*CreateMachineResponse, error)
 	InitializeMachine(ctx context.Context, in *InitializeMachineRequest, opts ...grpc.CallOption) (*InitializeMachineResponse, error)
@@ -286,7 +287,8 @@ func (c *driverClient) DeleteResource(ctx context.Context, in *DeleteResourceReq
 // gRPC other than OK means that the driver did not answer, and the fleet draws no conclusion about the VM from it.
 //
 // Metadata of each call, where it is known: mcf-replica, mcf-session, mcf-slot and mcf-epoch, or mcf-leader (the ownership under which
-// the call is made; for logs and tags), and traceparent (W3C).
+// the call is made; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
+// the limits of its cloud), and traceparent (W3C).
 type DriverServer interface {
 	CreateMachine(context.Context, *CreateMachineRequest) (*CreateMachineResponse, error)
 	InitializeMachine(context.Context, *InitializeMachineRequest) (*InitializeMachineResponse, error)

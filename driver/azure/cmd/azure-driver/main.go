@@ -1,6 +1,6 @@
 // Command azure-driver serves the driver of Azure in a process of its own, as a fleet with --driver-socket uses it.
 //
-//	azure-driver --socket=/run/drivers/azure.sock --replicas=3
+//	azure-driver --socket=/run/drivers/azure.sock
 //
 // Spans of requests are exported as the OTEL_* variables configure, in the traces of the fleet.
 package main
@@ -40,7 +40,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("azure-driver", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.StringVar(&o.socket, "socket", "", "absolute `path` of the unix socket to listen on")
-	flags.IntVar(&o.replicas, "replicas", 1, "`number` of replicas of the fleet, among which the limits of subscriptions are divided")
+	flags.IntVar(&o.replicas, "replicas", 1, "`number` of replicas of the fleet, among which the limits of subscriptions are divided equally where replicas do not send their share")
 	flags.StringVar(&o.tokens, "token-directory", "", "`path` of the folder with all tokens of workload identity (default: Gardener's)")
 	flags.StringVar(&o.metrics, "metrics-address", "", "`address` on which /metrics is served (default: not served)")
 	flags.StringVar(&o.endpoint, "endpoint", "", "`URL` of a server in place of AzurePublic, for tests: it answers for Resource Manager and Entra ID")

@@ -22,6 +22,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
+// share returns the part of a subscription's limits for a call: that which the replica has sent or, if it is of a version that sends none, the
+// same for all replicas.
+func (o options) share(ctx context.Context) float64 {
+	if share, ok := plugin.ShareFrom(ctx); ok {
+		return share
+	}
+	return 1 / float64(o.replicas)
+}
+
 // run serves until ctx ends.
 func run(ctx context.Context, o options) error {
 	registry := prometheus.NewRegistry()
@@ -36,7 +45,7 @@ func run(ctx context.Context, o options) error {
 	}
 	cfg := azure.Config{
 		TokenDirectory: o.tokens, UserAgent: "machine-fleet", Tracer: traces.Tracer("azure-driver"),
-		Share: func() float64 { return 1 / float64(o.replicas) },
+		Share: o.share,
 		Wrap: func(next http.RoundTripper) http.RoundTripper {
 			return requests.Transport(azure.MetricsProvider, azure.Service, next)
 		},

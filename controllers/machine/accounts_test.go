@@ -1,0 +1,350 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/breaker"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// many is how many machines an account has.
+const many = 100
+
+// accountBench has many machines "m0", "m1", … of a MachineSet, without a creation timeout.
+type accountBench struct{ *bench }
+
+func onAccountBench(t *testing.T, test func(b accountBench)) {
+	t.Helper()
+	onBench(t, func(b *bench) { test(accountBench{b}) })
+}
+
+// createAll makes the machines.
+func (b accountBench) createAll() {
+	b.Helper()
+	set, err := b.server.Client().MachineSets("n").Create(b.Context(),
+		&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}}, metav1.CreateOptions{})
+	b.must(err)
+	for i := range many {
+		b.create(patient, func(m *v1alpha1.Machine) {
+			m.Name = fmt.Sprint("m", i)
+			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
+		})
+	}
+}
+
+// inPhase returns how many machines of a namespace are in a phase.
+func (b accountBench) inPhase(namespace string, phase v1alpha1.MachinePhase) (n int) {
+	for _, o := range b.server.All("machines", namespace) {
+		if m, ok := o.(*v1alpha1.Machine); ok && m.Status.CurrentStatus.Phase == phase {
+			n++
+		}
+	}
+	return n
+}
+
+// holding returns how many machines report that the circuit breaker holds their calls, with a code.
+func (b accountBench) holding(op v1alpha1.MachineOperationType, code driver.Code) (n int) {
+	for _, o := range b.server.All("machines", "n") {
+		m, _ := o.(*v1alpha1.Machine)
+		last := m.Status.LastOperation
+		if last.Type == op && last.State == v1alpha1.MachineStateFailed && last.ErrorCode == code.String() &&
+			strings.Contains(last.Description, "the account's circuit breaker is open until 20") {
+			n++
+		}
+	}
+	return n
+}
+
+// openBreakers returns the gauge.
+func (b accountBench) openBreakers() float64 { return b.process.accounts.openOf(testProvider) }
+
+// mostCalls is how many calls are made in 10 min for an account that fails: by the machines that open it, by the calls that are in flight
+// then, and by the probes after 5, 10, 20, 40, 80, 160, 180 s.
+const mostCalls = breaker.Failures + 4 + 7
+
+// An account whose credentials are refused is not called for each of its machines, and works soon after they are corrected.
+func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
+	onAccountBench(t, func(b accountBench) {
+		b.cloud.fails(testFault{code: driver.Unauthenticated})
+		b.createAll()
+		b.pass(10 * time.Minute)
+		if got := len(b.cloud.log("")); got > mostCalls {
+			t.Errorf("%d calls were made in 10 min, want at most %d", got, mostCalls)
+		}
+		if got := b.holding(v1alpha1.MachineOperationCreate, driver.Unauthenticated); got < many-breaker.Failures-1 {
+			t.Errorf("%d machines report the circuit breaker, want nearly all", got)
+		}
+		if got := b.openBreakers(); got != 1 {
+			t.Errorf("%v circuit breakers are open, want 1", got)
+		}
+		if got := testutil.ToFloat64(b.process.accounts.holds.WithLabelValues(testProvider, string(driver.OpStatus))); got < many {
+			t.Errorf("%v calls were held, want more than one of each machine", got)
+		}
+		if got := b.reported.Count(v1alpha1.EventReason{Reason: v1alpha1.EventAccountCircuitBreakerOpen, Warning: true}); got != 1 {
+			t.Errorf("the MachineSet has %d Events, want one", got)
+		}
+		b.cloud.works()
+		_, err := b.secrets.CoreV1().Secrets("n").Patch(b.Context(), "s", types.MergePatchType, []byte(`{"stringData":{"token":"new"},"data":{"token":"bmV3"}}`), metav1.PatchOptions{})
+		b.must(err)
+		b.pass(secretsSoon)
+		if got := b.inPhase("n", v1alpha1.MachineRunning); got != many {
+			t.Errorf("%d machines run soon after the Secret was corrected, want all %d", got, many)
+		}
+		if got := b.openBreakers(); got != 0 {
+			t.Errorf("%v circuit breakers are open after that", got)
+		}
+	})
+}
+
+// secretsSoon is the time in which machines continue after a Secret was corrected.
+const secretsSoon = 30 * time.Second
+
+// Calls that delete, or create, are held and probed, too, each on its own. When the cloud answers again all machines continue at once.
+func TestEachKindOfCallIsProbed(t *testing.T) {
+	for _, test := range []struct {
+		op   driver.Op
+		code driver.Code
+	}{
+		{driver.OpDelete, driver.PermissionDenied},
+		{driver.OpDelete, driver.Unavailable},
+		{driver.OpCreate, driver.Unavailable},
+		{driver.OpInitialize, driver.DeadlineExceeded},
+	} {
+		t.Run(fmt.Sprint(test.op, " ", test.code), func(t *testing.T) {
+			onAccountBench(t, func(b accountBench) {
+				want := v1alpha1.MachineOperationCreate
+				if test.op == driver.OpDelete {
+					want = v1alpha1.MachineOperationDelete
+					b.createAll()
+					b.pass(time.Minute)
+				}
+				b.cloud.fails(testFault{code: test.code}, test.op)
+				if test.op == driver.OpDelete {
+					b.deleteAll()
+				} else {
+					b.createAll()
+				}
+				b.pass(10 * time.Minute)
+				if got := len(b.cloud.log(test.op)); got > mostCalls {
+					t.Errorf("%d calls were made in 10 min, want at most %d", got, mostCalls)
+				}
+				if got := b.holding(want, test.code); got < many-breaker.Failures-1 {
+					t.Errorf("%d machines report the circuit breaker, want nearly all", got)
+				}
+				b.cloud.works()
+				b.pass(breaker.LongestPause + bootTime + time.Second)
+				running, vms := 0, 0
+				if test.op != driver.OpDelete {
+					running, vms = many, many
+				}
+				now, _ := b.cloud.counts()
+				if got := b.inPhase("n", v1alpha1.MachineRunning); got != running || now != vms {
+					t.Errorf("%d machines run and there are %d VMs, want %d and %d", got, now, running, vms)
+				}
+				if len(b.process.accounts.all) > 0 {
+					t.Errorf("%d accounts are remembered that work", len(b.process.accounts.all))
+				}
+			})
+		})
+	}
+}
+
+func (b accountBench) deleteAll() {
+	b.Helper()
+	for i := range many {
+		b.must(b.server.Client().Machines("n").Delete(b.Context(), fmt.Sprint("m", i), metav1.DeleteOptions{}))
+	}
+}
+
+// Errors of single machines, and calls that wait for their turn, open nothing.
+func TestErrorsOfMachinesHoldNoCalls(t *testing.T) {
+	for _, code := range []driver.Code{driver.InvalidArgument, driver.ResourceExhausted, driver.Aborted, driver.Internal, driver.Unknown} {
+		t.Run(code.String(), func(t *testing.T) {
+			onAccountBench(t, func(b accountBench) {
+				b.cloud.fails(testFault{code: code}, driver.OpCreate)
+				b.createAll()
+				b.pass(2 * time.Minute)
+				if got := len(b.cloud.log(driver.OpCreate)); got < many || b.openBreakers() != 0 {
+					t.Errorf("%d creates were requested, and %v circuit breakers are open; want one of each machine, and none", got, b.openBreakers())
+				}
+			})
+		})
+	}
+}
+
+// pendingCloud has creates that are under way for a while.
+type pendingCloud struct {
+	*testCloud
+
+	calls int
+}
+
+func (c *pendingCloud) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
+	if c.mu.Lock(); c.calls < 3*many {
+		c.calls++
+		c.mu.Unlock()
+		return driver.CreateMachineResponse{}, driver.Pendingf(driver.OpCreate, driver.Unavailable, "a disk is being made")
+	}
+	c.mu.Unlock()
+	return c.testCloud.CreateMachine(ctx, req)
+}
+
+func TestPendingCallsHoldNoOthers(t *testing.T) {
+	onAccountBench(t, func(b accountBench) {
+		b.end()
+		cloud := &pendingCloud{testCloud: b.cloud}
+		b.rewire = func(w *wires) { w.cloud = cloud }
+		b.start()
+		b.createAll()
+		b.pass(40 * time.Second) // after attempts at 0, 5 and 15 s
+		if got := b.inPhase("n", v1alpha1.MachineRunning); got != many {
+			t.Errorf("%d machines run, want all %d", got, many)
+		}
+	})
+}
+
+// partialCloud refuses the calls of a namespace, or panics in them.
+type partialCloud struct {
+	*testCloud
+
+	namespace string
+	panics    bool
+}
+
+// set changes which calls fail from now on, and how.
+func (c *partialCloud) set(namespace string, panics bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.namespace, c.panics = namespace, panics
+}
+
+func (c *partialCloud) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+	c.mu.Lock()
+	refused, panics := req.Machine.Namespace == c.namespace, c.panics
+	c.mu.Unlock()
+	if refused {
+		if panics {
+			panic("planted by the test")
+		}
+		return driver.GetMachineStatusResponse{}, driver.Errorf(driver.OpStatus, driver.Unauthenticated, "no")
+	}
+	return c.testCloud.GetMachineStatus(ctx, req)
+}
+
+// A namespace whose calls are refused holds none of another one, though both use the same Secret.
+func TestAnAccountHoldsNoCallsOfOtherNamespaces(t *testing.T) {
+	onAccountBench(t, func(b accountBench) {
+		b.end()
+		b.rewire = func(w *wires) { w.cloud = &partialCloud{testCloud: b.cloud, namespace: "hostile"} }
+		b.start()
+		_, err := b.secrets.CoreV1().Secrets("shared").Create(b.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "s", ResourceVersion: "1", Annotations: map[string]string{v1alpha1.AnnotationSharedWith: "hostile,other"}},
+			Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join")},
+		}, metav1.CreateOptions{})
+		b.must(err)
+		secret := &corev1.SecretReference{Namespace: "shared", Name: "s"}
+		b.machines("hostile", secret, many)
+		b.pass(time.Minute)
+		if b.openBreakers() != 1 {
+			t.Fatalf("%v circuit breakers are open, want that of the namespace", b.openBreakers())
+		}
+		b.machines("other", secret, many)
+		b.pass(2 * bootTime)
+		if got := b.inPhase("other", v1alpha1.MachineRunning); got != many {
+			t.Errorf("%d machines of the other namespace run, want all %d", got, many)
+		}
+	})
+}
+
+// A driver that panics in the probe does not keep the account from further probes.
+func TestADriverThatPanicsInTheProbe(t *testing.T) {
+	onAccountBench(t, func(b accountBench) {
+		b.end()
+		cloud := &partialCloud{testCloud: b.cloud, namespace: "n"}
+		b.rewire = func(w *wires) { w.cloud = cloud }
+		b.start()
+		b.createAll()
+		b.pass(time.Second)
+		cloud.set("n", true)
+		b.pass(time.Minute)
+		cloud.set("", false)
+		b.pass(breaker.LongestPause + bootTime)
+		if got := b.inPhase("n", v1alpha1.MachineRunning); got < many-2 { // those that have panicked are set aside
+			t.Errorf("%d machines run, want nearly all %d", got, many)
+		}
+	})
+}
+
+// What is remembered of accounts is bounded, and ends with the machines.
+func TestAccountsAreBounded(t *testing.T) {
+	onAccountBench(t, func(b accountBench) {
+		accounts := b.process.accounts
+		fail := func(namespace, secret, machine string) {
+			call := accountCall{
+				key: accountKey{namespace, secret, driver.OpStatus}, provider: testProvider,
+				by: breaker.Caller{Machine: machine, Class: "c"}, machine: types.NamespacedName{Namespace: namespace, Name: machine},
+			}
+			if _, allowed := accounts.begin(&call); allowed {
+				accounts.end(call, breaker.Outcome{Code: driver.Unavailable}, "no")
+			}
+		}
+		for i := range 10 * mostAccounts {
+			fail("n", fmt.Sprint("secret-", i), "m")
+		}
+		fail("other", "secret", "m")
+		if got := len(accounts.all); got != mostAccounts+1 {
+			t.Errorf("%d accounts are remembered, want %d of one namespace and one of the other", got, mostAccounts)
+		}
+		for i := range 2 * breaker.Failures {
+			fail("other", "secret", fmt.Sprint("m", i))
+		}
+		of := accounts.all[accountKey{"other", "secret", driver.OpStatus}]
+		if len(of.held) != breaker.Failures+1 { // "m" and four of these have opened it
+			t.Errorf("%d machines are held, want %d", len(of.held), breaker.Failures+1)
+		}
+		for i := range 2 * breaker.Failures {
+			accounts.forget(types.NamespacedName{Namespace: "other", Name: fmt.Sprint("m", i)})
+		}
+		if len(of.held) > 0 {
+			t.Errorf("%d machines are held that are gone", len(of.held))
+		}
+		b.pass(time.Hour)
+		if b.openBreakers() != 0 {
+			t.Error("a circuit breaker counts as open for which no call was made for an hour")
+		}
+		fail("n", "new", "m")
+		if got := len(accounts.all); got != 1 {
+			t.Errorf("%d accounts are remembered after an hour, want one", got)
+		}
+	})
+}
+
+// The message of a machine whose call is held is of bounded size, and ends with the cloud's.
+func TestMessageOfAHeldCall(t *testing.T) {
+	onAccountBench(t, func(b accountBench) {
+		b.cloud.fails(testFault{code: driver.Unavailable, retryAfter: time.Hour})
+		b.createAll()
+		b.pass(time.Minute)
+		var texts []string
+		for _, o := range b.server.All("machines", "n") {
+			m, _ := o.(*v1alpha1.Machine)
+			texts = append(texts, m.Status.LastOperation.Description)
+		}
+		want := "Cloud provider message - machine codes error: code = [Unavailable] message = [the account's circuit breaker is open until 2000-01-01T01:00:00Z, " +
+			"because get_machine_status has failed for 5 machines in a row; no call was made, and the last one failed with Unavailable: injected by the test]"
+		if !slices.Contains(texts, want) {
+			t.Errorf("no machine reports %q, but %q", want, texts[len(texts)-1])
+		}
+	})
+}
