@@ -158,12 +158,14 @@ func New(cfg Config) (*Controller, error) {
 func newDrainer(c *Controller) *drainer.Drainer {
 	return drainer.New(drainer.Config{
 		Clock: c.cfg.Clock, Settings: c.cfg.Limits.Drain, Patience: patience, Confirm: c.cfg.DrainConfirm,
-		Wake: func(key types.NamespacedName) { c.runner.Enqueue(key) },
 		Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
 			return lifecycle.NextWait(before, code, requested, c.cfg.Limits)
 		},
 	})
 }
+
+// Drains returns the drains of this process, which Run watches.
+func (c *Controller) Drains() *drainer.Drainer { return c.drains }
 
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
