@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"

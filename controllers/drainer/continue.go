@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer/drainwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer/drainwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"

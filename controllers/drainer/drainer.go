@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer/drainwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer/drainwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
