@@ -17,8 +17,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -163,12 +163,14 @@ func New(cfg Config) (*Controller, error) {
 func newDrainer(c *Controller) *drainer.Drainer {
 	return drainer.New(drainer.Config{
 		Clock: c.cfg.Clock, Settings: c.cfg.Limits.Drain, Patience: patience, Confirm: c.cfg.DrainConfirm,
-		Wake: func(key types.NamespacedName) { c.runner.Enqueue(key) },
 		Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
 			return lifecycle.NextWait(before, code, requested, c.cfg.Limits)
 		},
 	})
 }
+
+// Drains returns the drains of this process, which Run watches.
+func (c *Controller) Drains() *drainer.Drainer { return c.drains }
 
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) {

@@ -3,10 +3,9 @@ package drainer
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -19,22 +18,22 @@ func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
 			t.Errorf("%d free, want %d", volumes, want)
 		}
 	}
-	if !d.reserve(cluster, machineIn("n", "a"), 30) || d.reserve(cluster, machineIn("n", "b"), 11) || !d.reserve(cluster, machineIn("n", "b"), 10) {
+	if !d.reserve(cluster, ownerIn("n", "a"), 30) || d.reserve(cluster, ownerIn("n", "b"), 11) || !d.reserve(cluster, ownerIn("n", "b"), 10) {
 		t.Error("expected at most 30 moving volumes, and 10 of one namespace")
 	}
 	isFree(0)
-	if !d.reserve(other, machineIn("n", "c"), 1) {
+	if !d.reserve(other, ownerIn("n", "c"), 1) {
 		t.Error("another cluster is full, too")
 	}
 	woken := 0
 	_, freed := d.free(cluster, "n")
 	d.await(cluster, "c", freed, func() { woken++ })
-	d.set(cluster, machineIn("n", "a"), 30)
+	d.set(cluster, ownerIn("n", "a"), 30)
 	if woken > 0 {
 		t.Error("woken by nothing")
 	}
-	d.set(cluster, machineIn("n", "a"), 29)
-	d.set(cluster, machineIn("n", "a"), 28)
+	d.set(cluster, ownerIn("n", "a"), 29)
+	d.set(cluster, ownerIn("n", "a"), 28)
 	isFree(2)
 	if woken != 1 {
 		t.Errorf("woken %d times", woken)
@@ -42,14 +41,14 @@ func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
 	d.forget("a")
 	d.forget("b")
 	isFree(drain.MaxDetachesOfOne)
-	if !d.reserve(cluster, machineIn("n", "a"), drain.MaxDetachesOfOne+10) {
+	if !d.reserve(cluster, ownerIn("n", "a"), drain.MaxDetachesOfOne+10) {
 		t.Error("a pod with more volumes than move at a time would never leave")
 	}
 }
 
-// machineIn is a machine of a namespace.
-func machineIn(namespace, uid string) metav1.Object {
-	return &metav1.ObjectMeta{Namespace: namespace, UID: types.UID(uid)}
+// ownerIn is an owner in a namespace.
+func ownerIn(namespace, uid string) Owner {
+	return Owner{Namespace: namespace, UID: types.UID(uid)}
 }
 
 // A tenant can have volumes that never detach: its kubelets say when they do. Others are drained all the same.
@@ -71,12 +70,12 @@ func TestEachNamespaceHasItsShareOfMovingVolumes(t *testing.T) {
 	} {
 		d, cluster := newDetaches(), &target.Cluster{}
 		for namespace, volumes := range tc.moving {
-			d.set(cluster, machineIn(namespace, namespace), volumes)
+			d.set(cluster, ownerIn(namespace, namespace), volumes)
 		}
 		if got, _ := d.free(cluster, "n"); got != tc.want {
 			t.Errorf("%s: %d free, want %d", name, got, tc.want)
 		}
-		if further := machineIn("n", "further"); tc.want > 0 {
+		if further := ownerIn("n", "further"); tc.want > 0 {
 			if tc.want < drain.MaxDetachesOfOne && d.reserve(cluster, further, tc.want+1) {
 				t.Errorf("%s: %d could be reserved", name, tc.want+1)
 			}
@@ -101,21 +100,21 @@ func TestEachNamespaceHasItsShareOfMovingVolumes(t *testing.T) {
 func TestFreedVolumeSlotBeforeTheWaitWakesTheDrain(t *testing.T) {
 	d, cluster, woken := newDetaches(), &target.Cluster{}, 0
 	wake := func() { woken++ }
-	d.reserve(cluster, machineIn("n", "a"), drain.MaxDetachesOfOne)
+	d.reserve(cluster, ownerIn("n", "a"), drain.MaxDetachesOfOne)
 	_, freed := d.free(cluster, "n")
 	d.forget("a") // the last one: no other drain will make room
 	d.await(cluster, "b", freed, wake)
 	if woken != 1 {
 		t.Fatalf("woken %d times, want once", woken)
 	}
-	d.reserve(cluster, machineIn("n", "c"), 2)
+	d.reserve(cluster, ownerIn("n", "c"), 2)
 	_, freed = d.free(cluster, "n")
-	d.reserve(cluster, machineIn("n", "c"), 1) // less room is no news
+	d.reserve(cluster, ownerIn("n", "c"), 1) // less room is no news
 	d.await(cluster, "b", freed, wake)
 	if woken != 1 {
 		t.Errorf("woken %d times although the limit is reached", woken)
 	}
-	d.set(cluster, machineIn("n", "c"), 0)
+	d.set(cluster, ownerIn("n", "c"), 0)
 	if woken != 2 {
 		t.Errorf("woken %d times, want again", woken)
 	}

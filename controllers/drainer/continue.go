@@ -8,25 +8,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer/drainwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer/drainwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// maxSteps bounds how many actions one pass carries out for a drain, so that the worker can process other machines.
+// maxSteps bounds how many actions one pass carries out for a drain, so that the worker can process other keys.
 const maxSteps = 8
 
 // Task is what a pass knows of a drain that it continues.
 type Task struct {
-	Machine *v1alpha1.Machine
+	Owner   Owner
 	Node    *corev1.Node
 	Cluster *target.Cluster
 	Order   drain.Order
-	// Driver has the cloud's names of volumes; nil when the machine has no driver.
+	// Driver has the cloud's names of volumes; nil when there is no driver.
 	Driver driver.Driver
 	// Pods are those of the Node, if Listed: if they were read in this pass, past all caches and after the Node was cordoned.
 	Pods   []*corev1.Pod
@@ -36,7 +34,7 @@ type Task struct {
 }
 
 // Continue carries out the actions of a drain that are possible now. It does not wait: what the drain depends on is watched, and a
-// change wakes the machine. It returns a verdict whose action was not carried out if the drain has used up maxSteps. isSame is false
+// change wakes the owner. It returns a verdict whose action was not carried out if the drain has used up maxSteps. isSame is false
 // when the Node is gone or another one has its name: whether that one is drained, too, is a new decision. It is one action of a pass
 // and not a runner.Pass of its own: running out of steps is not a defect here, and its result is a verdict that lifecycle.Decide
 // decides on. Errors: the requests, and the end of ctx or of the ownership.
@@ -52,7 +50,7 @@ func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSam
 		v = drain.Decide(facts)
 		d.memory, facts.Memory = v.Memory, v.Memory
 		klog.FromContext(ctx).V(4).Info("Decided on the drain", "action", v.Do, "pods", len(v.Pods), "attachments", len(v.Attachments))
-		d.of.detaches.set(task.Cluster, task.Machine, v.Moving)
+		d.of.detaches.set(task.Cluster, task.Owner, v.Moving)
 		if v.Do == drain.Rest {
 			d.await(task, v, freed)
 			if wait := d.ids.wait(d.of.cfg.Clock.Now()); wait > 0 && (v.Wake == 0 || wait < v.Wake) {
@@ -72,7 +70,7 @@ func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSam
 
 // observe records in the facts what the watches show. A drain that waits until more volumes may move passes freed to detaches.await.
 func (d *Drain) observe(ctx context.Context, task Task, facts *drain.Facts) (freed int) {
-	facts.FreeDetaches, freed = d.of.detaches.free(task.Cluster, task.Machine.Namespace)
+	facts.FreeDetaches, freed = d.of.detaches.free(task.Cluster, task.Owner.Namespace)
 	session := d.current()
 	if session == nil {
 		return freed
@@ -103,7 +101,7 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 	case drain.Watch:
 		facts.Sight = drain.Awaited
 		begun := d.begin(func() *drainwatch.Session {
-			return d.of.watches.Begin(task.Cluster.Client, facts.Node.Name, d.waker(task.Machine))
+			return d.of.watches.Begin(task.Cluster.Client, facts.Node.Name, task.Owner.Wake)
 		})
 		if begun {
 			klog.FromContext(ctx).Info("Draining Node", "node", facts.Node.Name, "for", d.aim)
@@ -114,12 +112,6 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 		return d.remove(ctx, task, facts, v)
 	}
 	return nil
-}
-
-// waker returns a function that wakes the machine.
-func (d *Drain) waker(m *v1alpha1.Machine) func() {
-	key := objectcache.Key(m)
-	return func() { d.of.cfg.Wake(key) }
 }
 
 // ListPods reads the pods of a Node past all caches.
@@ -137,11 +129,11 @@ func ListPods(ctx context.Context, cluster *target.Cluster, node string) (pods [
 // await registers what the drain waits for; after its end, nothing.
 func (d *Drain) await(task Task, v drain.Verdict, freed int) {
 	if v.State.Ended() {
-		d.of.detaches.forget(d.machine)
+		d.of.detaches.forget(d.owner)
 		return
 	}
 	if len(v.Progress.Waiting) > 0 {
-		d.of.detaches.await(task.Cluster, d.machine, freed, d.waker(task.Machine))
+		d.of.detaches.await(task.Cluster, d.owner, freed, task.Owner.Wake)
 	}
 	if session := d.current(); session != nil {
 		awaited := map[string]bool{}

@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer/drainwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer/drainwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -26,8 +26,6 @@ type Config struct {
 	// Backoff returns for how long a driver is not called after a failure. before is the step that resulted from the failure before
 	// it, 0 for the first one, and requested the wait that the cloud requests; step is to be passed after the next failure.
 	Backoff func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration)
-	// Wake is called when a drain of the machine may continue. It must return soon.
-	Wake func(machine types.NamespacedName)
 }
 
 // Drainer has the drains of this process. Its content may be lost at any time; a drain then continues with what the target cluster
@@ -41,11 +39,21 @@ type Drainer struct {
 	known map[errand]*Drain
 }
 
+// Owner is what a drain belongs to: a Machine, or a Node that is drained while its VM stays. Its controller continues the drain.
+type Owner struct {
+	// UID identifies the drains of the owner.
+	UID types.UID
+	// Namespace has a share of the volumes that may move at a time, for all of its owners; "" is one, too.
+	Namespace string
+	// Wake is called when the drain may continue. It must return soon.
+	Wake func()
+}
+
 // errand identifies a drain. The result of a drain for one aim is not used for another one: a Node that was drained while its VM stays
 // is drained again before its VM is deleted.
 type errand struct {
-	machine types.UID
-	aim     Aim
+	owner types.UID
+	aim   Aim
 }
 
 // Aim is why a Node is drained.
@@ -66,13 +74,13 @@ func New(cfg Config) *Drainer {
 // Run watches what drains wait for until ctx ends.
 func (d *Drainer) Run(ctx context.Context) { d.watches.Run(ctx) }
 
-// Drain is one drain. Only the pass of its machine uses its methods and the fields above mu.
+// Drain is one drain. Only the pass of its owner uses its methods and the fields above mu.
 type Drain struct {
 	// Reported is the progress that was reported last.
 	Reported drain.Reported
 
 	of           *Drainer
-	machine      types.UID
+	owner        types.UID
 	aim          Aim
 	memory       drain.Memory
 	ids          volumeIDs
@@ -86,14 +94,14 @@ type Drain struct {
 	isOver  bool // no further session may begin
 }
 
-// Of returns the drain of a machine for an aim, and begins to remember it if it is not known yet.
-func (d *Drainer) Of(machine types.UID, aim Aim) *Drain {
+// Of returns the drain of an owner for an aim, and begins to remember it if it is not known yet.
+func (d *Drainer) Of(owner types.UID, aim Aim) *Drain {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e := errand{machine, aim}
+	e := errand{owner, aim}
 	one, ok := d.known[e]
 	if !ok {
-		one = &Drain{of: d, machine: machine, aim: aim, ids: volumeIDs{reported: map[string]string{}}}
+		one = &Drain{of: d, owner: owner, aim: aim, ids: volumeIDs{reported: map[string]string{}}}
 		d.known[e] = one
 	}
 	return one
@@ -124,23 +132,23 @@ func (d *Drainer) VMDeleted(machine types.UID) {
 	}
 }
 
-// Forget drops what is known of a machine that is gone or that another replica reconciles now.
-func (d *Drainer) Forget(machine types.UID) {
+// Forget drops what is known of an owner that is gone or that another replica reconciles now.
+func (d *Drainer) Forget(owner types.UID) {
 	for _, aim := range []Aim{ForDeletion, ForPreservation, ForUpdate} {
-		d.Drop(machine, aim)
+		d.Drop(owner, aim)
 	}
 }
 
 // Drop ends a drain whose result has been used or that is not wanted any more, and drops what is known of it.
-func (d *Drainer) Drop(machine types.UID, aim Aim) {
-	e := errand{machine, aim}
+func (d *Drainer) Drop(owner types.UID, aim Aim) {
+	e := errand{owner, aim}
 	d.mu.Lock()
 	one, ok := d.known[e]
 	delete(d.known, e)
 	d.mu.Unlock()
 	if ok {
 		one.end(drain.Unknown)
-		d.detaches.forget(e.machine)
+		d.detaches.forget(e.owner)
 	}
 }
 
@@ -168,7 +176,7 @@ func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, 
 		klog.FromContext(ctx).Error(err, "Drain timed out while requests to the target cluster fail; deleting VM", "node", node)
 		report = drain.GiveUp(node)
 		d.end(report.State)
-		d.of.detaches.forget(d.machine)
+		d.of.detaches.forget(d.owner)
 		return report, true
 	case failing < d.of.cfg.Patience:
 		return drain.Report{}, false

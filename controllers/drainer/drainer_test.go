@@ -23,7 +23,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -31,16 +31,15 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// newDrainer returns the Drainer of a process whose clock stands still, and counts how often it wakes machines.
-func newDrainer() (d *Drainer, woken *int) {
-	woken = new(int)
+// newDrainer returns the Drainer of a process whose clock stands still.
+func newDrainer() *Drainer {
 	return New(Config{
-		Clock: clocktesting.NewFakeClock(now), Patience: 5 * time.Second, Wake: func(types.NamespacedName) { *woken++ },
+		Clock: clocktesting.NewFakeClock(now), Patience: 5 * time.Second,
 		Settings: drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4},
 		Backoff: func(time.Duration, driver.Code, time.Duration) (time.Duration, time.Duration) {
 			return time.Second, time.Second
 		},
-	}), woken
+	})
 }
 
 // drainBench returns the drain of the cordoned Node of a machine that was deleted just now, and what a pass knows of it.
@@ -48,10 +47,10 @@ func drainBench(t *testing.T, objects ...runtime.Object) (*Drain, Task, *fake.Cl
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}, Spec: corev1.NodeSpec{Unschedulable: true}}
 	cluster := fake.NewClientset(append(objects, node)...)
-	d, _ := newDrainer()
+	d := newDrainer()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u", DeletionTimestamp: &metav1.Time{Time: now}}}
 	return d.Of(m.UID, ForDeletion), Task{
-		Machine: m, Node: node, Cluster: &target.Cluster{Client: cluster}, Order: drain.ForDeletion(m, d.cfg.Settings),
+		Owner: Owner{UID: m.UID, Namespace: m.Namespace, Wake: func() {}}, Node: node, Cluster: &target.Cluster{Client: cluster}, Order: drain.ForDeletion(m, d.cfg.Settings),
 		Cordon: func(context.Context) (*corev1.Node, error) { return nil, errors.New("the Node is cordoned already") },
 	}, cluster
 }
@@ -239,7 +238,7 @@ func TestPodsAreDeletedByUID(t *testing.T) {
 func TestAPodWaitsForRoom(t *testing.T) {
 	pod := targettest.PodOn("m", "db", "")
 	d, task, cluster := drainBench(t, pod)
-	d.of.detaches.set(task.Cluster, machineIn(task.Machine.Namespace, "other"), drain.MaxDetachesOfOne)
+	d.of.detaches.set(task.Cluster, ownerIn(task.Owner.Namespace, "other"), drain.MaxDetachesOfOne)
 	facts := drain.Facts{}
 	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: pod, How: drain.Delete, Moves: 1}}}
 	if err := d.remove(t.Context(), task, &facts, verdict); err != nil {
@@ -278,13 +277,13 @@ func TestDrainIsWokenByAVolumeSlotFreedWhileItDecides(t *testing.T) {
 			}},
 		)
 		var woken atomic.Int32
-		d.of.cfg.Wake = func(types.NamespacedName) { woken.Add(1) }
+		task.Owner.Wake = func() { woken.Add(1) }
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { d.of.Run(ctx) })
 		defer running.Wait()
 		defer end()
-		d.of.detaches.set(task.Cluster, machineIn(task.Machine.Namespace, "another"), drain.MaxDetachesOfOne)
+		d.of.detaches.set(task.Cluster, ownerIn(task.Owner.Namespace, "another"), drain.MaxDetachesOfOne)
 		if _, _, err := d.Continue(ctx, task); err != nil { // begins to watch
 			t.Fatal(err)
 		}
