@@ -259,7 +259,7 @@ func (l *life) act(w *World, v Verdict) {
 	case DeleteMachine:
 		l.delete()
 		w.Machine = l.machine
-	case Rest, Save, ReadSecret:
+	case Rest, Save, ReadSecret, ReadConfig:
 	}
 }
 
