@@ -83,7 +83,7 @@ type Config struct {
 	// for the machine's status; a change of which FirstConfigChanged must report. Nil where there is no machine configuration.
 	FirstConfig func(ctx context.Context, m *v1alpha1.Machine) (values map[string]string, problem string, err error)
 	Clock       clock.WithTicker
-	Gate                  runner.Gate[types.NamespacedName]
+	Gate        runner.Gate[types.NamespacedName]
 	// GoneGate admits machines that are gone; nil admits all.
 	GoneGate runner.Gate[credentials.Gone]
 	// Workers is how many machines of a namespace are reconciled at the same time, and how many calls of a driver are in flight with
