@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
@@ -47,11 +48,16 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 	})
 	f.slots.configs = m
 	f.slots.namespaces.OnChange(func(string) { m.look() })
+	recorded := newTargetEvents(o, f)
+	updates, err := m.newUpdate(o, f, machines, recorded.recorder(v1alpha1.EventSourceMachineConfig))
+	if err != nil {
+		return nil, err
+	}
 	joined, err := m.joinMachines(o, f, machines)
 	if err != nil {
 		return nil, err
 	}
-	return []controller{m.cache, joined}, nil
+	return []controller{m.cache, recorded, updates, joined}, nil
 }
 
 // look has the controllers look at what this replica may work on now. It returns at once.

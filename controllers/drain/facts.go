@@ -99,6 +99,15 @@ func ForUpdate(m *v1alpha1.Machine, selected time.Time, settings Settings) Order
 	return order
 }
 
+// ForConfiguration returns the order to empty a Node that gets a configuration, since a time. m is the Node's machine; nil when it is not known, and
+// then the settings apply.
+func ForConfiguration(m *v1alpha1.Machine, since time.Time, settings Settings) Order {
+	if m == nil {
+		m = &v1alpha1.Machine{}
+	}
+	return ForUpdate(m, since, settings)
+}
+
 // mostEvictRetries is the largest number of retries that has an effect: so many retries take most of a year, and the time of
 // 2147483647 retries is more than a time.Duration holds.
 const mostEvictRetries = 1_000_000

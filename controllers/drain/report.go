@@ -10,6 +10,8 @@ const (
 	reportPause = 5 * time.Second
 	// askAgain is when a target cluster that does not answer is tried again.
 	askAgain = 10 * time.Second
+	// UndrainedPause is the wait before a drain is begun again that has ended with pods left, of a Node whose VM stays.
+	UndrainedPause = time.Minute
 )
 
 // Report is what the other steps of a machine's life need of its drain.
@@ -76,8 +78,21 @@ func End(v Verdict, wasThere bool) Report {
 	return r
 }
 
-// EndForUpdate returns the report of a drain that has ended, of a Node that is to be updated in place.
-func EndForUpdate(v Verdict) Report {
+// NextForUpdate returns the report of a drain of a Node that is updated while its VM stays: how far it is, or how it has ended.
+func (t Reported) NextForUpdate(now time.Time, v Verdict) (Reported, Report) {
+	switch {
+	case v.Do != Rest:
+		return t, t.Again()
+	case !v.State.Ended():
+		return t.Next(now, v)
+	case v.Progress.Left > 0:
+		return t, Report{State: Draining, Text: v.Progress.String(), IsStuck: true, Wake: UndrainedPause}
+	}
+	return t, endForUpdate(v)
+}
+
+// endForUpdate returns the report of a drain that has ended, of a Node that is updated while its VM stays.
+func endForUpdate(v Verdict) Report {
 	r := Report{State: v.State, Text: fmt.Sprintf("Node %s is drained", v.Progress.Node)}
 	if v.State != Drained {
 		r.Text = fmt.Sprintf("The drain of Node %s was ended by force, because %s", v.Progress.Node, v.Cause)

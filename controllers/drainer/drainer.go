@@ -64,6 +64,7 @@ const (
 	ForDeletion     Aim = "deletion"
 	ForPreservation Aim = "preservation"
 	ForUpdate       Aim = "update in place"
+	ForConfig       Aim = "configuration"
 )
 
 // New returns a Drainer without drains.
@@ -134,7 +135,7 @@ func (d *Drainer) VMDeleted(machine types.UID) {
 
 // Forget drops what is known of an owner that is gone or that another replica reconciles now.
 func (d *Drainer) Forget(owner types.UID) {
-	for _, aim := range []Aim{ForDeletion, ForPreservation, ForUpdate} {
+	for _, aim := range []Aim{ForDeletion, ForPreservation, ForUpdate, ForConfig} {
 		d.Drop(owner, aim)
 	}
 }

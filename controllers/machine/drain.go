@@ -66,7 +66,7 @@ func (c *Controller) drainForUpdate(ctx context.Context, p *pass) error {
 	if err != nil || !isSame {
 		return err
 	}
-	p.world.UpdateDrain, d.Reported = lifecycle.UpdateDrainOf(c.cfg.Clock.Now(), d.Reported, v)
+	d.Reported, p.world.UpdateDrain = d.Reported.NextForUpdate(c.cfg.Clock.Now(), v)
 	if v.State.Ended() {
 		c.drains.Drop(m.UID, drainer.ForUpdate)
 	}
