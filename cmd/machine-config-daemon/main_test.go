@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -93,6 +94,30 @@ func TestRebootCommandIsRun(t *testing.T) {
 	code, printed := command(t, "--root="+root, "--systemd=none", "--config="+config, "--boot-id-file="+boot, "--reboot-command=touch,"+filepath.Join(dir, "rebooted"))
 	if _, err := os.Stat(filepath.Join(dir, "rebooted")); err != nil || code != 0 {
 		t.Errorf("got %d: %s: %v", code, printed, err)
+	}
+}
+
+// The documentation runs the program with flags that exist.
+func TestDocumentationUsesFlagsThatExist(t *testing.T) {
+	call := regexp.MustCompile(`machine-config-daemon((?: --[a-z-]+(?:=\S+)?)+)`)
+	name := regexp.MustCompile(`--([a-z-]+)`)
+	calls := 0
+	for _, page := range []string{"machine-config.md", "machine-config-daemon.md"} {
+		text, err := os.ReadFile(filepath.Join("../../docs/operations", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range call.FindAllSubmatch(text, -1) {
+			calls++
+			for _, flag := range name.FindAllSubmatch(found[1], -1) {
+				if newCommand().Flags().Lookup(string(flag[1])) == nil {
+					t.Errorf("%s: %s is no flag", page, flag[0])
+				}
+			}
+		}
+	}
+	if calls < 4 {
+		t.Errorf("%d calls were found", calls)
 	}
 }
 
