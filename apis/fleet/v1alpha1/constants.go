@@ -10,6 +10,8 @@ import (
 const (
 	// LabelPool on a RenderedMachineConfig is the pool that it was rendered for.
 	LabelPool = machinev1alpha1.FleetDomain + "pool"
+	// LabelRole on a MachineConfig that was made of a template is the role that it was made for. Pools select it.
+	LabelRole = machinev1alpha1.FleetDomain + "role"
 	// AnnotationGeneratedBy on a MachineConfig names the controller that keeps it as it is: one of the values below. Without it the
 	// MachineConfig is a user's.
 	AnnotationGeneratedBy = machinev1alpha1.FleetDomain + "generated-by"
