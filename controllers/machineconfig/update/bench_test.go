@@ -30,7 +30,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -237,7 +236,7 @@ func (c *cluster) start(owns bool, change func(r *replica)) *replica {
 	var err error
 	r.controller, err = New(Config{
 		Pools: r.cache, Owns: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Fleet: fleet, Written: patch.NewLatest[*v1alpha1.MachineConfigPool](),
-		Cluster: r.target, View: r.view, Metadata: names, IsNewSet: rollout.IsNewSet, Drains: r.drains, Drain: settings,
+		Cluster: r.target, View: r.view, Metadata: names, IsNewSet: func(*machinev1alpha1.MachineDeployment, *machinev1alpha1.MachineSet) bool { return true }, Drains: r.drains, Drain: settings,
 		Held: func(string) (string, bool) { return r.hold, r.hold != "" }, Prefix: prefix, Events: c.events, Clock: clock.RealClock{}, Gate: r, Workers: 2,
 	})
 	if err != nil {
