@@ -80,7 +80,8 @@ func (j *joined) configure(content string) string {
 	j.Helper()
 	mc := &fleetv1alpha1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-base", Labels: map[string]string{"pool": "p"}}}
 	mc.Spec.Config.Raw = fmt.Appendf(nil, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,%s"}}]}}`, content)
-	v := render.Decide(render.World{Now: time.Now(), Pool: j.pool, Configs: []*fleetv1alpha1.MachineConfig{mc}, Replaced: true})
+	w := render.World{Now: time.Now(), Pool: j.pool, Configs: []*fleetv1alpha1.MachineConfig{mc}, Replaced: true}
+	v := render.Prepare(w).Decide(w)
 	if v.Create == nil {
 		j.Fatalf("nothing was rendered: %+v", v)
 	}
