@@ -56,7 +56,6 @@ var usedByOwnTests = []string{"shard/model"}
 // beforeTheirController are decisions that are built and tested before the controller which acts on them: docs/architecture.md lists them
 // among what is not built yet.
 var beforeTheirController = []string{
-	"apis/fleet/v1alpha1/crds",
 	"controllers/machineconfig/candidates",
 }
 
