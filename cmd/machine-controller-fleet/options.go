@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -36,6 +36,7 @@ type options struct {
 	health      healthOptions
 	drain       drain.Settings
 	safety      safetyOptions
+	configs     machineConfigOptions
 	keepTraces  telemetry.Keep
 	logs        logOptions
 
@@ -68,6 +69,7 @@ func (o *options) declare(cmd *cobra.Command) *flags.Set {
 	o.health.declare(set.Group("Health"))
 	declareDrain(set.Group("Drain"), &o.drain)
 	o.safety.declare(set.Group("Safety"))
+	o.configs.declare(set.Group("Machine configuration"))
 	o.declareServing(set.Group("Work, metrics and debugging"))
 	o.logs.declare(set.Group("Logs"))
 	declareTraces(set.Group("Traces"), &o.keepTraces)
@@ -142,7 +144,7 @@ func (o *options) validate() error {
 	check(o.profiling || !o.contentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")
 	check(o.targetKubeconfig != noTarget || o.controlKubeconfig != "",
 		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are", inClusterConfig, noTarget)
-	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate(), o.logs.validate())...)
+	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate(), o.configs.validate(), o.logs.validate())...)
 }
 
 // reportIneffective logs which flags were set without effect.

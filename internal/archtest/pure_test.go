@@ -16,15 +16,17 @@ import (
 var pure = []string{
 	"apis/machine/v1alpha1/validation",
 	"controllers/disruption",
+	"controllers/drain",
 	"controllers/machine/breaker",
-	"controllers/machine/drain",
 	"controllers/machine/inplace",
 	"controllers/machine/lifecycle",
 	"controllers/machine/nodesync",
 	"controllers/machine/preserve",
 	"controllers/machineconfig/candidates",
+	"controllers/machineconfig/join",
 	"controllers/machineconfig/kubelet",
 	"controllers/machineconfig/render",
+	"controllers/machineconfig/template",
 	"controllers/machinefacts",
 	"controllers/machinedeployment/rollout",
 	"controllers/machineset/scale",
@@ -67,9 +69,10 @@ const driverContract = "./driver"
 
 // libraries are pure functions that are written elsewhere, by the only pure package that may import them, with everything below them.
 var libraries = map[string][]string{
-	"shard/ring":                        {"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"},
-	"controllers/machineconfig/kubelet": {"reflect"},
-	"controllers/machineconfig/render":  {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
+	"shard/ring":                         {"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"},
+	"controllers/machineconfig/kubelet":  {"reflect"},
+	"controllers/machineconfig/render":   {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
+	"controllers/machineconfig/template": {"sigs.k8s.io/yaml", "text/template"},
 }
 
 // foreignImpure are the trees that a pure package may not even import indirectly. Of this repository it may import

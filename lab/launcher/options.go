@@ -29,6 +29,8 @@ type Options struct {
 	Tracing bool `json:"tracing"`
 	// TraceRatio of the roots whose lives the replicas trace, from 0 to 1, with Tracing.
 	TraceRatio float64 `json:"traceRatio"`
+	// MachineConfiguration has the replicas configure Nodes, and installs the CRDs for it in the target cluster.
+	MachineConfiguration bool `json:"machineConfiguration"`
 	// CloudsimFlags and FleetFlags are passed on, split at spaces.
 	CloudsimFlags string `json:"cloudsimFlags"`
 	FleetFlags    string `json:"fleetFlags"`
@@ -55,6 +57,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
 	flags.BoolVar(&o.Tracing, "tracing", false, "start a Jaeger, and send it traces")
 	flags.Float64Var(&o.TraceRatio, "trace-ratio", 1, "with --tracing, `ratio` of the MachineDeployments whose machines are traced, from 0 to 1")
+	flags.BoolVar(&o.MachineConfiguration, "machine-configuration", false, "have the replicas bring Nodes to the configuration of their MachineConfigPool")
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
 	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
 	flags.StringVar(&o.CloudEndpoints, "cloud-endpoints", "", "`URLs` of further clouds, split at commas, that Secrets may name")

@@ -109,6 +109,9 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 	if len(l.sockets) > 0 {
 		args = append(args, "--driver-socket="+strings.Join(l.sockets, ","))
 	}
+	if l.options.MachineConfiguration {
+		args = append(args, "--machine-configuration")
+	}
 	spec := l.spec(pod.Name, fleetBinary, append(args, strings.Fields(l.options.FleetFlags)...))
 	spec.Patience = gracePeriod
 	spec.Env = l.tracing
