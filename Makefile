@@ -49,11 +49,16 @@ help: ## Show this list
 	  /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
-build: build-fleet build-lab ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it); VERSION, COMMIT, DATE
+build: build-fleet build-daemon build-lab ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it); VERSION, COMMIT, DATE
 
 .PHONY: build-fleet
 build-fleet:
 	@go build $(if $(stamp),-ldflags "$(stamp)") -o bin/ ./cmd/machine-controller-fleet
+
+# Static, because it is copied to machines.
+.PHONY: build-daemon
+build-daemon:
+	@CGO_ENABLED=0 go build -ldflags "-s -w $(stamp)" -o bin/ ./cmd/machine-config-daemon
 
 .PHONY: build-lab
 build-lab:

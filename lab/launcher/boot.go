@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	fleetcrds "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1/crds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/crds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/controlplane"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/kubeapi"
@@ -212,16 +213,25 @@ func (l *Launcher) installFleet(ctx context.Context, control, target *kubeapi.Cl
 	if err := control.Apply(ctx, manifests.FleetControl()); err != nil {
 		return fmt.Errorf("access of the fleet to the control cluster: %w", err)
 	}
-	return l.installCRDs(ctx, control)
+	if l.options.MachineConfiguration {
+		if err := target.Apply(ctx, manifests.MachineConfigDaemon()); err != nil {
+			return fmt.Errorf("access of machine-config-daemons: %w", err)
+		}
+		if err := l.installCRDs(ctx, target, fleetcrds.FS); err != nil {
+			return err
+		}
+	}
+	return l.installCRDs(ctx, control, crds.FS)
 }
 
-func (l *Launcher) installCRDs(ctx context.Context, client *kubeapi.Client) error {
-	paths, err := fs.Glob(crds.FS, "*.yaml")
+// installCRDs installs the custom resource definitions in a folder.
+func (l *Launcher) installCRDs(ctx context.Context, client *kubeapi.Client, definitions fs.FS) error {
+	paths, err := fs.Glob(definitions, "*.yaml")
 	if err != nil {
 		return fmt.Errorf("looking for custom resource definitions: %w", err)
 	}
 	for _, path := range paths {
-		manifest, err := fs.ReadFile(crds.FS, path)
+		manifest, err := fs.ReadFile(definitions, path)
 		if err != nil {
 			return fmt.Errorf("reading custom resource definition: %w", err)
 		}
