@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -34,6 +35,7 @@ type clients struct {
 	target   kubernetes.Interface
 
 	targetMetadata metadata.Interface
+	targetConfigs  fleetclient.FleetV1alpha1Interface
 
 	// controlLists and targetLists record the health of the lists of both clusters.
 	controlLists, targetLists *listHealth
@@ -122,7 +124,10 @@ func (c *clients) connectTarget(config *rest.Config, fence *fence.Fence, checks 
 		return fmt.Errorf("target cluster: %w", err)
 	}
 	c.target = client
-	c.targetMetadata, err = metadata.NewForConfig(config)
+	if c.targetMetadata, err = metadata.NewForConfig(config); err != nil {
+		return fmt.Errorf("target cluster: %w", err)
+	}
+	c.targetConfigs, err = fleetclient.NewForConfig(config)
 	return err
 }
 

@@ -36,6 +36,7 @@ type options struct {
 	health      healthOptions
 	drain       drain.Settings
 	safety      safetyOptions
+	configs     machineConfigOptions
 	keepTraces  telemetry.Keep
 	logs        logOptions
 
@@ -68,6 +69,7 @@ func (o *options) declare(cmd *cobra.Command) *flags.Set {
 	o.health.declare(set.Group("Health"))
 	declareDrain(set.Group("Drain"), &o.drain)
 	o.safety.declare(set.Group("Safety"))
+	o.configs.declare(set.Group("Machine configuration"))
 	o.declareServing(set.Group("Work, metrics and debugging"))
 	o.logs.declare(set.Group("Logs"))
 	declareTraces(set.Group("Traces"), &o.keepTraces)

@@ -260,6 +260,11 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 			return nil, err
 		}
 		all = append(all, nodes)
+		configs, err := newMachineConfiguration(o, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, configs...)
 	}
 	return all, f.slots.onUnlabeledNode(machines.NodeAppeared)
 }

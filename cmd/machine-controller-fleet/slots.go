@@ -41,6 +41,8 @@ type slots struct {
 
 	classes   *slotcache.Classes
 	ofClasses *machineclass.Controller
+
+	configs *machineConfiguration // nil without machine configuration
 }
 
 var _ shardsession.Grants = (*slots)(nil)
@@ -118,6 +120,13 @@ func (s *slots) Open(slots []int) {
 	s.labeler.Opened(slots)
 	s.namespaces.Opened(slots)
 	s.lookAtClasses()
+	s.configs.look()
+}
+
+// Drop removes the objects of slots that were lost.
+func (s *slots) Drop(slots []int) {
+	s.Set.Drop(slots)
+	s.configs.look()
 }
 
 // lookAtClasses enqueues the MachineClasses and Secrets that this replica may reconcile now.
@@ -145,6 +154,7 @@ func (s *slots) Run(ctx context.Context) {
 	running.Go(func() {
 		if err := s.namespaces.Start(ctx); err == nil {
 			s.lookAtClasses()
+			s.configs.look()
 		}
 		s.namespaces.Run(ctx) // also after ctx has ended: Run then shuts down its queue
 	})

@@ -140,8 +140,8 @@ func (c *Classes) Run(ctx context.Context) {
 	defer running.Wait()
 	names := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(c.cfg.Namespace)
 	running.Go(func() {
-		watchOne(ctx, "names of MachineClasses", objectcache.From(names), "", &mirror[*metav1.PartialObjectMetadata]{
-			store: c.names, mine: c.names.Each, keep: nameOf,
+		objectcache.Watch(ctx, "names of MachineClasses", objectcache.From(names), "", &objectcache.Mirror[*metav1.PartialObjectMetadata]{
+			Store: c.names, Mine: c.names.Each, Keep: nameOf,
 		})
 	})
 	ticker := c.cfg.Clock.NewTicker(lookAgain)
@@ -215,8 +215,8 @@ func (c *Classes) start(ctx context.Context, namespace string, running *sync.Wai
 	c.mu.Unlock()
 	running.Go(func() {
 		defer close(w.ended)
-		watchOne(inner, "MachineClasses of "+namespace, objectcache.FromEach(c.cfg.Machines.MachineClasses(namespace)), "", &mirror[*v1alpha1.MachineClass]{
-			store: c.cfg.View.Classes, mine: func() []metav1.Object { return c.cfg.View.Classes.InNamespace(namespace) },
+		objectcache.Watch(inner, "MachineClasses of "+namespace, objectcache.FromEach(c.cfg.Machines.MachineClasses(namespace)), "", &objectcache.Mirror[*v1alpha1.MachineClass]{
+			Store: c.cfg.View.Classes, Mine: func() []metav1.Object { return c.cfg.View.Classes.InNamespace(namespace) },
 		})
 	})
 }

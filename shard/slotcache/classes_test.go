@@ -123,9 +123,9 @@ func TestListDoesNotWriteToStoredObjects(t *testing.T) {
 	view.Classes.OnChange(func(_, after *v1alpha1.MachineClass) {
 		after.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "the reader"}}
 	})
-	m := &mirror[*v1alpha1.MachineClass]{
-		store: view.Classes,
-		mine:  func() []metav1.Object { return nil },
+	m := &objectcache.Mirror[*v1alpha1.MachineClass]{
+		Store: view.Classes,
+		Mine:  func() []metav1.Object { return nil },
 	}
 	class := &v1alpha1.MachineClass{ObjectMeta: in("a")}
 	if err := m.Replace([]any{class}, "1"); err != nil {
@@ -192,7 +192,7 @@ func TestSweepRequestsAreReported(t *testing.T) {
 		if class.Annotations = map[string]string{v1alpha1.AnnotationSweepRequested: request}; finalizer {
 			class.Finalizers = []string{v1alpha1.FinalizerName}
 		}
-		names := &mirror[*metav1.PartialObjectMetadata]{store: c.names, mine: c.names.Each, keep: nameOf}
+		names := &objectcache.Mirror[*metav1.PartialObjectMetadata]{Store: c.names, Mine: c.names.Each, Keep: nameOf}
 		if err := names.Update(class); err != nil {
 			t.Fatal(err)
 		}

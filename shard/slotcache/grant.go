@@ -6,13 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // grant is a set of slots with one watch for each kind.
@@ -64,22 +59,4 @@ func selector(slots map[int]bool) string {
 		values = append(values, fmt.Sprint(slot))
 	}
 	return fmt.Sprintf("%s in (%s)", v1alpha1.LabelSlot, strings.Join(values, ","))
-}
-
-// backoff returns the backoff of a failing watch: an API server that was unavailable for a minute is tried again within seconds.
-func backoff() *wait.Backoff {
-	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second}
-}
-
-// page is the number of objects in one page of a list.
-const page = 500
-
-// watchOne lists and watches until ctx ends. All lists are paged, including those after a watch has ended.
-func watchOne(ctx context.Context, name string, from objectcache.Source, selector string, into cache.ReflectorStore) {
-	lists := &objectcache.ListerWatcher{Source: from, Selector: selector}
-	defer lists.End()
-	reflector := cache.NewReflectorWithOptions(lists, nil, into,
-		cache.ReflectorOptions{Name: name, TypeDescription: name, Backoff: backoff()})
-	reflector.WatchListPageSize = page
-	reflector.RunWithContext(ctx)
 }

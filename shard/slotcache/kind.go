@@ -50,7 +50,7 @@ func (k *kind[T]) watch(ctx context.Context, g *grant, synced func(), running *s
 		k.mu.Unlock()
 	}
 	selected := selector(g.slots)
-	running.Go(func() { watchOne(ctx, k.name, k.from, selected, s) })
+	running.Go(func() { objectcache.Watch(ctx, k.name, k.from, selected, s) })
 }
 
 func (k *kind[T]) called() string { return k.name }
@@ -104,7 +104,7 @@ func (s *sink[T]) Add(obj any) error { return s.Update(obj) }
 
 // Update stores an object.
 func (s *sink[T]) Update(obj any) error {
-	seen, err := seenOf[T](obj)
+	seen, err := objectcache.Received[T](obj)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (s *sink[T]) apply(obj metav1.Object) {
 
 // Delete removes an object that was deleted, or left the grant's slots.
 func (s *sink[T]) Delete(obj any) error {
-	seen, err := seenOf[T](obj)
+	seen, err := objectcache.Received[T](obj)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *sink[T]) Delete(obj any) error {
 func (s *sink[T]) Replace(list []any, version string) error {
 	seen := make([]metav1.Object, 0, len(list))
 	for _, obj := range list {
-		one, err := seenOf[T](obj)
+		one, err := objectcache.Received[T](obj)
 		if err != nil {
 			return err
 		}

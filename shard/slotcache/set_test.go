@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // within advances the time, and waits until everything that is due has happened.
@@ -80,7 +82,7 @@ func TestListsArePaged(t *testing.T) {
 		b.put("machines", key("first"), inSlot(1))
 		b.add(1)
 		within(moment)
-		for i := range 2 * page {
+		for i := range 2 * objectcache.Page {
 			b.put("machines", key(fmt.Sprint("m", i)), inSlot(1))
 		}
 		synctest.Wait()

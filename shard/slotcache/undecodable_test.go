@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // undecodable is a spec that MCM's CRD allows and the Go type cannot decode.
@@ -148,7 +149,7 @@ func TestPagingContinuesAfterUndecodableObjects(t *testing.T) {
 		within(moment)
 		b.change(func() { b.away = true })
 		b.breakOff()
-		for i := range 2*page + page/2 {
+		for i := range 2*objectcache.Page + objectcache.Page/2 {
 			spec := "{}"
 			if i%100 == 0 {
 				spec = undecodable
@@ -159,7 +160,7 @@ func TestPagingContinuesAfterUndecodableObjects(t *testing.T) {
 		within(time.Second)
 		b.change(func() { b.away = false })
 		within(time.Minute)
-		if decoded, not := b.view.Machines.Len(), b.view.Machines.Undecodable.Len(); decoded != 2*page+page/2-13 || not != 13 {
+		if decoded, not := b.view.Machines.Len(), b.view.Machines.Undecodable.Len(); decoded != 2*objectcache.Page+objectcache.Page/2-13 || not != 13 {
 			t.Errorf("%d objects and %d undecodable ones, want 1237 and 13", decoded, not)
 		}
 		if b.lists != 3+1 {

@@ -33,7 +33,12 @@ func kinds() map[string]kind {
 		"persistentvolumeclaims": {name: "PersistentVolumeClaim", hasStatus: true},
 		"volumeattachments":      {name: "VolumeAttachment", hasStatus: true},
 		"csidrivers":             {name: "CSIDriver"},
+		"machineconfigs":         {name: "MachineConfig", counts: true},
+		"machineconfigpools":     {name: "MachineConfigPool", hasStatus: true, counts: true},
 		"renderedmachineconfigs": {name: "RenderedMachineConfig", counts: true},
+		"kubeletconfigs":         {name: "KubeletConfig", hasStatus: true, counts: true},
+		"controllerconfigs":      {name: "ControllerConfig", hasStatus: true, counts: true},
+		"configmaps":             {name: "ConfigMap"},
 		"poddisruptionbudgets":   {name: "PodDisruptionBudget", hasStatus: true},
 	}
 }

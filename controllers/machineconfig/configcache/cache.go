@@ -1,0 +1,223 @@
+package configcache
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+)
+
+// Config is the configuration of a Cache. All fields are required.
+type Config struct {
+	// Client and Metadata list and watch in the target cluster.
+	Client   fleetclient.FleetV1alpha1Interface
+	Metadata metadata.Interface
+	// OwnsPool reports whether this replica may work on a pool now.
+	OwnsPool func(pool *v1alpha1.MachineConfigPool) bool
+	// Owns reports whether this replica may work on the KubeletConfig, or the ControllerConfig, of a name now.
+	Owns func(name string) bool
+}
+
+// Cache watches the kinds of machine configuration. Make one with New. Reading is safe for concurrent use. What it returns is shared, and
+// must not be changed.
+type Cache struct {
+	cfg  Config
+	kick chan struct{}
+
+	pools    *watched[*v1alpha1.MachineConfigPool]
+	kubelets *watched[*v1alpha1.KubeletConfig]
+	controls *watched[*v1alpha1.ControllerConfig]
+	configs  *watched[*v1alpha1.MachineConfig]
+	rendered *watched[*metav1.PartialObjectMetadata]
+
+	mu        sync.Mutex
+	announced bool // the handlers were called with all objects
+}
+
+// New returns a Cache, which is empty until Run.
+func New(cfg Config) *Cache {
+	c := &Cache{cfg: cfg, kick: make(chan struct{}, 1)}
+	c.pools = newWatched[*v1alpha1.MachineConfigPool]("MachineConfigPools", objectcache.From(cfg.Client.MachineConfigPools()), c.again)
+	c.kubelets = newWatched[*v1alpha1.KubeletConfig]("KubeletConfigs", objectcache.From(cfg.Client.KubeletConfigs()), c.again)
+	c.controls = newWatched[*v1alpha1.ControllerConfig]("ControllerConfigs", objectcache.From(cfg.Client.ControllerConfigs()), c.again)
+	c.configs = newWatched[*v1alpha1.MachineConfig]("MachineConfigs", objectcache.From(cfg.Client.MachineConfigs()), c.again)
+	rendered := cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("renderedmachineconfigs"))
+	c.rendered = newWatched[*metav1.PartialObjectMetadata]("metadata of RenderedMachineConfigs", objectcache.From(rendered), c.again)
+	// An object that appears may be the first one of this replica, and one that is removed the last.
+	c.pools.handle(func(before, after *v1alpha1.MachineConfigPool) { c.appeared(before == nil || after == nil) })
+	c.kubelets.handle(func(before, after *v1alpha1.KubeletConfig) { c.appeared(before == nil || after == nil) })
+	c.controls.handle(func(before, after *v1alpha1.ControllerConfig) { c.appeared(before == nil || after == nil) })
+	return c
+}
+
+// OnPool has f called with each pool that appears (before is nil), changes, or is removed (after is nil). Like the other handlers it
+// is set before Run; f must return soon.
+func (c *Cache) OnPool(f func(before, after *v1alpha1.MachineConfigPool)) { c.pools.handle(f) }
+
+// OnKubeletConfig is OnPool for KubeletConfigs.
+func (c *Cache) OnKubeletConfig(f func(before, after *v1alpha1.KubeletConfig)) { c.kubelets.handle(f) }
+
+// OnControllerConfig is OnPool for the ControllerConfig.
+func (c *Cache) OnControllerConfig(f func(before, after *v1alpha1.ControllerConfig)) {
+	c.controls.handle(func(before, after *v1alpha1.ControllerConfig) {
+		if isTheOne(before) || isTheOne(after) {
+			f(before, after)
+		}
+	})
+}
+
+// OnMachineConfig is OnPool for MachineConfigs, for changes since all were listed.
+func (c *Cache) OnMachineConfig(f func(before, after *v1alpha1.MachineConfig)) { c.configs.handle(f) }
+
+// OnRendered is OnPool for the metadata of RenderedMachineConfigs, for changes since all were listed.
+func (c *Cache) OnRendered(f func(before, after *metav1.PartialObjectMetadata)) {
+	c.rendered.handle(f)
+}
+
+// Ready reports whether all that this replica needs was listed. Until then nothing may be concluded from the absence of an object; when it
+// becomes ready, handlers are called with all pools, KubeletConfigs and the ControllerConfig.
+func (c *Cache) Ready() bool {
+	return c.hasSmall() && (!c.needsLarge() || c.configs.isListed() && c.rendered.isListed())
+}
+
+// hasSmall reports whether the kinds that all replicas watch are listed.
+func (c *Cache) hasSmall() bool {
+	return c.pools.isListed() && c.kubelets.isListed() && c.controls.isListed()
+}
+
+// needsLarge reports whether the replica owns something that MachineConfigs and RenderedMachineConfigs are needed for.
+func (c *Cache) needsLarge() bool {
+	return slices.ContainsFunc(c.Pools(), c.cfg.OwnsPool) ||
+		slices.ContainsFunc(c.KubeletConfigs(), func(k *v1alpha1.KubeletConfig) bool { return c.cfg.Owns(k.Name) }) ||
+		c.ControllerConfig() != nil && c.cfg.Owns(v1alpha1.ControllerConfigName)
+}
+
+// Pool returns a pool.
+func (c *Cache) Pool(name string) (*v1alpha1.MachineConfigPool, bool) {
+	return c.pools.objects().Get(types.NamespacedName{Name: name})
+}
+
+// Pools returns all pools, in no order.
+func (c *Cache) Pools() []*v1alpha1.MachineConfigPool { return c.pools.objects().All() }
+
+// KubeletConfigs returns all KubeletConfigs, in no order.
+func (c *Cache) KubeletConfigs() []*v1alpha1.KubeletConfig { return c.kubelets.objects().All() }
+
+// KubeletConfig returns a KubeletConfig.
+func (c *Cache) KubeletConfig(name string) (*v1alpha1.KubeletConfig, bool) {
+	return c.kubelets.objects().Get(types.NamespacedName{Name: name})
+}
+
+// ControllerConfig returns the ControllerConfig; nil if there is none.
+func (c *Cache) ControllerConfig() *v1alpha1.ControllerConfig {
+	config, _ := c.controls.objects().Get(types.NamespacedName{Name: v1alpha1.ControllerConfigName})
+	return config
+}
+
+// MachineConfigs returns all MachineConfigs, in no order.
+func (c *Cache) MachineConfigs() []*v1alpha1.MachineConfig { return c.configs.objects().All() }
+
+// MachineConfig returns a MachineConfig.
+func (c *Cache) MachineConfig(name string) (*v1alpha1.MachineConfig, bool) {
+	return c.configs.objects().Get(types.NamespacedName{Name: name})
+}
+
+// Rendered returns the metadata of the RenderedMachineConfigs of a pool, in no order.
+func (c *Cache) Rendered(pool string) []*metav1.PartialObjectMetadata {
+	return slices.DeleteFunc(c.rendered.objects().All(), func(r *metav1.PartialObjectMetadata) bool { return r.Labels[v1alpha1.LabelPool] != pool })
+}
+
+func isTheOne(c *v1alpha1.ControllerConfig) bool {
+	return c != nil && c.Name == v1alpha1.ControllerConfigName
+}
+
+// Look has what this replica owns determined again, and the handlers called with all pools, KubeletConfigs and the ControllerConfig: slots were
+// opened or lost, or a namespace is served again. It returns at once.
+func (c *Cache) Look() {
+	c.announceAgain()
+	c.again()
+}
+
+func (c *Cache) announceAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.announced = false
+}
+
+func (c *Cache) appeared(or bool) {
+	if or {
+		c.again()
+	}
+}
+
+func (c *Cache) again() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run watches until ctx ends, and returns when all watches have ended.
+func (c *Cache) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { c.pools.run(ctx) })
+	running.Go(func() { c.kubelets.run(ctx) })
+	running.Go(func() { c.controls.run(ctx) })
+	endLarge := func() {}
+	defer func() { endLarge() }()
+	runs := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.kick:
+		}
+		switch needs := c.hasSmall() && c.needsLarge(); {
+		case needs && !runs:
+			endLarge = c.beginLarge(ctx)
+			runs = true
+		case !needs && runs:
+			endLarge()
+			runs = false
+		}
+		c.announce()
+	}
+}
+
+// beginLarge watches the kinds that only an owner needs, until the returned function is called.
+func (c *Cache) beginLarge(ctx context.Context) (end func()) {
+	inner, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { c.configs.run(inner) })
+	running.Go(func() { c.rendered.run(inner) })
+	c.announceAgain()
+	return func() {
+		stop()
+		running.Wait()
+	}
+}
+
+// announce calls the handlers with all objects of the kinds that all replicas watch, once.
+func (c *Cache) announce() {
+	if !c.Ready() {
+		return
+	}
+	c.mu.Lock()
+	before := c.announced
+	c.announced = true
+	c.mu.Unlock()
+	if before {
+		return
+	}
+	c.pools.announce()
+	c.kubelets.announce()
+	c.controls.announce()
+}
