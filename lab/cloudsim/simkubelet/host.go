@@ -90,6 +90,8 @@ type vm struct {
 	update          update
 	componentsSince time.Time // since when the critical components of a Node that was updated start; zero when they do not
 
+	daemon daemon
+
 	volumes volumes
 }
 

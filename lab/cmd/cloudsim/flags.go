@@ -40,6 +40,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	latencies := addLatencies(fs, &opts.settings)
 	podTermination := fs.Duration("pod-termination-time", time.Duration(opts.settings.PodTerminationTime), "how long a pod of a simulated Node takes to end; negative means that it never ends")
 	updates := addUpdates(fs, opts.settings.InPlaceUpdates)
+	rebootTime := fs.Duration("reboot-time", time.Duration(opts.settings.RebootTime), "how long a simulated Node is not Ready when it reboots for its machine configuration")
 	forgetAfter := fs.Duration("forget-after", time.Hour, "how long an ended VM is remembered, and its client token")
 	fs.StringVar(&opts.settings.Credentials, "credentials", "", "bearer token that every call has to send; empty means none")
 	if err := fs.Parse(args); err != nil {
@@ -54,6 +55,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	latencies()
 	opts.settings.PodTerminationTime = cloudapi.Duration(*podTermination)
 	opts.settings.InPlaceUpdates = updates()
+	opts.settings.RebootTime = cloudapi.Duration(*rebootTime)
 	opts.settings.ForgetAfter = cloudapi.Duration(*forgetAfter)
 	if opts.seed == 0 {
 		opts.seed = rand.Uint64() //nolint:gosec // it decides faults, and protects nothing
