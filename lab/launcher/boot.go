@@ -294,6 +294,9 @@ func (l *Launcher) bootCloudsim(ctx context.Context) error {
 	if command != "" {
 		args = append(args, "--kubelet-command="+command)
 	}
+	if l.options.MachineConfiguration {
+		args = append(args, "--daemons")
+	}
 	url := "http://" + address
 	spec := l.spec(cloudsimName, cloudsimBinary, append(args, strings.Fields(l.options.CloudsimFlags)...))
 	return l.bootProcess(ctx, spec, url, httpProbe(url+"/healthz"))

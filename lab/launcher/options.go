@@ -25,8 +25,8 @@ type Options struct {
 	Nodes int `json:"nodes"`
 	// Restart is RestartAlways or RestartNever: whether a replica's process that ends by itself is started again.
 	Restart string `json:"restart"`
-	// MachineConfiguration installs the kinds of fleet.machine.sapcloud.io in the target cluster, and VMs with a real kubelet are
-	// configured by a machine-config-daemon.
+	// MachineConfiguration installs the kinds of fleet.machine.sapcloud.io in the target cluster, enables the replicas' machine
+	// configuration, and has a machine-config-daemon configure each VM: a real one where the kubelet is.
 	MachineConfiguration bool `json:"machineConfiguration"`
 	// DaemonFlags are passed on to the daemons, split at spaces.
 	DaemonFlags string `json:"daemonFlags"`
@@ -56,7 +56,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.Replicas, "replicas", 3, "`number` of replicas of the fleet; with 0 nothing of it is installed, for the Helm chart")
 	flags.IntVar(&o.Nodes, "nodes", 0, "`number` of Nodes of the control cluster that belong to no machine, with real kubelets")
 	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
-	flags.BoolVar(&o.MachineConfiguration, "machine-configuration", false, "install the kinds of machine configuration in the target cluster, and run machine-config-daemon in VMs with a real kubelet")
+	flags.BoolVar(&o.MachineConfiguration, "machine-configuration", false, "enable machine configuration: its kinds in the target cluster, the replicas' part, and a machine-config-daemon for each VM")
 	flags.StringVar(&o.DaemonFlags, "daemon-flags", "", "with --machine-configuration, `flags` for machine-config-daemon, split at spaces")
 	flags.BoolVar(&o.Tracing, "tracing", false, "start a Jaeger, and send it traces")
 	flags.Float64Var(&o.TraceRatio, "trace-ratio", 1, "with --tracing, `ratio` of the MachineDeployments whose machines are traced, from 0 to 1")

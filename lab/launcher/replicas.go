@@ -106,6 +106,9 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 		"--debug-hooks",
 		"--simulated-cloud-endpoint=" + strings.TrimSuffix("http://"+l.linkAddress(pod, cloudLink)+","+l.options.CloudEndpoints, ","),
 	}
+	if l.options.MachineConfiguration {
+		args = append(args, "--machine-configuration")
+	}
 	if len(l.sockets) > 0 {
 		args = append(args, "--driver-socket="+strings.Join(l.sockets, ","))
 	}

@@ -38,7 +38,7 @@ func (v *vm) rebooting(health guest.Health, now time.Time) guest.Health {
 func (h *Host) configure(ctx context.Context, v *vm, now time.Time) (time.Duration, error) {
 	d, prefix := &v.daemon, v1alpha1.DaemonPrefix
 	node := h.seen(v)
-	if node == nil || node.Annotations[prefix.DesiredConfig()] == "" {
+	if node == nil || !h.cfg.Daemons {
 		return loop.Never, nil
 	}
 	if wait := d.offUntil.Sub(now); wait > 0 {
@@ -138,6 +138,6 @@ func daemonAnnotations(annotations map[string]string) map[string]string {
 // concernsDaemon reports whether the daemon has something to do on the Node.
 func concernsDaemon(node *corev1.Node) bool {
 	prefix := v1alpha1.DaemonPrefix
-	desired := node.Annotations[prefix.DesiredConfig()]
-	return desired != "" && (node.Annotations[prefix.CurrentConfig()] != desired || node.Annotations[prefix.State()] != string(v1alpha1.StateDone))
+	return node.Annotations[prefix.CurrentConfig()] != node.Annotations[prefix.DesiredConfig()] ||
+		node.Annotations[prefix.State()] != string(v1alpha1.StateDone)
 }

@@ -3,7 +3,6 @@ package simkubelet
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,9 +38,10 @@ func (c *cluster) reports(shown corev1.ConditionStatus, want map[string]string) 
 func TestDaemonUpdatesNode(t *testing.T) {
 	prefix := v1alpha1.DaemonPrefix
 	inCluster(t, func(c *cluster) {
-		c.cloud.reboot = 10 * time.Second
+		c.host.cfg.Daemons, c.cloud.reboot = true, 10*time.Second
 		c.host.PowerOn(aVM())
-		synctest.Wait()
+		c.pass(time.Second)
+		c.reports(corev1.ConditionTrue, map[string]string{prefix.State(): "done"})
 		c.writes()
 		c.annotate(prefix.DesiredConfig(), "x")
 		waits := map[string]string{prefix.DesiredConfig(): "x", prefix.State(): "working", prefix.DesiredDrain(): "drain-x"}

@@ -12,7 +12,7 @@
 // for the time that the cloud sets, like one that restarts, becomes Ready again, and gets the result that the cloud sets.
 // Later it removes the taint of critical components, as another controller does.
 //
-// It plays the machine-config-daemon, too: for the configuration that is desired for a Node it makes the same reports as the real one, by
+// With Config.Daemons it plays the machine-config-daemon, too: for the configuration that is desired for a Node it makes the same reports as the real one, by
 // the same decisions (package lifecycle), waits for the drain, and is not Ready for the time that the cloud sets for a reboot. It reads no
 // configuration, and each one works.
 //

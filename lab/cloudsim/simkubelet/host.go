@@ -41,6 +41,8 @@ type Config struct {
 	Client kubernetes.Interface
 	// Prove makes one request that is authenticated by a bootstrap token; an error means that the token is not valid.
 	Prove func(ctx context.Context, token string) error
+	// Daemons has the VMs play machine-config-daemon.
+	Daemons bool
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
 	// Log is slog's default when nil.

@@ -59,7 +59,7 @@ func (h *Host) sawNode(obj any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.byName[node.Name]
-	if v != nil && v.nodeUID == node.UID && v.health != guest.Frozen && (ready(node) != readiness(v.health) || concernsAgent(node) || concernsDaemon(node)) {
+	if v != nil && v.nodeUID == node.UID && v.health != guest.Frozen && (ready(node) != readiness(v.health) || concernsAgent(node) || h.cfg.Daemons && concernsDaemon(node)) {
 		h.wake(v)
 	}
 }

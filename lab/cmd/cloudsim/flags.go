@@ -20,6 +20,7 @@ type options struct {
 	callLog        string
 	kubeconfig     string
 	kubeletCommand string
+	daemons        bool
 	seed           uint64
 	settings       cloudapi.Settings
 }
@@ -35,6 +36,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	fs.StringVar(&opts.callLog, "call-log", "", "file to which each call is appended as a line of JSON (required)")
 	fs.StringVar(&opts.kubeconfig, "kubeconfig", "", "cluster that VMs join; without it they boot and join nothing")
 	fs.StringVar(&opts.kubeletCommand, "kubelet-command", "", "command that is a VM with a real kubelet, split at spaces; without it such VMs are simulated")
+	fs.BoolVar(&opts.daemons, "daemons", false, "simulated Nodes play machine-config-daemon")
 	fs.Uint64Var(&opts.seed, "seed", 0, "seed of all random decisions; 0 draws one")
 
 	latencies := addLatencies(fs, &opts.settings)
