@@ -21,6 +21,8 @@ CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
 DRIVERS ?=
 TRACING ?=
+MACHINE_CONFIGURATION ?=
+DAEMON_FLAGS ?=
 FUZZTIME ?= 30s
 ATTACK_TIME ?= 1h
 MODEL_TIME ?= 30m
@@ -68,6 +70,10 @@ build-lab:
 image: ## Build the container image into bin/image, without a container runtime: VERSION, COMMIT, DATE, IMAGE (name:tag), PLATFORMS
 	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" IMAGE="$(IMAGE)" PLATFORMS="$(PLATFORMS)" hack/image.sh build
 
+.PHONY: daemon
+daemon: ## Build machine-config-daemon for machines into bin/daemon, with checksums: VERSION, COMMIT, DATE, PLATFORMS
+	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" PLATFORMS="$(PLATFORMS)" hack/daemon.sh
+
 .PHONY: image-push
 image-push: ## Push the image in bin/image as IMAGE (registry/name:tag)
 	@IMAGE="$(IMAGE)" hack/image.sh push
@@ -95,9 +101,10 @@ demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on a control 
 	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing)
 
 .PHONY: lab-up
-lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS, DRIVERS
+lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, MACHINE_CONFIGURATION=1, CLOUDSIM_FLAGS, FLEET_FLAGS, DAEMON_FLAGS, DRIVERS
 	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --nodes "$(NODES)" --clusters "$(CLUSTERS)" \
-	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" --drivers "$(DRIVERS)" $(if $(tracing),--tracing)
+	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" --drivers "$(DRIVERS)" $(if $(tracing),--tracing) \
+	  $(if $(filter-out 0 false no,$(MACHINE_CONFIGURATION)),--machine-configuration --daemon-flags "$(DAEMON_FLAGS)")
 
 .PHONY: lab-status
 lab-status: bin/lab ## Show what runs in LAB_DIR

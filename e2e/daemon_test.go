@@ -4,12 +4,9 @@ package e2e
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,33 +19,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// daemonFlags are those of the daemons of tests. A kubelet answers some seconds after the boot of its VM.
-const daemonFlags = "--drift=repair --drift-interval=1s --health-timeout=20s"
-
-// kubeletFile is where a kubelet of the lab reads its settings.
-const kubeletFile = "/etc/kubernetes/kubelet.conf"
-
-// file is an Ignition file.
-func file(path, content string) string {
-	return fmt.Sprintf(`{"path": %q, "contents": {"source": "data:;base64,%s"}}`, path, base64.StdEncoding.EncodeToString([]byte(content)))
-}
-
-// unit is an enabled Ignition unit.
-func unit(name string) string {
-	return fmt.Sprintf(`{"name": %q, "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}`, name)
-}
-
-// ignition is a config of files and units.
-func ignition(files, units []string) runtime.RawExtension {
-	return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"ignition": {"version": "3.5.0"}, "storage": {"files": [%s]}, "systemd": {"units": [%s]}}`,
-		strings.Join(files, ","), strings.Join(units, ","))}
-}
-
-// maxPods are settings of a kubelet.
-func maxPods(n int) string {
-	return fmt.Sprintf(`{"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1", "maxPods": %d}`, n)
-}
-
 // configured is a Node that a daemon configures.
 type configured struct {
 	*testing.T
@@ -57,30 +27,24 @@ type configured struct {
 	node, vm string
 }
 
-// TestDaemonOnARealMachine: the daemon in a VM applies what is desired for its Node, with a drain and a reboot, the kubelet uses its settings,
-// and what the kubelet does not start with is undone. The test takes the part of the controllers.
-func TestDaemonOnARealMachine(t *testing.T) {
-	t.Parallel()
-	if !kubeletsWork(t) {
-		t.Skip("the lab boots simulated Nodes only")
-	}
-	lab := startLab(t, "daemon", func(o *harness.Options) { o.MachineConfiguration, o.DaemonFlags = true, daemonFlags })
-	s := newSpace(t, lab, "daemon", realKubelet)
+// daemonWorks: the daemon in a VM applies what is desired for its Node, with a drain and a reboot, the kubelet uses its settings, and what
+// the kubelet does not start with is undone. The Node is in no pool: the test takes the part of the controllers.
+func (s *space) daemonWorks() {
 	s.createMachine(s.name + "-vm")
 	s.running("", 1)
-	c := &configured{T: t, lab: lab, node: s.name + "-vm"}
+	c := &configured{T: s.T, lab: s.lab, node: s.name + "-vm"}
 	c.vm = s.joined()[c.node]
 	before := c.bootID()
 
-	first := c.render("", ignition([]string{file("/etc/sysctl.d/10-demo.conf", "vm.swappiness=1\n"), file(kubeletFile, maxPods(77))}, []string{unit("demo.service")}))
+	first := c.render(harness.Ignition([]string{harness.File("/etc/sysctl.d/10-demo.conf", "vm.swappiness=1\n"), harness.File(harness.KubeletFile, harness.MaxPods(77))}, []string{harness.Unit("demo.service")}))
 	c.desire(first)
 	c.isDone(first)
 	if after := c.bootID(); after == before {
-		t.Errorf("the Node was not rebooted: its boot ID is still %s", after)
+		s.Errorf("the Node was not rebooted: its boot ID is still %s", after)
 	}
 	c.has("/etc/sysctl.d/10-demo.conf", "vm.swappiness=1\n")
 	if target, err := os.Readlink(c.path("/etc/systemd/system/multi-user.target.wants/demo.service")); err != nil || target != "/etc/systemd/system/demo.service" {
-		t.Errorf("the unit is not enabled: %q, %v", target, err)
+		s.Errorf("the unit is not enabled: %q, %v", target, err)
 	}
 	c.eventually("the Node has the kubelet's setting", func(n *corev1.Node) error {
 		if pods := n.Status.Capacity.Pods().Value(); pods != 77 {
@@ -89,17 +53,17 @@ func TestDaemonOnARealMachine(t *testing.T) {
 		return nil
 	})
 
-	t.Log("drift is repaired")
+	s.Log("drift is repaired")
 	if err := os.WriteFile(c.path("/etc/sysctl.d/10-demo.conf"), []byte("vm.swappiness=99\n"), 0o644); err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 	c.eventually("the file is repaired", func(*corev1.Node) error { return c.contains("/etc/sysctl.d/10-demo.conf", "vm.swappiness=1\n") })
 
-	t.Log("a configuration with which the kubelet does not start is undone, and the daemon is killed meanwhile")
-	broken := c.render("", ignition([]string{file(kubeletFile, maxPods(-1))}, nil))
+	s.Log("a configuration with which the kubelet does not start is undone, and the daemon is killed meanwhile")
+	broken := c.render(harness.Ignition([]string{harness.File(harness.KubeletFile, harness.MaxPods(-1))}, nil))
 	c.desire(broken)
-	eventually(t, "the daemon requests a drain", func(ctx context.Context) error {
-		n, err := lab.Target.CoreV1().Nodes().Get(ctx, c.node, metav1.GetOptions{})
+	s.eventually("the daemon requests a drain", func(ctx context.Context) error {
+		n, err := s.lab.Target.CoreV1().Nodes().Get(ctx, c.node, metav1.GetOptions{})
 		if err == nil && n.Annotations[v1alpha1.DaemonPrefix.DesiredDrain()] != v1alpha1.DrainFor(broken) {
 			err = fmt.Errorf("its annotations are %v", n.Annotations)
 		}
@@ -115,17 +79,14 @@ func TestDaemonOnARealMachine(t *testing.T) {
 	})
 	c.desire(first)
 	c.isDone(first)
-	c.has(kubeletFile, maxPods(77))
+	c.has(harness.KubeletFile, harness.MaxPods(77))
 }
 
 // render creates a RenderedMachineConfig, and returns its name.
-func (c *configured) render(pool string, config runtime.RawExtension) string {
+func (c *configured) render(config runtime.RawExtension) string {
 	c.Helper()
-	if pool == "" {
-		pool = "test"
-	}
 	spec := v1alpha1.RenderedMachineConfigSpec{MachineConfigSpec: v1alpha1.MachineConfigSpec{Config: config}}
-	name, err := v1alpha1.RenderedName(pool, &spec)
+	name, err := v1alpha1.RenderedName("test", &spec)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -215,25 +176,11 @@ func (c *configured) has(name, want string) {
 // killDaemon kills the daemon of the VM.
 func (c *configured) killDaemon() {
 	c.Helper()
-	killed := 0
-	for p, a := range processes(c.T) {
-		if isDaemonOf(a.text, c.vm) {
-			if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				c.Fatal(err)
-			}
-			killed++
-		}
+	pid, err := c.lab.Daemon(c.vm)
+	if err == nil && pid != 0 {
+		err = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	if killed != 1 {
-		c.Fatalf("VM %s has %d daemons, want 1", c.vm, killed)
+	if err != nil || pid == 0 {
+		c.Fatalf("kill the daemon of VM %s, process %d: %v", c.vm, pid, err)
 	}
-}
-
-// isDaemonOf reports whether the command line and environment of a process are those of the daemon of a VM.
-func isDaemonOf(text, vm string) bool {
-	command, environment, _ := strings.Cut(text, "\n\n")
-	return filepath.Base(strings.SplitN(command, "\n", 2)[0]) == "machine-config-daemon" &&
-		slices.ContainsFunc(strings.Split(environment, "\n"), func(v string) bool {
-			return strings.HasPrefix(v, "CLOUDSIM_VM_DIR=") && strings.HasSuffix(v, "/"+vm)
-		})
 }

@@ -45,7 +45,7 @@ func main() {
 	flag.IntVar(&o.draining, "draining", 500, "`number` of Nodes that are drained while machines are made")
 	flag.IntVar(&o.rounds, "rounds", 5, "`number` of rounds in which the CPU time of replicas with and without tracing is compared, of which the median counts")
 	flag.DurationVar(&o.rest, "rest", 5*time.Minute, "`time` for which CPU is measured at rest; within the default each kubelet reports the status of its Node")
-	flag.StringVar(&o.parts, "parts", "create,delete-empty,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own, as cpu does, which takes 20 minutes and is measured only when it is named; tracing and scrape start labs beside it")
+	flag.StringVar(&o.parts, "parts", "create,delete-empty,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own, as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape and machineconfig start labs beside it")
 	flag.Parse()
 	missed, err := bench(ctx, o)
 	if err != nil {
@@ -100,6 +100,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureHandOvers(ctx, lab, once)
 		case part == "tracing":
 			err = measureTracing(ctx, o.dir, o.rounds, once)
+		case part == "machineconfig":
+			err = measureConfigs(ctx, o.dir, once)
 		case part == "scrape":
 			err = measureScrapes(ctx, o.dir, o.machines, once)
 		case !own:
@@ -113,7 +115,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 		case part == "cpu":
 			err = measureCPU(ctx, lab, o.rest, once)
 		default:
-			err = fmt.Errorf("--parts: expected create, delete-empty, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, tracing, scrape or cpu, got %q", part)
+			err = fmt.Errorf("--parts: expected create, delete-empty, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, tracing, scrape, machineconfig or cpu, got %q", part)
 		}
 		if err != nil {
 			return false, err
