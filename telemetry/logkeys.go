@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
+	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
@@ -18,6 +19,9 @@ const (
 	KeyMachineDeployment = "machineDeployment"
 	KeyMachineClass      = "machineClass"
 	KeyNode              = "node"
+	KeyPool              = "machineConfigPool"
+	KeyKubeletConfig     = "kubeletConfig"
+	KeyControllerConfig  = "controllerConfig"
 	KeySecret            = "secret"
 	KeyNamespace         = "namespace"
 	KeyProviderID        = "providerID"
@@ -59,6 +63,12 @@ func keysOf(ctx context.Context, about runtime.Object) []any {
 		return NameObject(ctx, KeyMachineDeployment, klog.KObj(o))
 	case *v1alpha1.MachineClass:
 		return NameObject(ctx, KeyMachineClass, klog.KObj(o))
+	case *fleetv1alpha1.MachineConfigPool:
+		return NameObject(ctx, KeyPool, o.Name)
+	case *fleetv1alpha1.KubeletConfig:
+		return NameObject(ctx, KeyKubeletConfig, o.Name)
+	case *fleetv1alpha1.ControllerConfig:
+		return NameObject(ctx, KeyControllerConfig, o.Name)
 	case *corev1.ObjectReference:
 		return NameObject(ctx, strings.ToLower(o.Kind[:min(len(o.Kind), 1)])+o.Kind[min(len(o.Kind), 1):], klog.KRef(o.Namespace, o.Name))
 	}

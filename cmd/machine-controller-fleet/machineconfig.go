@@ -4,6 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -29,7 +31,7 @@ type machineConfiguration struct {
 }
 
 // newMachineConfiguration wires machine configuration, and returns what has to run for it: nothing when it is not enabled. There is a target cluster.
-func newMachineConfiguration(o options, f *fleet) ([]controller, error) {
+func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) ([]controller, error) {
 	if !o.configs.enabled {
 		return nil, nil
 	}
@@ -44,7 +46,12 @@ func newMachineConfiguration(o options, f *fleet) ([]controller, error) {
 	})
 	f.slots.configs = m
 	f.slots.namespaces.OnChange(func(string) { m.look() })
-	return []controller{m.cache}, nil
+	recorded := newTargetEvents(o, f)
+	updates, err := m.newUpdate(o, f, machines, recorded.recorder(v1alpha1.EventSourceMachineConfig))
+	if err != nil {
+		return nil, err
+	}
+	return []controller{m.cache, recorded, updates}, nil
 }
 
 // look has the controllers look at what this replica may work on now. It returns at once.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"

@@ -260,7 +260,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 			return nil, err
 		}
 		all = append(all, nodes)
-		configs, err := newMachineConfiguration(o, f)
+		configs, err := newMachineConfiguration(o, f, machines)
 		if err != nil {
 			return nil, err
 		}

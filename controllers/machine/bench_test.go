@@ -29,7 +29,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"

@@ -85,7 +85,7 @@ func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target
 	start := c.cfg.Clock.Now()
 	resp, err := p.driver.CreateMachine(ctx, driver.CreateMachineRequest{
 		Target:   target,
-		UserData: credentials.FillUserData(p.world.Secret.UserData, p.token, p.world.Machine.Name),
+		UserData: credentials.FillUserData(p.world.Secret.UserData, p.placeholders()),
 	})
 	if err != nil {
 		p.world.VM.LastKnownState = resp.LastKnownState

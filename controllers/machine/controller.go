@@ -17,8 +17,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -43,7 +43,7 @@ const (
 // driverTimeout bounds one call of a driver. Clouds answer in seconds; a longer call would occupy a worker, and is made again later.
 const driverTimeout = time.Minute
 
-// Config is what the controller needs. All but Servers, DrainConfirm, Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
+// Config is what the controller needs. All but Servers, DrainConfirm, FirstConfig, Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
 type Config struct {
 	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -79,8 +79,11 @@ type Config struct {
 	// BootstrapTokenSigning reports whether bootstrap tokens may be used for signing, too. VMs need that if they discover their
 	// cluster by the token.
 	BootstrapTokenSigning bool
-	Clock                 clock.WithTicker
-	Gate                  runner.Gate[types.NamespacedName]
+	// FirstConfig returns the values of the placeholders of machine configuration for a machine. problem is why there are none, as a sentence
+	// for the machine's status; a change of which FirstConfigChanged must report. Nil where there is no machine configuration.
+	FirstConfig func(ctx context.Context, m *v1alpha1.Machine) (values map[string]string, problem string, err error)
+	Clock       clock.WithTicker
+	Gate        runner.Gate[types.NamespacedName]
 	// GoneGate admits machines that are gone; nil admits all.
 	GoneGate runner.Gate[credentials.Gone]
 	// Workers is how many machines of a namespace are reconciled at the same time, and how many calls of a driver are in flight with
@@ -108,6 +111,7 @@ type Controller struct {
 	memory           *memory[types.UID, remembered] // of machines, by their UID
 	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
 	namesakes        *namesakes                     // of machines, in other namespaces
+	awaitConfig      *awaitConfig                   // machines without a configuration to boot with
 	metrics          *lifeMetrics
 	addingFinalizers turns.Mutex     // locked while finalizers are added to a class and its Secrets
 	nodeWriteLimit   *nodeWriteLimit // on writes of Nodes
@@ -123,6 +127,7 @@ func New(cfg Config) (*Controller, error) {
 		nodes:          patch.NewLatest[*corev1.Node](),
 		nodeWriteLimit: newNodeWriteLimit(),
 		memory:         newMemory[types.UID, remembered](),
+		awaitConfig:    newAwaitConfig(),
 		claims:         newMemory[string, claim](),
 		namesakes:      newNamesakes(cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(cfg.Namespace), cfg.Clock),
 		secrets: credentials.NewSecrets(credentials.SecretsConfig{
@@ -158,12 +163,14 @@ func New(cfg Config) (*Controller, error) {
 func newDrainer(c *Controller) *drainer.Drainer {
 	return drainer.New(drainer.Config{
 		Clock: c.cfg.Clock, Settings: c.cfg.Limits.Drain, Patience: patience, Confirm: c.cfg.DrainConfirm,
-		Wake: func(key types.NamespacedName) { c.runner.Enqueue(key) },
 		Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
 			return lifecycle.NextWait(before, code, requested, c.cfg.Limits)
 		},
 	})
 }
+
+// Drains returns the drains of this process, which Run watches.
+func (c *Controller) Drains() *drainer.Drainer { return c.drains }
 
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
@@ -304,6 +311,8 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.save(ctx, p, verdict)
 	case lifecycle.ReadSecret:
 		return c.readSecrets(ctx, p)
+	case lifecycle.ReadConfig:
+		return c.readConfig(ctx, p)
 	case lifecycle.AddFinalizers:
 		return c.addFinalizers(ctx, p)
 	case lifecycle.FindVM, lifecycle.CreateVM, lifecycle.InitializeVM, lifecycle.DeleteVM:

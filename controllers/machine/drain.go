@@ -12,13 +12,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainer"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
@@ -65,7 +66,7 @@ func (c *Controller) drainForUpdate(ctx context.Context, p *pass) error {
 	if err != nil || !isSame {
 		return err
 	}
-	p.world.UpdateDrain, d.Reported = lifecycle.UpdateDrainOf(c.cfg.Clock.Now(), d.Reported, v)
+	d.Reported, p.world.UpdateDrain = d.Reported.NextForUpdate(c.cfg.Clock.Now(), v)
 	if v.State.Ended() {
 		c.drains.Drop(m.UID, drainer.ForUpdate)
 	}
@@ -91,7 +92,9 @@ func isAt(p *pass, node *corev1.Node) bool {
 
 // continueDrain carries out the actions of a drain that are possible now.
 func (c *Controller) continueDrain(ctx context.Context, p *pass, d *drainer.Drain, order drain.Order) (v drain.Verdict, isSame bool, err error) {
-	task := drainer.Task{Machine: p.world.Machine, Node: p.world.Node.Node, Cluster: p.cluster, Order: order, Driver: p.driver}
+	key := objectcache.Key(p.world.Machine)
+	owner := drainer.Owner{UID: p.world.Machine.UID, Namespace: key.Namespace, Wake: func() { c.runner.Enqueue(key) }}
+	task := drainer.Task{Owner: owner, Node: p.world.Node.Node, Cluster: p.cluster, Order: order, Driver: p.driver}
 	if listed := p.listed; listed != nil && listed.node == task.Node.UID {
 		task.Pods, task.Listed = listed.pods, true
 	}

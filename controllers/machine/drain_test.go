@@ -18,8 +18,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"

@@ -14,7 +14,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )

@@ -16,7 +16,7 @@ import (
 var pure = []string{
 	"apis/machine/v1alpha1/validation",
 	"controllers/disruption",
-	"controllers/machine/drain",
+	"controllers/drain",
 	"controllers/machine/inplace",
 	"controllers/machine/lifecycle",
 	"controllers/machine/nodesync",

@@ -21,14 +21,14 @@ func rules() []rule {
 		{"controllers are independent", controllersStandAlone, []snippet{
 			{"controllers/machine/a.go", importing("machine", module+"/controllers/machineset")},
 			{"controllers/machine/a.go", importing("machine", module+"/shard/ring")},
+			{"controllers/drainer/a.go", importing("drainer", module+"/controllers/machine/lifecycle")},
 		}},
 		{"imports point one way", importsPointOneWay, []snippet{
 			{"shard/slotlabel/a.go", importing("slotlabel", module+"/controllers/machine")},
 			{"membership/a.go", importing("membership", module+"/shard/ring")},
 			{"shard/fence/a.go", importing("fence", module+"/shard/session")},
 			{"controllers/machine/credentials/a.go", importing("credentials", module+"/controllers/machine")},
-			{"controllers/machine/credentials/a.go", importing("credentials", module+"/controllers/machine/drain")},
-			{"controllers/machine/drainer/a.go", importing("drainer", module+"/controllers/machine/lifecycle")},
+			{"controllers/machine/credentials/a.go", importing("credentials", module+"/controllers/machine/nodesync")},
 			{"internal/runner/a.go", importing("runner", module+"/controllers/machine")},
 			{"internal/runner/a.go", importing("runner", module+"/membership/leases")},
 		}},

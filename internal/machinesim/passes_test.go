@@ -10,7 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"

@@ -31,12 +31,14 @@ const (
 	MachineDeleted Rule = "MachineDeleted"
 	// Orphaned means that a resource at a cloud belongs to no machine.
 	Orphaned Rule = "Orphaned"
+	// Superseded means that nothing names a RenderedMachineConfig any more.
+	Superseded Rule = "Superseded"
 )
 
 // Rules returns all rules.
 func Rules() []Rule {
 	return []Rule{
-		ScaledDown, NamedByAutoscaler, RolledOut, Unhealthy, CreationFailed, ParentDeleted, NodeDeleted, DeletionTriggered, MachineDeleted, Orphaned,
+		ScaledDown, NamedByAutoscaler, RolledOut, Unhealthy, CreationFailed, ParentDeleted, NodeDeleted, DeletionTriggered, MachineDeleted, Orphaned, Superseded,
 	}
 }
 
@@ -71,7 +73,7 @@ func (r Reason) Summary() string {
 	switch r.Rule {
 	case Unhealthy, CreationFailed, Orphaned:
 		return string(r.Rule)
-	case ScaledDown, NamedByAutoscaler, RolledOut, ParentDeleted, NodeDeleted, DeletionTriggered, MachineDeleted:
+	case ScaledDown, NamedByAutoscaler, RolledOut, ParentDeleted, NodeDeleted, DeletionTriggered, MachineDeleted, Superseded:
 	}
 	return r.Text()
 }

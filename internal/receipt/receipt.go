@@ -19,6 +19,9 @@ const (
 	Node    Kind = "Node"
 )
 
+// RenderedMachineConfig is the kind that belongs to a MachineConfigPool.
+const RenderedMachineConfig Kind = "RenderedMachineConfig"
+
 // Outcome is what is known of a deletion.
 type Outcome string
 

@@ -8,7 +8,8 @@ import (
 
 // Labels, annotations and finalizers on the kinds of this group, and on templates of machines.
 const (
-	// LabelPool on a RenderedMachineConfig is the pool that it was rendered for.
+	// LabelPool on a RenderedMachineConfig is the pool that it was rendered for, and on a Node the pool that has assigned it a
+	// configuration last. Nothing is decided on that of a Node: its kubelet can change it.
 	LabelPool = machinev1alpha1.FleetDomain + "pool"
 	// AnnotationGeneratedBy on a MachineConfig names the controller that keeps it as it is: one of the values below. Without it the
 	// MachineConfig is a user's.
@@ -16,6 +17,12 @@ const (
 	// AnnotationMachineConfig on the template of a MachineDeployment, and on the Machines made of it, is the RenderedMachineConfig
 	// that they have.
 	AnnotationMachineConfig = machinev1alpha1.FleetDomain + "machine-config"
+	// AnnotationDrainSince on a Node is since when it is being drained for a configuration, as RFC 3339. It is removed when the drain has
+	// ended.
+	AnnotationDrainSince = machinev1alpha1.FleetDomain + "machine-config-drain-since"
+	// AnnotationCordonedBy on a Node is the pool for whose configuration the Node was cordoned, written together with the cordon. A Node that
+	// was cordoned before does not get it, and stays cordoned after the update.
+	AnnotationCordonedBy = machinev1alpha1.FleetDomain + "machine-config-cordoned-by"
 	// FinalizerInUse keeps a RenderedMachineConfig while a pool, a Node or a Machine names it, and a pool while a Node names one of its
 	// RenderedMachineConfigs.
 	FinalizerInUse = machinev1alpha1.FleetDomain + "machine-config-in-use"

@@ -34,13 +34,22 @@ func RenderedName(pool string, spec *RenderedMachineConfigSpec) (string, error) 
 // Verify reports whether the name of a RenderedMachineConfig is that of its content. An object that was deleted and made anew with
 // another content, or by another program, is not.
 func (r *RenderedMachineConfig) Verify() bool {
-	end := strings.LastIndexByte(r.Name, '-')
-	pool, isRendered := strings.CutPrefix(r.Name[:max(end, 0)], "rendered-")
-	if !isRendered {
+	pool := PoolOfRendered(r.Name)
+	if pool == "" {
 		return false
 	}
 	name, err := RenderedName(pool, &r.Spec)
 	return err == nil && name == r.Name
+}
+
+// PoolOfRendered returns the pool in the name of a RenderedMachineConfig; "" for a name that is none of one.
+func PoolOfRendered(name string) string {
+	end := strings.LastIndexByte(name, '-')
+	pool, isRendered := strings.CutPrefix(name[:max(end, 0)], "rendered-")
+	if !isRendered {
+		return ""
+	}
+	return pool
 }
 
 // canonicalJSON returns a document with sorted keys and without white space.

@@ -15,6 +15,8 @@ const (
 	EventSelectedForUpdate = "SelectedForUpdate"
 	EventUpdatedInPlace    = "UpdatedInPlace"
 
+	EventMachineConfigChanged = "MachineConfigChanged"
+
 	EventRollback                  = "DeploymentRollback"
 	EventRollbackRevisionNotFound  = "DeploymentRollbackRevisionNotFound"
 	EventRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged"
@@ -91,7 +93,12 @@ func machineDeploymentEvents() []EventReason {
 		},
 		{
 			EventUpdatedInPlace, false, deployment,
-			"Machines were updated in placeand now belong to the MachineSet of their new template. The message names them.",
+			"Machines were updated in place and now belong to the MachineSet of their new template. The message names them.",
+			"",
+		},
+		{
+			EventMachineConfigChanged, false, deployment,
+			"The configuration of the MachineConfigPool that refers to the deployment was written into the template, whose machines are updated or replaced by the strategy. The message names both.",
 			"",
 		},
 		{

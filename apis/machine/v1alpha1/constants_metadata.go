@@ -162,4 +162,15 @@ const (
 	PlaceholderBootstrapToken = "<<BOOTSTRAP_TOKEN>>"
 	// PlaceholderMachineName in the user data, plain or URL-encoded, is replaced by the name of the Machine.
 	PlaceholderMachineName = "<<MACHINE_NAME>>"
+	// PlaceholderMachineConfig in the user data, plain or URL-encoded, is replaced by the RenderedMachineConfig that the machine boots with:
+	// the base64 of the gzip of its JSON. PlaceholderMachineConfigName is replaced by its name, and PlaceholderMachineConfigIgnition by its
+	// Ignition config, encoded like the whole.
+	PlaceholderMachineConfig         = "<<MACHINE_CONFIG>>"
+	PlaceholderMachineConfigName     = "<<MACHINE_CONFIG_NAME>>"
+	PlaceholderMachineConfigIgnition = "<<MACHINE_CONFIG_IGNITION>>"
 )
+
+// MachineConfigPlaceholders returns the placeholders of machine configuration.
+func MachineConfigPlaceholders() []string {
+	return []string{PlaceholderMachineConfig, PlaceholderMachineConfigName, PlaceholderMachineConfigIgnition}
+}

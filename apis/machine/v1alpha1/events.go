@@ -28,13 +28,15 @@ const (
 	EventSourceMachine = "machine-controller"
 	// EventSourceSafety records what the safety controller does.
 	EventSourceSafety = "machine-controller-manager"
+	// EventSourceMachineConfig records what happens to the kinds of machine configuration.
+	EventSourceMachineConfig = "machine-config-controller"
 )
 
 // EventReasons returns all reasons of Events, in the order of the docs. A new one is a constant and its row in one of the
 // tables that this is made of; all else that needs the reasons uses this function, or is checked by a test.
 func EventReasons() []EventReason {
 	return slices.Concat(machineEvents(), deletionEvents(), preservationEvents(), fleetEvents(), inPlaceEvents(), drainEvents(), machineSetEvents(), machineDeploymentEvents(), invalidEvents(),
-		replacementEvents(), holdEvents(), replicaEvents(), orphanEvents())
+		replacementEvents(), holdEvents(), replicaEvents(), orphanEvents(), configEvents(), poolEvents())
 }
 
 // FindEventReason returns the row of a reason; ok reports whether the reason is one of the fleet's.

@@ -47,9 +47,9 @@ func eventsPage() string {
 The Events that the fleet emits (` + "`kubectl describe`, `kubectl events`" + `), and what to do about each. Events report when something
 happened; the current state is in the object's status. A failure is reported once, regardless of the number of attempts. No Event is on
 a Node: Events about a Node are on its Machine, or on the root, in the control cluster, and their messages name the Node. Machine Controller
-Manager has no Events on Machines.
+Manager has no Events on Machines. Events on the kinds of machine configuration are in the target cluster, all others in the control cluster.
 `)
-	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineClass", "Lease"} {
+	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineClass", "Lease", "MachineConfigPool", "KubeletConfig", "ControllerConfig"} {
 		fmt.Fprintf(&out, "\n## On a %s\n\n| reason | type | when | what to do |\n|---|---|---|---|\n", kind)
 		for _, e := range v1alpha1.EventReasons() {
 			if !slices.Contains(e.On, kind) {

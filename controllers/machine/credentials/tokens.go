@@ -296,17 +296,14 @@ func deleteTokens(ctx context.Context, secrets corev1client.SecretInterface, mac
 	return nil
 }
 
-// FillUserData replaces the placeholders, plain and URL-encoded, by the token and the machine's name.
-func FillUserData(userData []byte, token, machine string) []byte {
+// FillUserData replaces placeholders, plain and URL-encoded, by their values. One whose value is "" stays: there is no token without a
+// target cluster, or without its placeholder.
+func FillUserData(userData []byte, values map[string]string) []byte {
 	var pairs []string
-	for placeholder, value := range map[string]string{
-		v1alpha1.PlaceholderBootstrapToken: token,
-		v1alpha1.PlaceholderMachineName:    machine,
-	} {
-		if value == "" {
-			continue // there is no token without a target cluster, or without its placeholder
+	for placeholder, value := range values {
+		if value != "" {
+			pairs = append(pairs, placeholder, value, url.QueryEscape(placeholder), url.QueryEscape(value))
 		}
-		pairs = append(pairs, placeholder, value, url.QueryEscape(placeholder), url.QueryEscape(value))
 	}
 	return []byte(strings.NewReplacer(pairs...).Replace(string(userData)))
 }

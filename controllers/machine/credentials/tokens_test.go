@@ -201,13 +201,19 @@ func TestTokenIDsDiffer(t *testing.T) {
 }
 
 func TestUserData(t *testing.T) {
+	values := map[string]string{
+		v1alpha1.PlaceholderBootstrapToken: "a.b", v1alpha1.PlaceholderMachineName: "m", v1alpha1.PlaceholderMachineConfig: "a+/=",
+		v1alpha1.PlaceholderMachineConfigName: "",
+	}
 	for _, tc := range []struct{ name, given, want string }{
 		{"plain", "--token <<BOOTSTRAP_TOKEN>> --name <<MACHINE_NAME>>", "--token a.b --name m"},
 		{"twice", "<<MACHINE_NAME>><<MACHINE_NAME>>", "mm"},
 		{"URL-encoded", "t=%3C%3CBOOTSTRAP_TOKEN%3E%3E&n=%3C%3CMACHINE_NAME%3E%3E", "t=a.b&n=m"},
 		{"none", "#!/bin/sh", "#!/bin/sh"},
+		{"base64", "<<MACHINE_CONFIG>> %3C%3CMACHINE_CONFIG%3E%3E", "a+/= a%2B%2F%3D"},
+		{"without a value", "<<MACHINE_CONFIG_NAME>>", "<<MACHINE_CONFIG_NAME>>"},
 	} {
-		if got := string(FillUserData([]byte(tc.given), "a.b", "m")); got != tc.want {
+		if got := string(FillUserData([]byte(tc.given), values)); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}

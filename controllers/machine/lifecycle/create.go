@@ -21,7 +21,7 @@ func begin(w World) Verdict {
 	m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
 	if m.Spec.ProviderID == "" && isBeingMade(w) && !isToBeDeleted(w) {
 		v, wrong := checkInputs(w)
-		if v.Do == ReadSecret {
+		if wrong && v.Do != Rest { // something has to be read first
 			return v
 		}
 		if !wrong {
@@ -130,12 +130,39 @@ func checkInputs(w World) (Verdict, bool) {
 		return wrong(driver.InvalidArgument, "the secrets of MachineClass %q have no key %q; add it with the data that the VM boots with",
 			class.Name, v1alpha1.SecretKeyUserData)
 	}
+	if v, wrong := checkConfig(w); wrong {
+		return v, true
+	}
 	if size := userDataSize(w); size > driver.MaxUserData {
 		return wrong(driver.InvalidArgument, "the user data has %d bytes with its placeholders filled in, and no VM takes more than %d; "+
-			"make the key %q of the secrets of MachineClass %q smaller, or have the VM fetch the rest",
-			size, driver.MaxUserData, v1alpha1.SecretKeyUserData, class.Name)
+			"make the key %q of the secrets of MachineClass %q smaller, or have the VM fetch the rest%s",
+			size, driver.MaxUserData, v1alpha1.SecretKeyUserData, class.Name, shareOfConfig(w))
 	}
 	return Verdict{}, false
+}
+
+// checkConfig reads the configuration that the machine boots with, if the user data has a place for it, and reports whether there is none.
+func checkConfig(w World) (Verdict, bool) {
+	switch {
+	case !wantsConfig(w.Secret.UserData):
+		return Verdict{}, false
+	case !w.Config.Read:
+		return do(ReadConfig), true
+	case w.Config.Problem != "":
+		return failCreate(w, w.Machine.DeepCopy(), driver.FailedPrecondition,
+			"the user data has a placeholder of machine configuration, and there is none for this machine: "+w.Config.Problem), true
+	}
+	return Verdict{}, false
+}
+
+// shareOfConfig returns the remark on user data that is too large how much of it is machine configuration; "" when it has none.
+func shareOfConfig(w World) string {
+	if !w.Config.Read {
+		return ""
+	}
+	without := w
+	without.Config.Values = nil
+	return fmt.Sprintf("; %d of the bytes are the machine configuration %s", userDataSize(w)-userDataSize(without), w.Config.Values[v1alpha1.PlaceholderMachineConfigName])
 }
 
 // recordVM records the VM that exists now, and begins to wait for its Node.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
@@ -111,9 +111,6 @@ func reportProgress(w World) Verdict {
 	return v
 }
 
-// undrainedPause is the wait before a drain is begun again that has ended with pods left, of a Node whose VM stays.
-const undrainedPause = time.Minute
-
 // PreservedDrainOf returns how far the drain of a preserved machine's Node is, and what was reported of it.
 func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (PreservedDrain, drain.Reported) {
 	var report drain.Report
@@ -127,7 +124,7 @@ func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (
 	case v.Progress.Left == 0:
 		return PreservedDrain{State: preserve.DrainForced, Text: "The cause: " + v.Cause.String() + "."}, reported
 	default:
-		report = drain.Report{Text: v.Progress.String(), IsStuck: true, Wake: undrainedPause}
+		report = drain.Report{Text: v.Progress.String(), IsStuck: true, Wake: drain.UndrainedPause}
 	}
 	p := PreservedDrain{State: preserve.DrainRunning}
 	if report.IsStuck {
@@ -137,20 +134,6 @@ func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (
 		p.Again = now.Add(report.Wake)
 	}
 	return p, reported
-}
-
-// UpdateDrainOf returns how far the drain of a Node before its in-place update is, and what was reported of it.
-func UpdateDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (drain.Report, drain.Reported) {
-	switch {
-	case v.Do != drain.Rest:
-		return reported.Again(), reported
-	case !v.State.Ended():
-		reported, report := reported.Next(now, v)
-		return report, reported
-	case v.Progress.Left > 0:
-		return drain.Report{State: drain.Draining, Text: v.Progress.String(), IsStuck: true, Wake: undrainedPause}, reported
-	}
-	return drain.EndForUpdate(v), reported
 }
 
 // wasAfterVM reports whether the VM, or what is needed to delete it, was requested before: the drain had ended by then, and

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
@@ -27,6 +27,7 @@ var facts = map[string]func(w *World, value string) error{
 	"last":       setLast,       // last: Create Failed Internal since 5s
 	"class":      setClass,      // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
 	"secret":     setSecret,     // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
+	"config":     setConfig,     // config: none; config: 40000 bytes; the one that the machine boots with
 	"vm":         setVM,         // vm: absent, gone (as DeleteMachine has reported), uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
 	"note":       setNote,       // note: half of it; the driver has left it with its last answer, which vm or cloud gives
 	"rivals":     setRivals,     // rivals: none for the Node, some for the VM; what a live list has shown
@@ -159,6 +160,20 @@ func setClass(w *World, value string) error {
 	default:
 		return merge(w.Class.Class, value)
 	}
+	return nil
+}
+
+func setConfig(w *World, value string) error {
+	w.Config.Read = true
+	if value == "none" {
+		w.Config.Problem = "no MachineConfigPool refers to it"
+		return nil
+	}
+	var size int
+	if _, err := fmt.Sscanf(value, "%d bytes", &size); err != nil {
+		return err
+	}
+	w.Config.Values = map[string]string{v1alpha1.PlaceholderMachineConfig: strings.Repeat("x", size), v1alpha1.PlaceholderMachineConfigName: "rendered-p-1"}
 	return nil
 }
 

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
@@ -259,7 +259,7 @@ func (l *life) act(w *World, v Verdict) {
 	case DeleteMachine:
 		l.delete()
 		w.Machine = l.machine
-	case Rest, Save, ReadSecret:
+	case Rest, Save, ReadSecret, ReadConfig:
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -35,7 +35,8 @@ func AwaitsSecrets(w World, v Verdict) bool {
 		return false // its VM must not be deleted yet
 	case !isDeleted && !isBeingMade(w):
 		return false
-	case w.Secret.Missing != "", !isDeleted && len(w.Secret.UserData) == 0, !isDeleted && userDataSize(w) > driver.MaxUserData:
+	case w.Secret.Missing != "", !isDeleted && len(w.Secret.UserData) == 0, !isDeleted && userDataSize(w) > driver.MaxUserData,
+		!isDeleted && w.Config.Problem != "":
 		return true
 	}
 	_, wait := waiting(w)

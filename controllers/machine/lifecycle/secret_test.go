@@ -8,6 +8,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
+// A placeholder of machine configuration is filled in with as many bytes as it is counted with, plain or URL-encoded.
+func TestUserDataSize_MachineConfig(t *testing.T) {
+	values := map[string]string{v1alpha1.PlaceholderMachineConfig: "a+b/c==", v1alpha1.PlaceholderMachineConfigName: "rendered-p-1"}
+	given, pairs := "<<MACHINE_CONFIG>> of <<MACHINE_CONFIG_NAME>>, "+url.QueryEscape(v1alpha1.PlaceholderMachineConfig), []string{}
+	for placeholder, value := range values {
+		pairs = append(pairs, placeholder, value, url.QueryEscape(placeholder), url.QueryEscape(value))
+	}
+	w := fresh()
+	w.Secret.UserData, w.Config = []byte(given), ConfigFact{Read: true, Values: values}
+	if got, want := userDataSize(w), len(strings.NewReplacer(pairs...).Replace(given)); got != want {
+		t.Errorf("%d bytes, want %d", got, want)
+	}
+}
+
 // The size is that which the user data has when it is filled in.
 func TestUserDataSize(t *testing.T) {
 	const token, name = "abcdef.0123456789abcdef", "worker.a/1"
@@ -43,6 +57,7 @@ func TestWhoWaitsForSecrets(t *testing.T) {
 		{"a Secret of another namespace is missing", given{{"secret", "foreign"}}, true},
 		{"the user data is too large", given{{"secret", "too large for a VM"}}, true},
 		{"there is no user data", given{{"secret", "empty"}}, true},
+		{"the user data has a placeholder that nothing replaces", given{{"secret", "<<MACHINE_CONFIG>>"}, {"config", "none"}}, true},
 		{"the Secrets have not been read", given{{"class", "none"}, {"secret", "not read"}}, false},
 		{"the provider is wrong, and the Secrets are not", given{{"class", "without a driver"}}, false},
 		{"the cloud has failed", given{{"phase", "CrashLoopBackOff"}, {"cloud", "create_machine Unauthenticated"}}, true},

@@ -1,8 +1,6 @@
 package lifecycle
 
 import (
-	"bytes"
-	"net/url"
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -25,8 +23,7 @@ func TokenLife(m *v1alpha1.Machine, limits Limits) time.Duration {
 
 // wantsToken reports whether the user data has a place for a bootstrap token, plain or URL-encoded.
 func wantsToken(userData []byte) bool {
-	const token = v1alpha1.PlaceholderBootstrapToken
-	return bytes.Contains(userData, []byte(token)) || bytes.Contains(userData, []byte(url.QueryEscape(token)))
+	return hasPlaceholder(userData, v1alpha1.PlaceholderBootstrapToken)
 }
 
 // mayHaveToken reports whether the bootstrap token may still exist. It is deleted before the machine is recorded as joined: so

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"bytes"
 	"net/url"
+	"slices"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -24,5 +25,17 @@ func userDataSize(w World) int {
 	if !w.NoTarget {
 		fill(v1alpha1.PlaceholderBootstrapToken, tokenLength, tokenLength)
 	}
+	for placeholder, value := range w.Config.Values {
+		fill(placeholder, len(value), len(url.QueryEscape(value)))
+	}
 	return size
+}
+
+// wantsConfig reports whether the user data has a placeholder of machine configuration, plain or URL-encoded.
+func wantsConfig(userData []byte) bool {
+	return slices.ContainsFunc(v1alpha1.MachineConfigPlaceholders(), func(placeholder string) bool { return hasPlaceholder(userData, placeholder) })
+}
+
+func hasPlaceholder(userData []byte, placeholder string) bool {
+	return bytes.Contains(userData, []byte(placeholder)) || bytes.Contains(userData, []byte(url.QueryEscape(placeholder)))
 }

@@ -21,6 +21,8 @@ const (
 	Save Action = "Save"
 	// ReadSecret reads the class' secrets.
 	ReadSecret Action = "ReadSecret"
+	// ReadConfig looks for the configuration that the machine boots with.
+	ReadConfig Action = "ReadConfig"
 	// AddFinalizers adds our finalizers to class and secrets.
 	AddFinalizers Action = "Hold"
 	// FindVM asks the cloud for the machine's VM.
@@ -111,6 +113,8 @@ func (a Action) reason() string {
 		return "the next action depends on what is written"
 	case ReadSecret:
 		return "the data of the class' Secrets are not known"
+	case ReadConfig:
+		return "the user data need the configuration of a MachineConfigPool"
 	case AddFinalizers:
 		return "the class or a Secret lacks the finalizer"
 	case FindVM:

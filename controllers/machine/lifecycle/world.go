@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
@@ -25,6 +25,8 @@ type World struct {
 	Class ClassFact
 	// Secret is the class' credentials and user data.
 	Secret SecretFact
+	// Config is what the user data has in the place of the placeholders of machine configuration.
+	Config ConfigFact
 	// VM at the cloud.
 	VM VMFact
 	// NoComponentsTaint has a Node that was updated in place go without the taint critical-components-not-ready.
@@ -106,6 +108,16 @@ type SecretFact struct {
 	UserData []byte
 	// Versions identifies what was read: it differs when the data of one of the secrets does.
 	Versions string
+}
+
+// ConfigFact is what is known of the configuration that the machine boots with.
+type ConfigFact struct {
+	// Read is false until it was looked for, which only user data with a placeholder needs.
+	Read bool
+	// Problem is why there is none, as a sentence without a full stop; "" when there is one.
+	Problem string
+	// Values are the texts in the place of the placeholders.
+	Values map[string]string
 }
 
 // VMState is what is known of the VM.

@@ -29,16 +29,27 @@ type World struct {
 	Held map[string]bool
 	// Conflicts are the names of Nodes that the pool does not have because of another pool.
 	Conflicts []string
+	// Problem is why it is not known which Nodes the pool has; "" when it is known.
+	Problem string
+	// Hold is why no Node may begin an update; "" when Nodes may.
+	Hold string
+	// Unsettled means that an API server was away a short time ago, so that Nodes may be not Ready for no other reason.
+	Unsettled bool
+	// Drains are sentences about the drains of Nodes that have begun, by the name of the Node.
+	Drains map[string]string
 }
 
 // Verdict is what to do.
 type Verdict struct {
-	// ListLive requests a decision on Nodes that are read from the API server: Nodes are to be assigned. Nothing else is set then.
+	// ListLive requests a decision on Nodes that are read from the API server: Nodes are to be assigned, or drains to begin. Nothing else
+	// is set then.
 	ListLive bool
 	// Assign are to be written, each with the version of its Node as a precondition.
 	Assign []Assignment
 	// Taint and Untaint are the names of Nodes that get or lose the taint UpdateInProgress, sorted.
 	Taint, Untaint []string
+	// Requests are the requests of daemons that have no answer yet.
+	Requests []Request
 	// Status is that of the pool before the assignments. Its conditions are those of this package's types only.
 	Status v1alpha1.MachineConfigPoolStatus
 }
@@ -60,28 +71,37 @@ func Decide(w World) Verdict {
 	slices.SortFunc(members, byZoneAndAge)
 	budget, err := maxUnavailable(w.Pool.Spec.MaxUnavailable, len(members))
 	p := plan{World: w, target: w.Pool.Status.CurrentMachineConfig, members: members, budget: budget, invalid: err}
-	v := Verdict{Status: p.status()}
-	if p.target == "" || w.Pool.Spec.Paused || w.Pool.DeletionTimestamp != nil || w.Pool.Spec.Rollout == v1alpha1.RolloutMachineDeployment {
-		return v
-	}
-	if err == nil {
+	p.requests = p.answers()
+	v := Verdict{Status: p.status(), Requests: p.requests}
+	if p.mayAssign() && err == nil {
 		v.Assign = p.assignments()
 	}
-	if len(v.Assign) > 0 && !w.Live {
+	if !w.Live && (len(v.Assign) > 0 || slices.ContainsFunc(v.Requests, Request.Begins)) {
 		return Verdict{ListLive: true}
 	}
 	v.Taint, v.Untaint = p.taints(v.Assign)
 	return v
 }
 
+// mayAssign reports whether Nodes may be assigned the target at all.
+func (p plan) mayAssign() bool {
+	return p.target != "" && !p.Pool.Spec.Paused && p.Hold == "" && p.isDaemons()
+}
+
+// isDaemons reports whether the pool assigns configurations to its Nodes itself.
+func (p plan) isDaemons() bool {
+	return p.Pool.DeletionTimestamp == nil && p.Pool.Spec.Rollout != v1alpha1.RolloutMachineDeployment
+}
+
 // plan is a World, prepared.
 type plan struct {
 	World
 
-	target  string
-	members []member // in the order of assignments
-	budget  int
-	invalid error // of spec.maxUnavailable
+	target   string
+	members  []member // in the order of assignments
+	budget   int
+	invalid  error // of spec.maxUnavailable
+	requests []Request
 }
 
 // assignments returns the Nodes to assign the target.
@@ -121,16 +141,20 @@ func (p plan) isReassigned(m member) bool {
 }
 
 // isBrokenByAbandoned reports whether a Node is done with a target that was abandoned, and not healthy. A Node that is cordoned is not
-// meant: the daemon removes its own cordon before it is done.
+// meant: the daemon removes its own cordon before it is done. Nor is one that may be not Ready because of an API server.
 func (p plan) isBrokenByAbandoned(m member) bool {
-	return m.isDone() && !m.isHealthy() && !m.Spec.Unschedulable && slices.Contains(p.Pool.Status.AbandonedMachineConfigs, m.desired)
+	return !p.Unsettled && m.isDone() && !m.isHealthy() && !m.Spec.Unschedulable && slices.Contains(p.Pool.Status.AbandonedMachineConfigs, m.desired)
 }
 
-// taints returns which Nodes get and lose the taint that keeps pods away from Nodes that are going to be updated.
+// taints returns which Nodes get and lose the taint that keeps pods away from Nodes that are going to be updated. While no Node may be
+// assigned the target, the taints stay as they are; a pool that will not assign any has none.
 func (p plan) taints(assigned []Assignment) (add, remove []string) {
+	if p.isDaemons() && !p.mayAssign() {
+		return nil, nil
+	}
 	for _, m := range p.members {
 		isAssigned := m.desired == p.target || slices.ContainsFunc(assigned, func(a Assignment) bool { return a.Node == m.Node })
-		wanted := m.isManaged() && !isAssigned
+		wanted := p.isDaemons() && m.isManaged() && !isAssigned
 		has := slices.ContainsFunc(m.Spec.Taints, func(t corev1.Taint) bool {
 			return t.Key == v1alpha1.TaintUpdateInProgress && t.Effect == corev1.TaintEffectPreferNoSchedule
 		})

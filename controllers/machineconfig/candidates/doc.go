@@ -1,7 +1,7 @@
 // Package candidates decides which Nodes of a MachineConfigPool are assigned the pool's target next, and what the pool's status is.
 //
 //   - Members: which Node belongs to which pool. A Node belongs to one pool at most.
-//   - Decide: assignments, taints, counts and conditions of one pool.
+//   - Decide: assignments, answers to requests for drains, taints, counts and conditions of one pool.
 //
 // # The rules
 //
@@ -14,12 +14,19 @@
 // roll-back reaches the Nodes that the bad configuration has broken. All other Nodes that do not serve are left alone: a Node that is
 // cordoned or not Ready while its daemon is done is in the hands of another party.
 //
+// # Drains
+//
+// A daemon requests a drain before a reboot, and the end of the cordon after it. A drain is carried out for a member that was assigned the
+// configuration, if that is the target or was one. It begins while fewer Nodes than maxUnavailable are not available to pods, or on a Node that
+// is not available itself; what has begun is continued. The end of the cordon is answered when the Node has what it was assigned.
+//
 // # Guarantees
 //
 // Assignments never raise the number of Nodes that do not serve above maxUnavailable. Equal worlds have equal verdicts, in whatever order
 // Nodes are passed. A Node that is neither on the target nor assigned it is in a message with the cause.
 //
-// Not guaranteed: that a Node which reports to be done is. Annotations of a Node are written by its kubelet's credentials.
+// A drain that begins never raises the number of Nodes that are not available to pods above maxUnavailable, whatever the annotations of
+// Nodes say: a kubelet can write those of its own Node.
 //
-// No controller uses this package yet.
+// Not guaranteed: that a Node which reports to be done is.
 package candidates

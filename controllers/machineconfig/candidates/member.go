@@ -25,7 +25,7 @@ func memberOf(w World, node *corev1.Node) member {
 		desired: node.Annotations[w.Prefix.DesiredConfig()],
 		state:   v1alpha1.ParseNodeState(node.Annotations[w.Prefix.State()]),
 		reason:  node.Annotations[w.Prefix.Reason()],
-		leaving: w.Leaving[node.Name],
+		leaving: w.Leaving[node.Name] || IsLeaving(node),
 		held:    w.Held[node.Name],
 	}
 }

@@ -20,6 +20,8 @@ const (
 	ReasonPaused         = "Paused"
 	ReasonUpdating       = "NodesUpdating"
 	ReasonInvalidBudget  = "InvalidMaxUnavailable"
+	ReasonHeld           = "Held"
+	ReasonNodesUnknown   = "NodesUnknown"
 	ReasonNodesDegraded  = "NodesDegraded"
 	ReasonRenderDegraded = "RenderDegraded"
 	ReasonNotDegraded    = "NotDegraded"
@@ -39,7 +41,7 @@ func (p plan) status() v1alpha1.MachineConfigPoolStatus {
 		add(&s.UnavailableMachineCount, p.counts(m))
 		add(&s.DegradedMachineCount, m.isDegraded())
 	}
-	isUpdated := p.target != "" && s.ReadyMachineCount == s.MachineCount && s.UnavailableMachineCount == 0
+	isUpdated := p.target != "" && p.Problem == "" && s.ReadyMachineCount == s.MachineCount && s.UnavailableMachineCount == 0
 	if isUpdated {
 		s.CompletedMachineConfig = p.target
 	}
@@ -80,6 +82,8 @@ func (p plan) updated(s v1alpha1.MachineConfigPoolStatus, isUpdated bool) metav1
 	switch {
 	case p.target == "":
 		return condition(v1alpha1.PoolUpdated, false, ReasonNoTarget, "Nothing has been rendered for the pool yet.")
+	case p.Problem != "":
+		return condition(v1alpha1.PoolUpdated, false, ReasonNodesUnknown, p.Problem)
 	case isUpdated:
 		return condition(v1alpha1.PoolUpdated, true, ReasonAllUpdated, fmt.Sprintf("All %d Nodes have %s and are available to pods.", s.MachineCount, p.target))
 	}
@@ -90,10 +94,14 @@ func (p plan) updating(s v1alpha1.MachineConfigPoolStatus, isUpdated bool) metav
 	switch {
 	case p.target == "":
 		return condition(v1alpha1.PoolUpdating, false, ReasonNoTarget, "Nothing has been rendered for the pool yet.")
+	case p.Problem != "":
+		return condition(v1alpha1.PoolUpdating, false, ReasonNodesUnknown, p.Problem)
 	case isUpdated:
 		return condition(v1alpha1.PoolUpdating, false, ReasonAllUpdated, fmt.Sprintf("All %d Nodes have %s.", s.MachineCount, p.target))
 	case p.Pool.Spec.Paused:
 		return condition(v1alpha1.PoolUpdating, false, ReasonPaused, "The pool is paused, and no further Node is assigned "+p.target+". "+p.explain())
+	case p.Hold != "":
+		return condition(v1alpha1.PoolUpdating, false, ReasonHeld, fmt.Sprintf("No further Node is assigned %s while deletions are held: %s. %s", p.target, p.Hold, p.explain()))
 	case p.invalid != nil:
 		return condition(v1alpha1.PoolUpdating, false, ReasonInvalidBudget, "No Node is assigned "+p.target+": "+p.invalid.Error())
 	}
@@ -136,7 +144,7 @@ func (p plan) explain() string {
 	if p.Absent > 0 {
 		parts = append(parts, fmt.Sprintf("%d machines have no Node yet", p.Absent))
 	}
-	return fmt.Sprintf("Of %d Nodes: %s.", len(p.members), strings.Join(parts, "; "))
+	return fmt.Sprintf("Of %d Nodes: %s.%s", len(p.members), strings.Join(parts, "; "), p.explainDrains())
 }
 
 // mostNames is how many names of each group a message lists.

@@ -107,6 +107,11 @@ func (c *Cache) Pool(name string) (*v1alpha1.MachineConfigPool, bool) {
 // Pools returns all pools, in no order.
 func (c *Cache) Pools() []*v1alpha1.MachineConfigPool { return c.pools.objects().All() }
 
+// Owned returns the pools that this replica may work on now.
+func (c *Cache) Owned() []*v1alpha1.MachineConfigPool {
+	return slices.DeleteFunc(c.Pools(), func(p *v1alpha1.MachineConfigPool) bool { return !c.cfg.OwnsPool(p) })
+}
+
 // KubeletConfigs returns all KubeletConfigs, in no order.
 func (c *Cache) KubeletConfigs() []*v1alpha1.KubeletConfig { return c.kubelets.objects().All() }
 

@@ -24,8 +24,10 @@ type World struct {
 	Pool *v1alpha1.MachineConfigPool
 	// Configs are all MachineConfigs.
 	Configs []*v1alpha1.MachineConfig
-	// Rendered are the RenderedMachineConfigs of the pool.
+	// Rendered are the RenderedMachineConfigs of the pool, with the contents of those that Result.Needs names.
 	Rendered []*v1alpha1.RenderedMachineConfig
+	// Verified are the names of those whose content is known to be that of their names.
+	Verified map[string]bool
 	Fleet    Fleet
 	// FirstChange and LastChange are when inputs have changed since the pool was last rendered; zero when they have not.
 	FirstChange, LastChange time.Time
@@ -35,8 +37,6 @@ type World struct {
 
 // Verdict is what to do. The zero Verdict is to do nothing.
 type Verdict struct {
-	// Wait is when to decide again; zero for at the next event.
-	Wait time.Duration
 	// Create is a RenderedMachineConfig to create before the status is written. Nil when it exists.
 	Create *v1alpha1.RenderedMachineConfig
 	// Target is for the status: CurrentMachineConfig. It is empty when the status stays as it is but for the condition.
@@ -51,20 +51,13 @@ type Verdict struct {
 	Warnings []string
 }
 
-// Decide returns what to do for a pool.
-func Decide(w World) Verdict {
+// Due reports whether a pool is to be rendered now. It is not while it is deleted or paused, nor for wait after a change.
+func Due(w World) (wait time.Duration, due bool) {
 	if w.Pool.DeletionTimestamp != nil || w.Pool.Spec.Paused {
-		return Verdict{}
+		return 0, false
 	}
-	if wait := settle(w); wait > 0 {
-		return Verdict{Wait: wait}
-	}
-	v, err := render(w)
-	if err != nil {
-		return Verdict{Condition: condition(w.Pool, err)}
-	}
-	v.Condition = condition(w.Pool, nil)
-	return v
+	wait = settle(w)
+	return wait, wait == 0
 }
 
 // settle returns how long to wait for further changes.
@@ -75,40 +68,85 @@ func settle(w World) time.Duration {
 	return max(min(w.LastChange.Add(Settle).Sub(w.Now), w.FirstChange.Add(MaxSettle).Sub(w.Now)), 0)
 }
 
-// render returns the verdict without its condition. Errors: a *Error.
-func render(w World) (Verdict, error) {
+// Result is what the MachineConfigs of a pool result in, before it is compared with what exists.
+type Result struct {
+	name    string
+	sources []string
+	merged  Merged
+	err     error // a *Error
+}
+
+// Prepare selects and merges the MachineConfigs of a pool. World.Rendered is not needed.
+func Prepare(w World) Result {
+	r, err := prepare(w)
+	r.err = err
+	return r
+}
+
+func prepare(w World) (r Result, err error) {
 	if len(w.Pool.Name) > v1alpha1.MaxPoolName {
-		return Verdict{}, &Error{Reason: ReasonInvalidPool, Fact: fmt.Sprintf("the name of a pool must have at most %d characters, got %d", v1alpha1.MaxPoolName, len(w.Pool.Name))}
+		return r, &Error{Reason: ReasonInvalidPool, Fact: fmt.Sprintf("the name of a pool must have at most %d characters, got %d", v1alpha1.MaxPoolName, len(w.Pool.Name))}
 	}
 	selected, err := Select(w.Pool, w.Configs)
 	if err != nil {
-		return Verdict{}, err
+		return r, err
 	}
-	merged, err := Merge(selected, w.Pool.Spec.Actions, w.Fleet)
-	if err != nil {
-		return Verdict{}, err
+	for _, c := range selected {
+		r.sources = append(r.sources, c.Name)
 	}
-	name, err := v1alpha1.RenderedName(w.Pool.Name, &merged.Spec)
+	if r.merged, err = Merge(selected, w.Pool.Spec.Actions, w.Fleet); err != nil {
+		return r, err
+	}
+	if r.name, err = v1alpha1.RenderedName(w.Pool.Name, &r.merged.Spec); err != nil {
+		return r, &Error{Reason: ReasonInvalidResult, Fact: err.Error()}
+	}
+	return r, nil
+}
+
+// Needs returns the names of the RenderedMachineConfigs whose contents are needed for the decision, as far as they exist: the target that
+// Nodes have, when there is another one, and one with the name of the result, unless its content is known to be that of its name.
+func (r Result) Needs(w World) (names []string) {
+	if r.err != nil {
+		return nil
+	}
+	if target := w.Pool.Status.CurrentMachineConfig; target != "" && target != r.name && !w.Replaced {
+		names = append(names, target)
+	}
+	if !w.Verified[r.name] {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// Decide returns what to do for a pool that is due.
+func (r Result) Decide(w World) Verdict {
+	v, err := r.decide(w)
 	if err != nil {
-		return Verdict{}, &Error{Reason: ReasonInvalidResult, Fact: err.Error()}
+		return Verdict{Condition: condition(w.Pool, err)}
+	}
+	v.Condition = condition(w.Pool, nil)
+	return v
+}
+
+// decide returns the verdict without its condition. Errors: a *Error.
+func (r Result) decide(w World) (Verdict, error) {
+	if r.err != nil {
+		return Verdict{}, r.err
 	}
 	target := w.Pool.Status.CurrentMachineConfig
 	current := named(w.Rendered, target)
-	if name != target && current != nil && current.Verify() && !w.Replaced {
-		if problem := Irreconcilable(&current.Spec, merged); problem != nil {
+	if r.name != target && current != nil && current.Verify() && !w.Replaced {
+		if problem := Irreconcilable(&current.Spec, r.merged); problem != nil {
 			return Verdict{}, problem
 		}
 	}
-	v := Verdict{Target: name, Abandoned: Abandoned(w.Pool.Status, name), Warnings: merged.Warnings}
-	for _, c := range selected {
-		v.Sources = append(v.Sources, c.Name)
-	}
-	switch existing := named(w.Rendered, name); {
+	v := Verdict{Target: r.name, Abandoned: Abandoned(w.Pool.Status, r.name), Sources: r.sources, Warnings: r.merged.Warnings}
+	switch existing := named(w.Rendered, r.name); {
 	case existing == nil:
-		v.Create = made(w.Pool, name, merged.Spec)
-	case existing.DeletionTimestamp != nil || !existing.Verify():
+		v.Create = made(w.Pool, r.name, r.merged.Spec)
+	case existing.DeletionTimestamp != nil || !w.Verified[r.name] && !existing.Verify():
 		return Verdict{}, &Error{Reason: ReasonNameTaken, Fact: fmt.Sprintf(
-			"RenderedMachineConfig %s is being deleted, or its content is not the one that its name stands for. It is made again when it is gone: delete it, and remove its finalizers if no Node names it.", name)}
+			"RenderedMachineConfig %s is being deleted, or its content is not the one that its name stands for. It is made again when it is gone: delete it, and remove its finalizers if no Node names it.", r.name)}
 	}
 	return v, nil
 }

@@ -27,10 +27,27 @@ func pool(name string) *v1alpha1.MachineConfigPool {
 	return p
 }
 
+// decide is what the controller does, without its requests: only the contents that are needed are known.
+func decide(w World) (v Verdict, wait time.Duration) {
+	wait, due := Due(w)
+	if !due {
+		return Verdict{}, wait
+	}
+	r := Prepare(w)
+	known := slices.Clone(w.Rendered)
+	for i, one := range known {
+		if !slices.Contains(r.Needs(w), one.Name) {
+			known[i] = &v1alpha1.RenderedMachineConfig{ObjectMeta: one.ObjectMeta}
+		}
+	}
+	w.Rendered = known
+	return r.Decide(w), 0
+}
+
 // settled carries a verdict out as the controller does.
 func settled(t *testing.T, w *World) Verdict {
 	t.Helper()
-	v := Decide(*w)
+	v, _ := decide(*w)
 	if v.Create != nil {
 		w.Rendered = append(w.Rendered, v.Create)
 	}
@@ -123,6 +140,10 @@ func TestDecide_WhatStopsIt(t *testing.T) {
 			w.Configs = append(w.Configs, config("50-b", disk))
 		}, "target"},
 		"the object is being deleted":    {func(w *World) { w.Rendered[0].DeletionTimestamp = &deleted }, "True NameTaken"},
+		"the object is known": {func(w *World) {
+			w.Rendered[0].Spec = v1alpha1.RenderedMachineConfigSpec{}
+			w.Verified = map[string]bool{w.Rendered[0].Name: true}
+		}, "target"},
 		"the object has another content": {func(w *World) { w.Rendered[0].Spec.FIPS = true }, "True NameTaken"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,9 +151,9 @@ func TestDecide_WhatStopsIt(t *testing.T) {
 			before := settled(t, w).Target
 			tc.change(w)
 			got := "target"
-			switch v := Decide(*w); {
-			case v.Wait > 0:
-				got = fmt.Sprintf("wait %s", v.Wait)
+			switch v, wait := decide(*w); {
+			case wait > 0:
+				got = fmt.Sprintf("wait %s", wait)
 			case v.Condition == nil:
 				got = "nothing"
 			case v.Condition.Status == metav1.ConditionTrue:

@@ -3,8 +3,8 @@
 //
 //   - Select and Affected: which MachineConfigs belong to a pool, as Deployments select pods; which pools a change concerns.
 //   - Merge: in the order of the names, the first is the base, each later one is merged over it by Ignition's own library.
-//   - Decide: the next step of a pool: wait, create a RenderedMachineConfig, move the target, or report what is wrong, and with which
-//     MachineConfig.
+//   - Due, Prepare and Decide: the next step of a pool: wait, create a RenderedMachineConfig, move the target, or report what is wrong, and
+//     with which MachineConfig.
 //   - Garbage: which RenderedMachineConfigs can be deleted, and which of those that are being deleted can be released.
 //
 // Guarantees: equal inputs have equal results, in whatever order they are passed; equal contents have equal names; Merge and Decide
@@ -12,6 +12,4 @@
 // before a Node is assigned it.
 //
 // Not guaranteed: that a configuration works. Contents of files are not read.
-//
-// No controller uses this package yet.
 package render

@@ -1,0 +1,73 @@
+package drainer
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
+)
+
+// A drain whose time is over is given up only after requests have failed for so long that an outage would be known; a forced one at once.
+func TestExpiredDrainIsGivenUpOnlyWhenThereIsNoOutage(t *testing.T) {
+	failed, back := errors.New("connection refused"), now.Add(30*time.Minute)
+	for name, tc := range map[string]struct {
+		order drain.Order
+		at    []time.Duration // of failed requests
+		gone  bool
+	}{
+		"at once":                         {order: drain.Order{Since: now}, at: []time.Duration{0}},
+		"before an outage would be known": {order: drain.Order{Since: now}, at: []time.Duration{0, 59 * time.Second}},
+		"when it would be known":          {order: drain.Order{Since: now}, at: []time.Duration{0, time.Minute}, gone: true},
+		"the deletion is forced":          {order: drain.Order{Since: now, Force: true}, at: []time.Duration{0}, gone: true},
+		"an outage has ended": {
+			order: drain.Order{Since: now}.Under(reach.Fact{From: now.Add(-time.Minute), Back: back}), at: []time.Duration{0, 2 * time.Hour}, // the first time before it
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wall := clocktesting.NewFakeClock(now)
+			d := New(Config{Clock: wall, Patience: 5 * time.Second, Confirm: time.Minute}).Of("u", ForDeletion)
+			for i, at := range tc.at {
+				wall.SetTime(now.Add(at))
+				order := tc.order
+				if i == 0 {
+					order.Reach = reach.Fact{}
+				}
+				_, _ = d.Unanswered(t.Context(), order, "m", failed)
+			}
+			if gone := d.state() == drain.GivenUp; gone != tc.gone {
+				t.Errorf("given up: %v, want %v", gone, tc.gone)
+			}
+		})
+	}
+}
+
+// After an outage a drain does not count since when it was blocked before.
+func TestDrainForgetsAfterAnOutage(t *testing.T) {
+	d, task, _ := drainBench(t, targettest.PodOn("m", "web", ""))
+	blocked := map[types.UID]time.Time{"web": now.Add(-time.Hour)}
+	for _, step := range []struct {
+		back time.Time
+		kept bool
+	}{{time.Time{}, true}, {now, false}, {now, true}, {now.Add(time.Minute), false}} {
+		d.memory.BlockedSince = blocked
+		order := task.Order.Under(reach.Fact{From: now.Add(-time.Hour), Back: step.back})
+		d.afterOutage(order)
+		if kept := len(d.memory.BlockedSince) > 0; kept != step.kept {
+			t.Errorf("back at %s: kept %v, want %v", step.back, kept, step.kept)
+		}
+	}
+	d.memory.BlockedSince = blocked
+	task.Order = task.Order.Under(reach.Fact{From: now, Back: now.Add(time.Hour)})
+	if _, _, err := d.Continue(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	if since := d.memory.BlockedSince["web"]; since.Equal(blocked["web"]) {
+		t.Error("the drain continues with what it knew before the outage")
+	}
+}

@@ -1,0 +1,12 @@
+// Package joining is the controller that joins MachineConfigPools with the MachineDeployments that they refer to. Package join decides.
+//
+// Its key is the pool. A pool by reference is in the slot of its MachineDeployment, so that MachineDeployment, MachineSets, Machines and
+// Nodes are all known to the replica that reconciles it, and no other replica writes them.
+//
+// Guarantees:
+//
+//   - Each write is for the observed version only, of the template as of the Node. A crash between two writes is continued by the next pass.
+//   - A template is changed only after the pool was read from the API server: a late cache never brings back an older configuration, which
+//     would replace machines.
+//   - Nothing is polled, but for the time until a failure counts.
+package joining

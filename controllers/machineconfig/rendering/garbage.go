@@ -1,0 +1,147 @@
+package rendering
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+const (
+	// sweepEvery is the time between two lists of all that may name a RenderedMachineConfig of a pool which has more than are kept.
+	sweepEvery = time.Hour
+	// releaseEvery is that time while one is being deleted, or the pool is: no event reports that the last Node has ceased to name it.
+	releaseEvery = 30 * time.Second
+)
+
+// collect deletes RenderedMachineConfigs of a pool that nothing names, and releases those that are being deleted.
+func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPool) (runner.Result, error) {
+	now := c.cfg.Clock.Now()
+	var cached []*v1alpha1.RenderedMachineConfig
+	for _, about := range c.cfg.Cache.Rendered(pool.Name) {
+		cached = append(cached, stub(about))
+	}
+	possible := render.Garbage(now, cached, render.Uses{Pools: []*v1alpha1.MachineConfigPool{pool}})
+	every := sweepEvery
+	switch {
+	case len(possible.Release) > 0:
+		every = releaseEvery
+	case len(cached) <= render.KeptResults:
+		return runner.Result{}, nil
+	case len(possible.Delete) == 0:
+		return runner.Result{RequeueAfter: sweepEvery}, nil // they may be too young
+	}
+	if wait := c.sweptAt(pool.Name).Add(every).Sub(now); wait > 0 {
+		return runner.Result{RequeueAfter: wait}, nil
+	}
+	live, uses, err := c.live(ctx, pool.Name)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	c.sweeps(pool.Name, now)
+	d := render.Garbage(now, live, uses)
+	for _, r := range live {
+		switch {
+		case slices.Contains(d.Delete, r.Name):
+			err = c.delete(ctx, pool, r, "no pool, Node, Machine or template names it")
+		case slices.Contains(d.Release, r.Name):
+			err = c.free(ctx, r)
+		}
+		if err != nil {
+			return runner.Result{}, err
+		}
+	}
+	return runner.Result{RequeueAfter: every}, nil
+}
+
+func (c *Controller) sweptAt(pool string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.swept[pool]
+}
+
+func (c *Controller) sweeps(pool string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.swept[pool] = now
+}
+
+// release removes the finalizer of a pool that is being deleted, and its RenderedMachineConfigs before, when nothing names one of them.
+func (c *Controller) release(ctx context.Context, pool *v1alpha1.MachineConfigPool) (runner.Result, error) {
+	if !slices.Contains(pool.Finalizers, v1alpha1.FinalizerInUse) {
+		return runner.Result{}, nil
+	}
+	live, uses, err := c.live(ctx, pool.Name)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	if !render.MayRelease(pool.Name, live, uses.Names) {
+		telemetry.Emit(ctx, c.cfg.Events, pool, machinev1alpha1.EventPoolInUse,
+			"Deletion pending: Nodes or Machines name RenderedMachineConfigs of the pool. Delete them, or move them to another pool")
+		return runner.Result{RequeueAfter: releaseEvery}, nil
+	}
+	for _, r := range live {
+		if r.DeletionTimestamp == nil {
+			if err := c.delete(ctx, pool, r, "its MachineConfigPool is deleted"); err != nil {
+				return runner.Result{}, err
+			}
+		}
+		if err := c.free(ctx, r); err != nil {
+			return runner.Result{}, err
+		}
+	}
+	released := pool.DeepCopy()
+	released.Finalizers = slices.DeleteFunc(released.Finalizers, isOurs)
+	if _, err := c.pools.Commit(ctx, pool, released); err != nil && !apierrors.IsNotFound(err) {
+		return runner.Result{}, fmt.Errorf("remove our finalizer from the pool: %w", err)
+	}
+	return runner.Result{}, nil
+}
+
+func isOurs(finalizer string) bool { return finalizer == v1alpha1.FinalizerInUse }
+
+// delete requests the deletion of a RenderedMachineConfig, which stays until it is released.
+func (c *Controller) delete(ctx context.Context, pool *v1alpha1.MachineConfigPool, r *v1alpha1.RenderedMachineConfig, why string) error {
+	d := deletionlog.Deletion{
+		Object: receipt.Object{Kind: receipt.RenderedMachineConfig, Name: r.Name, UID: r.UID},
+		Reason: receipt.Because(receipt.Superseded, why), About: []runtime.Object{pool},
+	}
+	_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, d, func(ctx context.Context) error {
+		err := c.cfg.Client.RenderedMachineConfigs().Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
+		if apierrors.IsNotFound(err) {
+			return deletionlog.ErrNothing
+		}
+		return err
+	})
+	if err != nil && !isNothing(err) {
+		return fmt.Errorf("delete RenderedMachineConfig %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// free removes our finalizer from a RenderedMachineConfig that is being deleted.
+func (c *Controller) free(ctx context.Context, r *v1alpha1.RenderedMachineConfig) error {
+	about, err := c.cfg.Target.Resource(renderedConfigs()).Get(ctx, r.Name, metav1.GetOptions{})
+	if err == nil && about.UID == r.UID && slices.ContainsFunc(about.Finalizers, isOurs) {
+		freed := about.DeepCopy()
+		freed.Finalizers = slices.DeleteFunc(freed.Finalizers, isOurs)
+		_, err = c.rendered.Commit(ctx, about, freed)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove our finalizer from RenderedMachineConfig %s: %w", r.Name, err)
+	}
+	c.rendered.Forget(r.UID)
+	return nil
+}

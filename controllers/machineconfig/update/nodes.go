@@ -1,0 +1,152 @@
+package update
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+)
+
+// watches has the Nodes that the pools of this replica select by labels. Each pool has a watch of its own, which the API server filters.
+type watches struct {
+	nodes   corev1client.NodeInterface
+	changed func(pool string)
+	gone    func(node *corev1.Node)
+	kick    chan struct{}
+
+	mu      sync.Mutex
+	wanted  map[string]string // selectors by pool
+	running map[string]*watched
+}
+
+// watched is the watch of a pool's Nodes.
+type watched struct {
+	selector string
+	nodes    *objectcache.Store[*corev1.Node]
+	stop     context.CancelFunc
+	isListed bool // guarded by mu of the watches
+}
+
+func newWatches(nodes corev1client.NodeInterface, changed func(pool string), gone func(node *corev1.Node)) *watches {
+	return &watches{nodes: nodes, changed: changed, gone: gone, kick: make(chan struct{}, 1), wanted: map[string]string{}, running: map[string]*watched{}}
+}
+
+// get returns the Nodes that a pool selects. ok is false while they were not listed; changed is called when they were.
+func (w *watches) get(pool, selector string) (nodes []*corev1.Node, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if one := w.running[pool]; one != nil && one.selector == selector {
+		if !one.isListed {
+			return nil, false
+		}
+		return one.nodes.All(), true
+	}
+	w.wanted[pool] = selector
+	w.again()
+	return nil, false
+}
+
+// drop ends the watch of a pool.
+func (w *watches) drop(pool string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, is := w.wanted[pool]; is {
+		delete(w.wanted, pool)
+		w.again()
+	}
+}
+
+// len returns how many watches there are.
+func (w *watches) len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.running)
+}
+
+func (w *watches) again() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run watches until ctx ends, and returns when all watches have ended.
+func (w *watches) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.kick:
+			w.step(ctx, &running)
+		}
+	}
+}
+
+// step ends the watches that are not wanted any more, and begins those that are missing.
+func (w *watches) step(ctx context.Context, running *sync.WaitGroup) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for pool, one := range maps.Clone(w.running) {
+		if selector, is := w.wanted[pool]; !is || selector != one.selector {
+			one.stop()
+			delete(w.running, pool)
+		}
+	}
+	for pool, selector := range w.wanted {
+		if w.running[pool] != nil {
+			continue
+		}
+		one := &watched{selector: selector, nodes: objectcache.NewStore[*corev1.Node]()}
+		one.nodes.OnChange(func(before, after *corev1.Node) {
+			if after == nil {
+				w.gone(before)
+			}
+			if matters(before, after) {
+				w.changed(pool)
+			}
+		})
+		var inner context.Context
+		inner, one.stop = context.WithCancel(ctx)
+		w.running[pool] = one
+		running.Go(func() { w.watch(inner, pool, one) })
+	}
+}
+
+func (w *watches) watch(ctx context.Context, pool string, one *watched) {
+	objectcache.Watch(ctx, "Nodes of MachineConfigPool "+pool, objectcache.From(w.nodes), one.selector, &objectcache.Mirror[*corev1.Node]{
+		Store: one.nodes, Mine: one.nodes.Each, Keep: func(node *corev1.Node) (*corev1.Node, bool) { return small(node), true },
+		Listed: func() {
+			w.mu.Lock()
+			one.isListed = true
+			w.mu.Unlock()
+			w.changed(pool)
+		},
+	})
+}
+
+// small returns a Node without what is large and not needed. It changes the Node.
+func small(node *corev1.Node) *corev1.Node {
+	node.ManagedFields, node.Status.Images = nil, nil
+	return node
+}
+
+// list returns the Nodes that a selector selects as the API server has them.
+func (w *watches) list(ctx context.Context, selector string) (nodes []*corev1.Node, err error) {
+	err = pages.Each(ctx, "Nodes", func(ctx context.Context, options metav1.ListOptions) (*corev1.NodeList, error) {
+		options.LabelSelector = selector
+		return w.nodes.List(ctx, options)
+	}, func(page *corev1.NodeList) {
+		for i := range page.Items {
+			nodes = append(nodes, small(&page.Items[i]))
+		}
+	})
+	return nodes, err
+}
