@@ -1,12 +1,22 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/rendering"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/templating"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -15,11 +25,33 @@ import (
 
 // machineConfigOptions are the flags of machine configuration.
 type machineConfigOptions struct {
-	enabled bool
+	enabled    bool
+	prefix     string
+	extensions []string
+	templates  string
 }
 
 func (o *machineConfigOptions) declare(g *flags.Group) {
-	g.Bool(&o.enabled, "machine-configuration", false, "bring Nodes of the target cluster to the configuration of their MachineConfigPool; needs the definitions of "+fleetv1alpha1.GroupName+" there")
+	g.Bool(&o.enabled, "machine-configuration", false, "bring Nodes of the target cluster to the configuration of their MachineConfigPool; needs a target cluster, and the definitions of "+fleetv1alpha1.GroupName+" there")
+	g.String(&o.prefix, "machine-config-annotation-prefix", string(fleetv1alpha1.DaemonPrefix), "prefix of the annotations of Nodes through which the fleet and the machine-config-daemon work together; the same as that of the daemons")
+	g.List(&o.extensions, "machine-config-extensions", nil, "names, separated by commas, of the extensions that a MachineConfig may have; empty means that there are none")
+	g.String(&o.templates, "machine-config-templates", "", "templates of MachineConfigs: a ConfigMap of the control cluster as NAMESPACE/NAME, or the absolute path of a folder; empty means none")
+}
+
+func (o *machineConfigOptions) validate() error {
+	var errs []error
+	if o.prefix == "" || strings.Contains(o.prefix, "/") {
+		errs = append(errs, fmt.Errorf("--machine-config-annotation-prefix: expected a name of a domain, got %q; give that of the daemons", o.prefix))
+	}
+	if _, isFolder := o.folder(); o.templates != "" && !isFolder && strings.Count(o.templates, "/") != 1 {
+		errs = append(errs, fmt.Errorf("--machine-config-templates: expected NAMESPACE/NAME of a ConfigMap, or an absolute path, got %q; correct it", o.templates))
+	}
+	return errors.Join(errs...)
+}
+
+// folder returns the folder with the templates; it is not ok if they are not in one.
+func (o *machineConfigOptions) folder() (path string, ok bool) {
+	return o.templates, filepath.IsAbs(o.templates)
 }
 
 // machineConfiguration is what the controllers of machine configuration share.
@@ -47,11 +79,65 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 	f.slots.configs = m
 	f.slots.namespaces.OnChange(func(string) { m.look() })
 	recorded := newTargetEvents(o, f)
-	updates, err := m.newUpdate(o, f, machines, recorded.recorder(v1alpha1.EventSourceMachineConfig))
-	if err != nil {
+	recorder := recorded.recorder(v1alpha1.EventSourceMachineConfig)
+	updates, err0 := m.newUpdate(o, f, machines, recorder)
+	configs, wall := generated.NewWriter(f.targetConfigs), clock.RealClock{}
+	renders, err1 := rendering.New(rendering.Config{
+		Client: f.targetConfigs, Target: f.targetMetadata, Machines: f.machines.MachineV1alpha1(), Control: f.metadata, Namespace: o.namespace,
+		Cache: m.cache, Written: m.pools, Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Extensions: o.configs.extensions, Replaces: m.replaces,
+		Events: recorder, Deletions: f.deletions, Gate: m.poolGate(), Clock: wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
+	})
+	kubelets, err2 := kubeletconfig.New(kubeletconfig.Config{
+		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Extensions: o.configs.extensions, Events: recorder,
+		PoolGate: m.poolGate(), NameGate: m.nameGate(), Clock: wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
+	})
+	templates, err3 := templating.New(templating.Config{
+		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Secrets: f.target.CoreV1(), Templates: o.configs.source(f), Extensions: o.configs.extensions,
+		Events: recorder, Gate: m.nameGate(), Clock: wall, Metrics: f.metrics, Tracer: f.tracer,
+	})
+	if err := errors.Join(err0, err1, err2, err3); err != nil {
 		return nil, err
 	}
-	return []controller{m.cache, recorded, updates}, nil
+	f.view.Deployments.OnChange(func(before, after *v1alpha1.MachineDeployment) { m.deploymentChanged(renders, before, after) })
+	f.collectors = append(f.collectors, renders.Collectors(f.session.fence.Acts)...)
+	return []controller{recorded, m.cache, renders, kubelets, templates, updates}, nil
+}
+
+// poolWorkers is how many pools are worked on at the same time. Rendering is a matter of the processor.
+const poolWorkers = 4
+
+// source returns the templates.
+func (o *machineConfigOptions) source(f *fleet) templating.Source {
+	if folder, ok := o.folder(); ok {
+		return templating.Folder(folder)
+	}
+	if namespace, name, ok := strings.Cut(o.templates, "/"); ok {
+		return templating.NewConfigMap(f.control.CoreV1(), types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	return templating.None{}
+}
+
+// replaces reports whether Nodes of a pool get a new configuration by being replaced: the MachineDeployment, which is in the slot of the pool,
+// rolls it out so.
+func (m *machineConfiguration) replaces(pool *fleetv1alpha1.MachineConfigPool) bool {
+	ref := pool.Spec.MachineRef
+	if ref == nil || pool.Spec.Rollout != fleetv1alpha1.RolloutMachineDeployment {
+		return false
+	}
+	deployment, known := m.slots.view.Deployments.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	return known && deployment.Spec.Strategy.Type != v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
+}
+
+// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose strategy changes: what Nodes can get depends on it.
+func (m *machineConfiguration) deploymentChanged(renders *rendering.Controller, before, after *v1alpha1.MachineDeployment) {
+	if after == nil || before != nil && before.Spec.Strategy.Type == after.Spec.Strategy.Type {
+		return
+	}
+	for _, pool := range m.cache.Pools() {
+		if ref := pool.Spec.MachineRef; ref != nil && ref.Namespace == after.Namespace && ref.Name == after.Name {
+			renders.Enqueue(pool.Name)
+		}
+	}
 }
 
 // look has the controllers look at what this replica may work on now. It returns at once.

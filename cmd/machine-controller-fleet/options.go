@@ -144,7 +144,7 @@ func (o *options) validate() error {
 	check(o.profiling || !o.contentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")
 	check(o.targetKubeconfig != noTarget || o.controlKubeconfig != "",
 		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are", inClusterConfig, noTarget)
-	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate(), o.logs.validate())...)
+	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate(), o.configs.validate(), o.logs.validate())...)
 }
 
 // reportIneffective logs which flags were set without effect.

@@ -24,6 +24,7 @@ var pure = []string{
 	"controllers/machineconfig/candidates",
 	"controllers/machineconfig/kubelet",
 	"controllers/machineconfig/render",
+	"controllers/machineconfig/template",
 	"controllers/machinefacts",
 	"controllers/machinedeployment/rollout",
 	"controllers/machineset/scale",
@@ -66,9 +67,10 @@ const driverContract = "./driver"
 
 // libraries are pure functions that are written elsewhere, by the only pure package that may import them, with everything below them.
 var libraries = map[string][]string{
-	"shard/ring":                        {"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"},
-	"controllers/machineconfig/kubelet": {"reflect"},
-	"controllers/machineconfig/render":  {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
+	"shard/ring":                         {"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"},
+	"controllers/machineconfig/kubelet":  {"reflect"},
+	"controllers/machineconfig/render":   {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
+	"controllers/machineconfig/template": {"sigs.k8s.io/yaml", "text/template"},
 }
 
 // foreignImpure are the trees that a pure package may not even import indirectly. Of this repository it may import

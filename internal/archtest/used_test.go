@@ -58,8 +58,6 @@ var usedByOwnTests = []string{"shard/model"}
 var beforeTheirController = []string{
 	"apis/fleet/v1alpha1/crds",
 	"controllers/machineconfig/candidates",
-	"controllers/machineconfig/kubelet",
-	"controllers/machineconfig/render",
 }
 
 // isForTests reports whether a file belongs to a package that only tests import.

@@ -11,6 +11,8 @@ const (
 	// LabelPool on a RenderedMachineConfig is the pool that it was rendered for, and on a Node the pool that has assigned it a
 	// configuration last. Nothing is decided on that of a Node: its kubelet can change it.
 	LabelPool = machinev1alpha1.FleetDomain + "pool"
+	// LabelRole on a MachineConfig that was made of a template is the role that it was made for. Pools select it.
+	LabelRole = machinev1alpha1.FleetDomain + "role"
 	// AnnotationGeneratedBy on a MachineConfig names the controller that keeps it as it is: one of the values below. Without it the
 	// MachineConfig is a user's.
 	AnnotationGeneratedBy = machinev1alpha1.FleetDomain + "generated-by"

@@ -11,6 +11,4 @@
 // Guarantees: equal inputs have equal results in whatever order they are passed; every field of the result is one of a
 // KubeletConfiguration, and has its type. Not guaranteed: that a kubelet starts with it. The versions of kubelets differ, and
 // most values are not checked.
-//
-// No controller uses this package yet.
 package kubelet

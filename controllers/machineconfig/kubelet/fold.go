@@ -97,6 +97,17 @@ func Fold(pool *v1alpha1.MachineConfigPool, byDefault []byte, configs []*v1alpha
 	return f
 }
 
+// WithoutDefault returns the result for a pool whose default cannot be determined: nothing changes.
+func WithoutDefault(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.KubeletConfig, why error) Folded {
+	f := Folded{Blocked: true, Pools: map[string]v1alpha1.KubeletConfigPoolStatus{}}
+	for _, c := range Select(pool, configs) {
+		f.Pools[c.Name] = v1alpha1.KubeletConfigPoolStatus{
+			Name: pool.Name, Message: bounded.Text("The default of the pool cannot be determined: "+why.Error(), bounded.Message),
+		}
+	}
+	return f
+}
+
 // mostBlockers is how many names a message lists.
 const mostBlockers = 5
 

@@ -99,7 +99,7 @@ func (b *builder) file(f types.File) {
 	if len(f.Append) > 0 || !isInline(f.Contents) {
 		return // a field that is compared
 	}
-	content, err := contentOf(f.Contents)
+	content, err := Content(f.Contents)
 	if err != nil {
 		b.refuse(field+".contents", "%v", err)
 		return

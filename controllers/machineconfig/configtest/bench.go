@@ -1,0 +1,203 @@
+package configtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+)
+
+// Bench is a cluster in memory, which is control and target cluster, with a replica that owns everything. Run makes one.
+type Bench struct {
+	*testing.T
+
+	Server   *apiserver.Server
+	Cache    *configcache.Cache
+	Clients  versioned.Interface
+	Core     kubernetes.Interface
+	Metadata metadata.Interface
+	// Recorder has the Events.
+	Recorder *Recorder
+
+	mu     sync.Mutex
+	writes []string
+	fault  func(write string) bool
+	ctx    context.Context //nolint:containedctx // of one test
+}
+
+// Recorder records Events as "reason: text".
+type Recorder struct {
+	mu   sync.Mutex
+	said []string
+}
+
+// Eventf records an Event.
+func (r *Recorder) Eventf(_, _ runtime.Object, _, reason, _, _ string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text := ""
+	if len(args) > 0 {
+		text, _ = args[0].(string)
+	}
+	r.said = append(r.said, reason+": "+text)
+}
+
+// Take returns the Events since the last call.
+func (r *Recorder) Take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	said := r.said
+	r.said = nil
+	return said
+}
+
+// Run runs test in a bubble.
+func Run(t *testing.T, test func(b *Bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		b := &Bench{T: t, Server: apiserver.New("c", time.Now), Recorder: &Recorder{}, ctx: ctx}
+		config := &rest.Config{Host: "http://memory", Transport: b, QPS: -1}
+		var errs [3]error
+		b.Clients, errs[0] = versioned.NewForConfig(config)
+		b.Core, errs[1] = kubernetes.NewForConfig(config)
+		b.Metadata, errs[2] = metadata.NewForConfig(config)
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatal(err)
+		}
+		b.Cache = configcache.New(configcache.Config{
+			Client: b.Clients.FleetV1alpha1(), Metadata: b.Metadata,
+			OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return true }, Owns: func(string) bool { return true },
+		})
+		test(b)
+		end()
+		synctest.Wait()
+	})
+}
+
+// Start runs the cache and controllers until the end of the test, or until the returned function is called.
+func (b *Bench) Start(controllers ...interface{ Run(ctx context.Context) }) (stop func()) {
+	ctx, end := context.WithCancel(b.ctx)
+	for _, c := range append(controllers, b.Cache) {
+		go c.Run(ctx)
+	}
+	synctest.Wait()
+	return func() {
+		end()
+		synctest.Wait()
+	}
+}
+
+// After lets time pass.
+func (b *Bench) After(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// RoundTrip records writes, and fails those that Fail names.
+func (b *Bench) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		path := r.URL.Path[strings.Index(r.URL.Path[1:], "/v1")+1:]
+		write := r.Method + " " + path[strings.Index(path[1:], "/")+2:]
+		b.mu.Lock()
+		b.writes = append(b.writes, write)
+		fails := b.fault != nil && b.fault(write)
+		b.mu.Unlock()
+		if fails {
+			return nil, errors.New("the network is down")
+		}
+	}
+	return b.Server.RoundTrip(r)
+}
+
+// Fail has the writes for which fault returns true fail before they reach the server; nil ends that.
+func (b *Bench) Fail(fault func(write string) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fault = fault
+}
+
+// Writes returns the writes since the last call, as "METHOD resource/name", in their order.
+func (b *Bench) Writes() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	writes := b.writes
+	b.writes = nil
+	return writes
+}
+
+// Put stores an object, which is YAML, and waits until it has been noticed.
+func (b *Bench) Put(resource, document string) {
+	b.Helper()
+	object := map[string]any{}
+	data, err := yaml.YAMLToJSON([]byte(document))
+	if err == nil {
+		err = json.Unmarshal(data, &object)
+	}
+	if err == nil {
+		_, err = b.Server.Put(resource, object)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// Edit changes a stored object as another client.
+func (b *Bench) Edit(resource, name string, edit func(u *unstructured.Unstructured)) {
+	b.Helper()
+	if !b.Server.Edit(resource, "", name, edit) {
+		b.Fatalf("%s %s does not exist", resource, name)
+	}
+	synctest.Wait()
+}
+
+// Read returns a stored object of a type; false when it does not exist.
+func Read[T any](b *Bench, resource, name string) (obj T, ok bool) {
+	b.Helper()
+	stored := b.Server.Get(resource, "", name)
+	if stored == nil {
+		return obj, false
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, &obj); err != nil {
+		b.Fatal(err)
+	}
+	return obj, true
+}
+
+// Pool returns a pool.
+func (b *Bench) Pool(name string) v1alpha1.MachineConfigPool {
+	b.Helper()
+	pool, ok := Read[v1alpha1.MachineConfigPool](b, "machineconfigpools", name)
+	if !ok {
+		b.Fatalf("MachineConfigPool %s does not exist", name)
+	}
+	return pool
+}
+
+// Names returns the names of the objects of a resource.
+func (b *Bench) Names(resource string) (names []string) {
+	for _, o := range b.Server.List(resource) {
+		names = append(names, o.GetName())
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,186 @@
+package kubeletconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.opentelemetry.io/otel/trace"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubelet"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// Names of the two runners in metrics, logs and spans: of pools, and of the status of KubeletConfigs.
+const (
+	Name       = "machineconfig-kubelet"
+	StatusName = "machineconfig-kubelet-status"
+)
+
+// Config is the configuration of the controller. All fields but Extensions, the gates, Workers, Metrics and Tracer are required.
+type Config struct {
+	Client fleetclient.FleetV1alpha1Interface
+	Cache  *configcache.Cache
+	// Configs writes MachineConfigs.
+	Configs *generated.Writer
+	// Extensions are the names of extensions that exist.
+	Extensions []string
+
+	Events events.EventRecorder
+	// PoolGate admits pools, and NameGate KubeletConfigs.
+	PoolGate, NameGate runner.Gate[types.NamespacedName]
+	Clock              clock.WithTicker
+	Workers            int
+	Metrics            *runner.Metrics
+	Tracer             trace.Tracer
+}
+
+// Controller folds KubeletConfigs. Make one with New.
+type Controller struct {
+	cfg      Config
+	kubelets *patch.Committer[*v1alpha1.KubeletConfig]
+	pools    *runner.Runner[types.NamespacedName]
+	statuses *runner.Runner[types.NamespacedName]
+}
+
+// New returns the controller and registers its handlers with the Cache.
+func New(cfg Config) (*Controller, error) {
+	c := &Controller{
+		cfg:      cfg,
+		kubelets: patch.New(func(string) patch.Patcher[*v1alpha1.KubeletConfig] { return cfg.Client.KubeletConfigs() }),
+	}
+	base := runner.Config[types.NamespacedName]{
+		Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	}
+	var errs [2]error
+	base.Name, base.LogKey, base.Gate, base.Reconcile = Name, telemetry.KeyPool, cfg.PoolGate, c.reconcilePool
+	c.pools, errs[0] = runner.New(base)
+	base.Name, base.LogKey, base.Gate, base.Reconcile = StatusName, telemetry.KeyKubeletConfig, cfg.NameGate, c.reconcileStatus
+	c.statuses, errs[1] = runner.New(base)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	c.watch()
+	return c, nil
+}
+
+// Run reconciles until ctx ends.
+func (c *Controller) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { c.pools.Run(ctx) })
+	running.Go(func() { c.statuses.Run(ctx) })
+	running.Wait()
+}
+
+// fold returns what the KubeletConfigs of a pool result in.
+func (c *Controller) fold(pool *v1alpha1.MachineConfigPool) kubelet.Folded {
+	configs := c.cfg.Cache.KubeletConfigs()
+	if len(kubelet.Select(pool, configs)) == 0 {
+		return kubelet.Folded{}
+	}
+	byDefault, err := defaultOf(pool, c.cfg.Cache.MachineConfigs(), render.Fleet{Extensions: c.cfg.Extensions})
+	if err != nil {
+		return kubelet.WithoutDefault(pool, configs, err)
+	}
+	f := kubelet.Fold(pool, byDefault, configs)
+	if f.MachineConfig != nil {
+		f.MachineConfig.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pool, v1alpha1.SchemeGroupVersion.WithKind("MachineConfigPool"))}
+	}
+	return f
+}
+
+// reconcilePool keeps the generated MachineConfig of a pool.
+func (c *Controller) reconcilePool(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
+	if !c.cfg.Cache.Ready() {
+		return runner.Result{}, nil // it is enqueued again when the cache is ready
+	}
+	pool, known := c.cfg.Cache.Pool(key.Name)
+	if !known || pool.DeletionTimestamp != nil {
+		return runner.Result{}, nil // the MachineConfig is deleted with its owner, the pool
+	}
+	f := c.fold(pool)
+	if f.Blocked {
+		return runner.Result{}, nil
+	}
+	name := kubelet.Name(pool.Name)
+	existing, exists := c.cfg.Cache.MachineConfig(name)
+	switch {
+	case f.MachineConfig != nil && exists:
+		return runner.Result{}, c.cfg.Configs.Keep(ctx, existing, f.MachineConfig)
+	case f.MachineConfig != nil:
+		return runner.Result{}, c.cfg.Configs.Create(ctx, f.MachineConfig)
+	case exists && isGenerated(existing):
+		return runner.Result{}, c.cfg.Configs.Delete(ctx, existing)
+	}
+	return runner.Result{}, nil
+}
+
+func isGenerated(c *v1alpha1.MachineConfig) bool {
+	return c.Annotations[v1alpha1.AnnotationGeneratedBy] == v1alpha1.GeneratedFromKubeletConfigs
+}
+
+// reconcileStatus writes the status of a KubeletConfig, when the generated MachineConfigs of all its pools are as they are folded.
+func (c *Controller) reconcileStatus(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
+	if !c.cfg.Cache.Ready() {
+		return runner.Result{}, nil
+	}
+	cached, known := c.cfg.Cache.KubeletConfig(key.Name)
+	if !known || cached.DeletionTimestamp != nil {
+		return runner.Result{}, nil
+	}
+	config := c.kubelets.Newest(cached)
+	var results []v1alpha1.KubeletConfigPoolStatus
+	for _, pool := range c.cfg.Cache.Pools() {
+		if pool.DeletionTimestamp != nil || len(kubelet.Select(pool, []*v1alpha1.KubeletConfig{config})) == 0 {
+			continue
+		}
+		f := c.fold(pool)
+		if f.MachineConfig != nil {
+			existing, exists := c.cfg.Cache.MachineConfig(f.MachineConfig.Name)
+			if !exists || !generated.IsAs(existing, f.MachineConfig) {
+				return runner.Result{}, nil // its change enqueues this KubeletConfig again
+			}
+		}
+		results = append(results, f.Pools[config.Name])
+	}
+	desired := config.DeepCopy()
+	desired.Status = kubelet.Status(c.cfg.Clock.Now(), config, results)
+	after, err := c.kubelets.Commit(ctx, config, desired)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return runner.Result{}, nil
+		}
+		return runner.Result{}, fmt.Errorf("write the status of the KubeletConfig: %w", err)
+	}
+	c.report(ctx, config, after)
+	return runner.Result{}, nil
+}
+
+// report emits that settings have become invalid, or for another cause.
+func (c *Controller) report(ctx context.Context, before, after *v1alpha1.KubeletConfig) {
+	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.KubeletConfigAccepted)
+	is := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.KubeletConfigAccepted)
+	switch {
+	case is == nil || was != nil && was.Status == is.Status && was.Message == is.Message:
+	case is.Reason == kubelet.ReasonInvalid:
+		telemetry.Emit(ctx, c.cfg.Events, after, machinev1alpha1.EventKubeletConfigRefused, is.Message)
+	default:
+		klog.FromContext(ctx).Info("Updated status of KubeletConfig", "reason", is.Reason)
+	}
+}

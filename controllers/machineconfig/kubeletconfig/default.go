@@ -1,0 +1,51 @@
+package kubeletconfig
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	ignition "github.com/coreos/ignition/v2/config/v3_5"
+	"sigs.k8s.io/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubelet"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
+)
+
+// defaultOf returns the KubeletConfiguration that the MachineConfigs of a pool have without the generated one, as JSON; nil when they have none.
+// Errors: they cannot be merged, or the file is no YAML. No error has contents of the file.
+func defaultOf(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig, fleet render.Fleet) ([]byte, error) {
+	selected, err := render.Select(pool, configs)
+	selected = slices.DeleteFunc(selected, isGenerated)
+	if err != nil || len(selected) == 0 {
+		return nil, nil //nolint:nilerr // the pool itself reports what is wrong with its selector
+	}
+	merged, err := render.Merge(selected, nil, fleet)
+	if err != nil {
+		return nil, err
+	}
+	config, _, err := ignition.ParseCompatibleVersion(merged.Spec.Config.Raw)
+	if err != nil {
+		return nil, errors.New("the MachineConfigs of the pool result in no Ignition config")
+	}
+	for _, f := range config.Storage.Files {
+		if f.Path != kubelet.Path {
+			continue
+		}
+		content, err := desired.Content(f.Contents)
+		if err != nil {
+			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool: %w", kubelet.Path, err)
+		}
+		if len(content) > kubelet.MaxSize {
+			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool must have at most %d bytes, got %d", kubelet.Path, kubelet.MaxSize, len(content))
+		}
+		document, err := yaml.YAMLToJSONStrict(content)
+		if err != nil {
+			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool must be a KubeletConfiguration as YAML or JSON", kubelet.Path)
+		}
+		return document, nil
+	}
+	return nil, nil
+}
