@@ -20,6 +20,8 @@ type stage struct {
 	ready, cordoned                 bool
 	// serves reports whether it is available to pods and done with what it was assigned.
 	serves bool
+	// counts reports whether it does not serve and counts against maxUnavailable: no Node does before its daemon has reported.
+	counts bool
 }
 
 func stageOf(n *corev1.Node) stage {
@@ -33,6 +35,7 @@ func stageOf(n *corev1.Node) stage {
 	}
 	done := s.current == s.desired && configv1alpha1.ParseNodeState(s.state) == configv1alpha1.StateDone
 	s.serves = s.ready && !s.cordoned && (s.desired == "" || done)
+	s.counts = !s.serves && (s.current != "" || s.state != "")
 	return s
 }
 
@@ -41,7 +44,7 @@ func (s stage) String() string {
 }
 
 // Budget watches all Nodes of a pool, each change of them, and checks that a Node which serves is assigned a configuration only while
-// the Nodes that do not serve stay within a limit with it.
+// the Nodes that count stay within a limit with it.
 type Budget struct {
 	stop  func()
 	ended chan struct{}
@@ -93,7 +96,7 @@ func (b *Budget) SetLimit(limit int) {
 	b.limit, b.most = limit, 0
 }
 
-// Most returns how many Nodes at most did not serve when one was assigned a configuration, since the limit was set.
+// Most returns how many Nodes at most counted when one was assigned a configuration, since the limit was set.
 func (b *Budget) Most() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,7 +136,7 @@ func (b *Budget) see(event watch.Event) {
 	}
 	var absent []string
 	for name, at := range b.stages {
-		if !at.serves {
+		if at.counts {
 			absent = append(absent, name+": "+at.String())
 		}
 	}
