@@ -9,7 +9,7 @@ chart=charts/machine-controller-fleet
 
 mkdir -p "$chart/definitions"
 rm -f "$chart"/definitions/*.yaml
-cp apis/machine/v1alpha1/crds/*.yaml "$chart/definitions/"
+cp apis/machine/v1alpha1/crds/*.yaml apis/fleet/v1alpha1/crds/*.yaml "$chart/definitions/"
 
 go tool -modfile=tools/helm-docs/go.mod helm-docs --chart-search-root charts --sort-values-order file --log-level warning
 if undocumented=$(grep '|  |$' "$chart/README.md"); then

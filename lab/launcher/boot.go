@@ -214,9 +214,6 @@ func (l *Launcher) installFleet(ctx context.Context, control, target *kubeapi.Cl
 		return fmt.Errorf("access of the fleet to the control cluster: %w", err)
 	}
 	if l.options.MachineConfiguration {
-		if err := target.Apply(ctx, manifests.MachineConfigDaemon()); err != nil {
-			return fmt.Errorf("access of machine-config-daemons: %w", err)
-		}
 		if err := l.installCRDs(ctx, target, fleetcrds.FS); err != nil {
 			return err
 		}

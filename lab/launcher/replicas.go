@@ -106,11 +106,11 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 		"--debug-hooks",
 		"--simulated-cloud-endpoint=" + strings.TrimSuffix("http://"+l.linkAddress(pod, cloudLink)+","+l.options.CloudEndpoints, ","),
 	}
-	if l.options.MachineConfiguration {
-		args = append(args, "--machine-configuration")
-	}
 	if len(l.sockets) > 0 {
 		args = append(args, "--driver-socket="+strings.Join(l.sockets, ","))
+	}
+	if l.options.MachineConfiguration {
+		args = append(args, "--machine-configuration")
 	}
 	spec := l.spec(pod.Name, fleetBinary, append(args, strings.Fields(l.options.FleetFlags)...))
 	spec.Patience = gracePeriod

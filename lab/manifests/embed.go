@@ -17,8 +17,6 @@ var (
 	fleetControl []byte
 	//go:embed fleet-target.yaml
 	fleetTarget []byte
-	//go:embed machine-config-daemon.yaml
-	machineConfigDaemon []byte
 )
 
 // FleetNamespace is the namespace of the fleet in the control cluster.
@@ -35,9 +33,6 @@ func FleetControl() []byte { return fleetControl }
 
 // FleetTarget is the access of a fleet where the machines join as Nodes.
 func FleetTarget() []byte { return fleetTarget }
-
-// MachineConfigDaemon is the access of machine-config-daemons, which have the identities of kubelets, where the machines join as Nodes.
-func MachineConfigDaemon() []byte { return machineConfigDaemon }
 
 // Nodes is applied where the lab has Nodes that belong to no machine: their bootstrap token, until it expires.
 func Nodes(tokenID, tokenSecret string, expiration time.Time) []byte {

@@ -62,6 +62,16 @@ records them. Where it is in another cluster the flags of the installed Stateful
 {{- end -}}
 {{- end }}
 
+{{/* Whether Nodes are configured; empty if not. */}}
+{{- define "fleet.configuresMachines" -}}
+{{- if .Values.machineConfiguration.enabled -}}
+{{- if .Values.target.none -}}
+{{- fail "machineConfiguration.enabled: expected a target cluster, got target.none=true; there are no Nodes to configure" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* How the port is served. */}}
 {{- define "fleet.scheme" -}}
 {{ .Values.tls.secretName | empty | ternary "http" "https" }}

@@ -139,7 +139,7 @@ func TestDecide_WhatStopsIt(t *testing.T) {
 			w.Rendered = nil
 			w.Configs = append(w.Configs, config("50-b", disk))
 		}, "target"},
-		"the object is being deleted":    {func(w *World) { w.Rendered[0].DeletionTimestamp = &deleted }, "True NameTaken"},
+		"the object is being deleted": {func(w *World) { w.Rendered[0].DeletionTimestamp = &deleted }, "True NameTaken"},
 		"the object is known": {func(w *World) {
 			w.Rendered[0].Spec = v1alpha1.RenderedMachineConfigSpec{}
 			w.Verified = map[string]bool{w.Rendered[0].Name: true}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"strings"
 	texttemplate "text/template"
-
 )
 
 // functionNames are the functions of this package that templates can call.
@@ -162,4 +161,3 @@ func plain(value any) any {
 	}
 	return value
 }
-

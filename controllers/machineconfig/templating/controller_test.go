@@ -1,0 +1,183 @@
+package templating
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configtest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+)
+
+func TestMain(m *testing.M) { bubbles.Main(m) }
+
+type bench struct{ *configtest.Bench }
+
+// run runs test with a controller that renders the templates of ConfigMap x/t.
+func run(t *testing.T, test func(b *bench)) {
+	configtest.Run(t, func(inner *configtest.Bench) {
+		b := &bench{Bench: inner}
+		c, err := New(Config{
+			Client: b.Clients.FleetV1alpha1(), Cache: b.Cache, Configs: generated.NewWriter(b.Clients.FleetV1alpha1()), Secrets: b.Core.CoreV1(),
+			Templates: NewConfigMap(b.Core.CoreV1(), types.NamespacedName{Namespace: "x", Name: "t"}), Events: b.Recorder, Clock: clock.RealClock{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.templates(map[string]string{"00-base.yaml": `kernelArguments: [{{ quote .ClusterDomain }}]`, "10-extra.gpu.yaml": `kernelArguments: [gpu]`})
+		b.control("one", "")
+		b.Start(c)
+		b.After(time.Second)
+		test(b)
+	})
+}
+
+func (b *bench) templates(data map[string]string) {
+	b.Helper()
+	document := "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: x, name: t}, data: {"
+	for name, text := range data {
+		document += fmt.Sprintf("%q: %q, ", name, text)
+	}
+	b.Put("configmaps", document+"}}")
+	b.After(time.Second)
+}
+
+func (b *bench) control(domain, more string) {
+	b.Helper()
+	b.Put("controllerconfigs", fmt.Sprintf(`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: ControllerConfig, metadata: {name: machine-config-controller},
+spec: {roles: [gpu, worker], clusterDomain: %q%s}}`, domain, more))
+	b.After(time.Second)
+}
+
+// conditions returns the conditions that are True.
+func (b *bench) conditions() (all []string) {
+	b.Helper()
+	c, _ := configtest.Read[v1alpha1.ControllerConfig](b.Bench, "controllerconfigs", v1alpha1.ControllerConfigName)
+	for _, condition := range c.Status.Conditions {
+		if condition.Status == "True" {
+			all = append(all, condition.Type)
+		}
+	}
+	return all
+}
+
+func (b *bench) expect(condition string, names ...string) {
+	b.Helper()
+	if got := b.conditions(); !slices.Equal(got, []string{condition}) {
+		b.Errorf("conditions %v, want %s", got, condition)
+	}
+	if got := b.Names("machineconfigs"); !slices.Equal(got, names) {
+		b.Errorf("MachineConfigs %v, want %v", got, names)
+	}
+}
+
+func TestTemplatesAreRenderedAndPruned(t *testing.T) {
+	run(t, func(b *bench) {
+		b.expect(v1alpha1.TemplatesCompleted, "00-gpu-base", "00-worker-base", "10-gpu-extra")
+		c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", "00-worker-base")
+		if !slices.Equal(c.Spec.KernelArguments, []string{"one"}) || c.Labels[v1alpha1.LabelRole] != "worker" || len(c.OwnerReferences) != 1 {
+			b.Errorf("%+v", c)
+		}
+		b.Put("machineconfigs", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 50-user}}`)
+		b.templates(map[string]string{"00-base.yaml": `kernelArguments: [{{ quote .ClusterDomain }}]`})
+		b.expect(v1alpha1.TemplatesCompleted, "00-gpu-base", "00-worker-base", "50-user")
+		b.control("two", "")
+		c, _ = configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", "00-worker-base")
+		if !slices.Equal(c.Spec.KernelArguments, []string{"two"}) {
+			b.Errorf("after a change of the ControllerConfig: %v", c.Spec.KernelArguments)
+		}
+		b.Writes()
+		b.After(time.Hour)
+		if writes := b.Writes(); len(writes) > 0 {
+			b.Errorf("writes without a change: %v", writes)
+		}
+	})
+}
+
+// What another client changes or deletes is written again.
+func TestGeneratedConfigsAreKept(t *testing.T) {
+	run(t, func(b *bench) {
+		b.Edit("machineconfigs", "00-gpu-base", func(u *unstructured.Unstructured) { u.Object["spec"] = map[string]any{"fips": true} })
+		b.Server.Delete("machineconfigs", "", "10-gpu-extra")
+		b.After(time.Second)
+		b.expect(v1alpha1.TemplatesCompleted, "00-gpu-base", "00-worker-base", "10-gpu-extra")
+		if c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", "00-gpu-base"); c.Spec.FIPS {
+			b.Error("the change of another client was kept")
+		}
+	})
+}
+
+// While a template cannot be rendered nothing changes, and it is named.
+func TestFailureChangesNothing(t *testing.T) {
+	run(t, func(b *bench) {
+		b.Recorder.Take()
+		b.Writes()
+		b.templates(map[string]string{"00-base.yaml": `kernelArguments: [new]`, "20-bad.yaml": `{{ .Missing }}`})
+		b.expect(v1alpha1.TemplatesFailing, "00-gpu-base", "00-worker-base", "10-gpu-extra")
+		if writes := b.Writes(); !slices.Equal(writes, []string{"PATCH controllerconfigs/machine-config-controller/status"}) {
+			b.Errorf("writes %v", writes)
+		}
+		if said := b.Recorder.Take(); len(said) != 1 || !strings.HasPrefix(said[0], "TemplatesFailing: template 20-bad.yaml") {
+			b.Errorf("Events %q", said)
+		}
+		b.templates(map[string]string{"00-base.yaml": `kernelArguments: [new]`})
+		b.expect(v1alpha1.TemplatesCompleted, "00-gpu-base", "00-worker-base")
+		b.Server.Delete("configmaps", "x", "t")
+		b.After(time.Second)
+		b.expect(v1alpha1.TemplatesFailing, "00-gpu-base", "00-worker-base")
+	})
+}
+
+// The Secret must have the type of pull secrets. Its change is noticed.
+func TestPullSecret(t *testing.T) {
+	run(t, func(b *bench) {
+		secret := func(kind, content string) {
+			b.Put("secrets", fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {namespace: ns, name: s}, type: %s, data: {.dockerconfigjson: %s}}`, kind, content))
+		}
+		b.templates(map[string]string{"00-pull.worker.yaml": `kernelArguments: [{{ quote .PullSecret }}]`})
+		secret("Opaque", "e30=")
+		b.control("one", ", pullSecretRef: {namespace: ns, name: s}")
+		b.expect(v1alpha1.TemplatesFailing, "00-gpu-base", "00-worker-base", "10-gpu-extra")
+		secret("kubernetes.io/dockerconfigjson", "eyJhIjogMX0=")
+		b.After(ReadEvery)
+		b.expect(v1alpha1.TemplatesCompleted, "00-worker-pull")
+		if c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", "00-worker-pull"); !slices.Equal(c.Spec.KernelArguments, []string{`{"a":1}`}) {
+			b.Errorf("kernel arguments %q", c.Spec.KernelArguments)
+		}
+	})
+}
+
+func TestFolder(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{"00-a.yaml": "a", "..data": "hidden"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(folder, "inner"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	Folder(folder).Run(t.Context(), nil)
+	got, isWatched, err := Folder(folder).Read()
+	if err != nil || isWatched || len(got) != 1 || got["00-a.yaml"] != "a" {
+		t.Errorf("%v, watched: %t (%v)", got, isWatched, err)
+	}
+	if _, _, err := Folder(filepath.Join(folder, "none")).Read(); err == nil {
+		t.Error("a folder that does not exist was read")
+	}
+	None{}.Run(context.Background(), nil)
+	if got, isWatched, err := (None{}).Read(); got == nil || len(got) > 0 || !isWatched || err != nil {
+		t.Errorf("None: %v, watched: %t (%v)", got, isWatched, err)
+	}
+}
