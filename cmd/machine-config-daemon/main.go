@@ -20,7 +20,8 @@ import (
 const (
 	exitFailed = 1
 	exitUsage  = 2
-	// exitReboot means that the machine has to be rebooted, and the daemon started again, to finish a change.
+	// exitReboot means that the machine has to be rebooted, and the daemon started again, to finish a change. With --initial the machine may
+	// be rebooting already.
 	exitReboot = 3
 )
 
@@ -45,7 +46,7 @@ func newCommand() *cobra.Command {
 		Use:   "machine-config-daemon",
 		Short: "Bring this machine to its configuration",
 		Long: `Bring this machine to the configuration that is desired for its Node, and report on the Node; or, with
---config, to the one in a file, once.
+--config, to the one in a file, once; or, with --initial, to the one in a file if the machine has none yet.
 
 Exit codes: 0 it is applied or the daemon was ended, 1 it is not, 2 wrong flags, 3 the machine has to be
 rebooted to finish.`,
@@ -79,7 +80,7 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string) int {
 	if _, ran := errors.AsType[*runError](err); !ran {
 		return exitUsage
 	}
-	if errors.Is(err, agent.ErrRebootNeeded) {
+	if errors.Is(err, agent.ErrRebootNeeded) || errors.Is(err, agent.ErrRebooting) {
 		return exitReboot
 	}
 	return exitFailed

@@ -18,7 +18,7 @@ const (
 
 // options are the flags.
 type options struct {
-	configFile, kubeconfig, node, prefix string
+	configFile, initialFile, kubeconfig, node, prefix string
 
 	root, stateDir, bootIDFile, hookDir string
 	systemd, drift                      string
@@ -31,8 +31,9 @@ type options struct {
 func (o *options) declare(set *flags.Set) {
 	g := set.Group("Desired configuration")
 	g.String(&o.configFile, "config", "", "file with a RenderedMachineConfig, a MachineConfig or an Ignition config to apply once; without it the desired configuration is that of the Node")
-	g.String(&o.kubeconfig, "kubeconfig", "", "kubeconfig with the Node's own identity, such as that of the kubelet; required without --config")
-	g.String(&o.node, "node-name", "", "name of the Node; required without --config")
+	g.String(&o.initialFile, "initial", "", "file like that of --config to apply at the first boot, before the kubelet starts: nothing is done on a machine that has a configuration")
+	g.String(&o.kubeconfig, "kubeconfig", "", "kubeconfig with the Node's own identity, such as that of the kubelet; required without --config and --initial")
+	g.String(&o.node, "node-name", "", "name of the Node; required without --config and --initial")
 	g.String(&o.prefix, "annotation-prefix", string(v1alpha1.DaemonPrefix), "prefix of the annotations through which controllers and daemon work together")
 	g.Bool(&o.provisioned, "provisioned", false, "the machine was provisioned with its first configuration: fields of it that the daemon does not apply are taken as they are on the machine")
 
@@ -66,11 +67,17 @@ func (o *options) check() error {
 	if !path.IsAbs(o.stateDir) || path.Clean(o.stateDir) != o.stateDir || o.stateDir == "/" {
 		errs = append(errs, fmt.Errorf("--state-dir: expected an absolute path below the root, got %q", o.stateDir))
 	}
-	switch {
-	case o.configFile == "" && (o.kubeconfig == "" || o.node == ""):
-		errs = append(errs, errors.New("expected --config, or --kubeconfig and --node-name"))
-	case o.configFile != "" && (o.kubeconfig != "" || o.node != ""):
-		errs = append(errs, errors.New("expected --config, or --kubeconfig and --node-name, and not both"))
+	files, follows := 0, o.kubeconfig != "" && o.node != ""
+	for _, file := range []string{o.configFile, o.initialFile} {
+		if file != "" {
+			files++
+		}
+	}
+	switch isNode := o.kubeconfig != "" || o.node != ""; {
+	case files == 0 && !follows:
+		errs = append(errs, errors.New("expected --config, or --initial, or --kubeconfig and --node-name"))
+	case files > 1 || files == 1 && isNode:
+		errs = append(errs, errors.New("expected --config, or --initial, or --kubeconfig and --node-name, and not several"))
 	}
 	if o.systemd == systemdSystemctl && len(o.rebootCommand) == 0 {
 		o.rebootCommand = []string{"systemctl", "reboot"}

@@ -21,6 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/agent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/disk"
+	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/transaction"
 )
 
@@ -50,8 +51,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return fmt.Errorf("--state-dir: %w", err)
 	}
 	defer lock.Close()
-	if o.configFile != "" {
-		return once(ctx, o, cfg, out)
+	switch {
+	case o.configFile != "":
+		return once(ctx, "--config", o.configFile, cfg, (*agent.Agent).Once, out)
+	case o.initialFile != "":
+		return once(ctx, "--initial", o.initialFile, cfg, (*agent.Agent).Initial, out)
 	}
 	return follow(ctx, o, cfg)
 }
@@ -110,30 +114,34 @@ func healthAt(url string) func(context.Context) string {
 	}
 }
 
-// once applies the configuration of a file.
-func once(ctx context.Context, o options, cfg agent.Config, out io.Writer) error {
-	file, err := os.Open(o.configFile)
+// once applies the configuration of a file, which a flag names, with a method of the Agent.
+func once(ctx context.Context, flag, name string, cfg agent.Config, apply func(*agent.Agent, context.Context) (lifecycle.Report, error), out io.Writer) error {
+	file, err := os.Open(name)
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	defer file.Close()
 	content, err := io.ReadAll(io.LimitReader(file, desired.MaxConfig+1))
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	config, err := desired.Parse(content)
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	a, err := agent.New(cfg, agent.File{Config: config})
 	if err != nil {
 		return err //nolint:wrapcheck // it says what was done
 	}
-	report, err := a.Once(ctx)
+	report, err := apply(a, ctx)
 	if err != nil {
-		return err //nolint:wrapcheck // it says what was done
+		return err
 	}
-	fmt.Fprintf(out, "%s: %s\n", config.Name, report.State)
+	current := report.Current
+	if current == "" || flag == "--config" {
+		current = config.Name
+	}
+	fmt.Fprintf(out, "%s: %s\n", current, report.State)
 	return nil
 }
 

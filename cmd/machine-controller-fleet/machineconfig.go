@@ -12,6 +12,7 @@ import (
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig"
@@ -60,6 +61,7 @@ type machineConfiguration struct {
 	cache *configcache.Cache
 	// pools are the MachineConfigPools that this process has written.
 	pools *patch.Latest[*fleetv1alpha1.MachineConfigPool]
+	first *bootstrap.Source
 }
 
 // newMachineConfiguration wires machine configuration, and returns what has to run for it: nothing when it is not enabled. There is a target cluster.
@@ -95,12 +97,13 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Secrets: f.target.CoreV1(), Templates: o.configs.source(f), Extensions: o.configs.extensions,
 		Events: recorder, Gate: m.nameGate(), Clock: wall, Metrics: f.metrics, Tracer: f.tracer,
 	})
-	if err := errors.Join(err0, err1, err2, err3); err != nil {
+	joined, err4 := m.joinMachines(o, f, machines)
+	if err := errors.Join(err0, err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	f.view.Deployments.OnChange(func(before, after *v1alpha1.MachineDeployment) { m.deploymentChanged(renders, before, after) })
 	f.collectors = append(f.collectors, renders.Collectors(f.session.fence.Acts)...)
-	return []controller{recorded, m.cache, renders, kubelets, templates, updates}, nil
+	return []controller{recorded, m.cache, renders, kubelets, templates, updates, joined}, nil
 }
 
 // poolWorkers is how many pools are worked on at the same time. Rendering is a matter of the processor.

@@ -220,10 +220,10 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Drivers: f.drivers, ControlCluster: f.identity.ID, Events: f.recorder(v1alpha1.EventSourceMachine),
 		Deletions: f.deletions, Sets: written, Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
-		NoComponentsTaint: !o.machine.componentsTaint,
-		Gate:              f.slots.gate(policy.Machine),
-		GoneGate:          f.slots.goneGate(),
-		Clock:             wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+		NoComponentsTaint: !o.machine.componentsTaint, FirstConfig: f.firstConfig(o),
+		Gate:     f.slots.gate(policy.Machine),
+		GoneGate: f.slots.goneGate(),
+		Clock:    wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	classes, err4 := machineclass.New(machineclass.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,

@@ -22,6 +22,7 @@ var pure = []string{
 	"controllers/machine/nodesync",
 	"controllers/machine/preserve",
 	"controllers/machineconfig/candidates",
+	"controllers/machineconfig/join",
 	"controllers/machineconfig/kubelet",
 	"controllers/machineconfig/render",
 	"controllers/machineconfig/template",

@@ -57,7 +57,6 @@ var usedByOwnTests = []string{"shard/model"}
 // among what is not built yet.
 var beforeTheirController = []string{
 	"apis/fleet/v1alpha1/crds",
-	"controllers/machineconfig/candidates",
 }
 
 // isForTests reports whether a file belongs to a package that only tests import.

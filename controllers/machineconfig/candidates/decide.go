@@ -58,7 +58,7 @@ type Verdict struct {
 type Assignment struct {
 	Node   *corev1.Node
 	Config string
-	// Counted means that the Node did not serve before, so that maxUnavailable is not affected.
+	// Counted means that the Node did not serve before, or has the configuration already, so that maxUnavailable is not affected.
 	Counted bool
 }
 
@@ -114,7 +114,7 @@ func (p plan) assignments() (all []Assignment) {
 	}
 	for _, m := range p.members {
 		switch {
-		case p.isReassigned(m):
+		case p.isReassigned(m), p.hasBootedWithTarget(m):
 			all = append(all, Assignment{Node: m.Node, Config: p.target, Counted: true})
 		case p.isCandidate(m) && room > 0:
 			all = append(all, Assignment{Node: m.Node, Config: p.target})
@@ -134,6 +134,11 @@ func (p plan) mayBeAssigned(m member) bool {
 
 // isCandidate reports whether a Node waits for maxUnavailable to be assigned the target.
 func (p plan) isCandidate(m member) bool { return p.mayBeAssigned(m) && m.serves() }
+
+// hasBootedWithTarget reports whether a Node was never assigned anything and has the target: nothing happens on it when it is assigned.
+func (p plan) hasBootedWithTarget(m member) bool {
+	return p.mayBeAssigned(m) && m.desired == "" && m.current == p.target && m.state == v1alpha1.StateDone
+}
 
 // isReassigned reports whether a Node that counts already is assigned the target.
 func (p plan) isReassigned(m member) bool {

@@ -12,7 +12,8 @@
 // A Node that counts already is assigned the target without regard for maxUnavailable when its daemon is at work on another target, has
 // failed with it, or reports drift; and when it is done with a target that was abandoned, and not Ready. So a
 // roll-back reaches the Nodes that the bad configuration has broken. All other Nodes that do not serve are left alone: a Node that is
-// cordoned or not Ready while its daemon is done is in the hands of another party.
+// cordoned or not Ready while its daemon is done is in the hands of another party. A Node that has booted with the target is assigned it at
+// once: nothing happens on it.
 //
 // # Drains
 //

@@ -203,7 +203,7 @@ func (f *fleet) assign(a Assignment) {
 		f.t.Fatalf("%s was assigned %s without a daemon", s.name, a.Config)
 	case s.cordonedByUser && s.state == "done" && s.current == s.desired:
 		f.t.Fatalf("%s was assigned %s although a user has cordoned it", s.name, a.Config)
-	case a.Counted == s.serves():
+	case a.Counted == s.serves() && (s.desired != "" || s.current != a.Config):
 		f.t.Fatalf("%s was assigned %s with Counted=%t; it serves: %t", s.name, a.Config, a.Counted, s.serves())
 	case a.Config != f.pool.Status.CurrentMachineConfig || s.desired == a.Config:
 		f.t.Fatalf("%s was assigned %s; it had %s", s.name, a.Config, s.desired)

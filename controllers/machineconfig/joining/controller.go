@@ -81,8 +81,10 @@ type failure struct {
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, failing: map[types.UID]failure{},
-		deployments: patch.New(func(ns string) patch.Patcher[*machinev1alpha1.MachineDeployment] { return cfg.Machines.MachineDeployments(ns) }),
-		nodes:       patch.New(func(string) patch.Patcher[*corev1.Node] { return cfg.Cluster.Client.CoreV1().Nodes() }),
+		deployments: patch.New(func(ns string) patch.Patcher[*machinev1alpha1.MachineDeployment] {
+			return cfg.Machines.MachineDeployments(ns)
+		}),
+		nodes: patch.New(func(string) patch.Patcher[*corev1.Node] { return cfg.Cluster.Client.CoreV1().Nodes() }),
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{

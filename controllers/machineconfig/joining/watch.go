@@ -96,7 +96,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 // facts are what decisions use of a Node.
 type facts struct {
 	current, desired, state, reason, drain, drained, to, machine, stage, result string
-	cordoned, ready                                                            bool
+	cordoned, ready                                                             bool
 }
 
 func (c *Controller) facts(node *corev1.Node) facts {

@@ -41,6 +41,15 @@ type draining struct {
 
 func newDrains() *drains { return &drains{known: map[types.UID]draining{}} }
 
+// add records that the drain of a Node is continued here.
+func (d *drains) add(node types.UID, is draining) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.known[node]; !known {
+		d.known[node] = is
+	}
+}
+
 // report records how far the drain of a Node is, and reports whether it has become stuck.
 func (d *drains) report(node types.UID, is draining) (isStuckNow bool) {
 	d.mu.Lock()
@@ -151,7 +160,7 @@ func (c *Controller) drain(ctx context.Context, p *pass, r candidates.Request) (
 	}
 	d := c.cfg.Drains.Of(node.UID, aim)
 	is := draining{pool: pool, node: node.Name}
-	c.drains.report(node.UID, is)
+	c.drains.add(node.UID, is)
 	order := drain.ForConfiguration(p.sight.machines[node.Name], c.since(node), c.cfg.Drain).Under(c.cfg.Servers.Under(c.cfg.Cluster))
 	v, isSame, err := d.Continue(ctx, drainer.Task{
 		Owner: drainer.Owner{UID: node.UID, Namespace: namespace, Wake: func() { c.runner.Enqueue(types.NamespacedName{Name: pool}) }},

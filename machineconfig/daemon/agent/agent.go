@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/disk"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/journal"
@@ -26,6 +27,9 @@ const (
 
 // ErrRebootNeeded is the error of a machine that has to be rebooted and has no command for it.
 var ErrRebootNeeded = errors.New("a reboot is needed to finish the change, and no command for it is configured; reboot the machine, and start the daemon again")
+
+// ErrRebooting is the error of Initial when the machine was requested to reboot, and must start nothing more before that.
+var ErrRebooting = errors.New("the machine reboots to finish its first configuration")
 
 // ErrNotApplied is wrapped by errors of Once for a configuration that was not applied.
 var ErrNotApplied = errors.New("the configuration is not applied")
@@ -87,6 +91,8 @@ type Agent struct {
 	log    logr.Logger
 	source Source
 	store  *transaction.Store
+	// isInitial means that the machine is booting for the first time: only units that run already are restarted.
+	isInitial bool
 
 	// What this process knows, and loses.
 	target       *planned // of targetName
@@ -155,6 +161,24 @@ func (a *Agent) Once(ctx context.Context) (lifecycle.Report, error) {
 		}
 	}
 	return lifecycle.Report{}, ctx.Err() //nolint:wrapcheck // the caller has ended it
+}
+
+// Initial applies the configuration of the source if the machine has none, and does nothing on one that has, or is changing to another
+// one: so it can run at each boot, before what is configured starts. Health is not checked, because nothing runs yet. An error is that of
+// Once, or ErrRebooting.
+func (a *Agent) Initial(ctx context.Context) (lifecycle.Report, error) {
+	config := a.source.Node().Desired
+	manifest, open := a.store.Manifest(), a.store.Journal()
+	isBegun := open != nil && open.From.Config == "" && open.To.Config == config
+	if manifest.Config != "" && !isBegun {
+		return lifecycle.Report{Current: manifest.Config, State: v1alpha1.StateDone}, nil
+	}
+	a.isInitial, a.cfg.Unhealthy = true, nil
+	report, err := a.Once(ctx)
+	if err == nil && report.State != v1alpha1.StateDone {
+		return report, ErrRebooting
+	}
+	return report, err
 }
 
 func (a *Agent) sleep(ctx context.Context, d time.Duration) error {

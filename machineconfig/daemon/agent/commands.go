@@ -63,17 +63,21 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 // act does what has to be done after a change of files, and what hooks do. Reload of systemd is first, so that a restart uses new
-// units.
+// units. At the first boot a unit that has not started is left to the boot: to start it here could wait for this very process.
 func (a *Agent) act(ctx context.Context, actions plan.Actions) error {
 	var commands [][]string
+	restart, reload := "restart", "reload"
+	if a.isInitial {
+		restart, reload = "try-restart", "try-reload-or-restart"
+	}
 	if actions.DaemonReload {
 		commands = append(commands, []string{"daemon-reload"})
 	}
 	for _, unit := range actions.Restart {
-		commands = append(commands, []string{"restart", "--", unit})
+		commands = append(commands, []string{restart, "--", unit})
 	}
 	for _, unit := range actions.Reload {
-		commands = append(commands, []string{"reload", "--", unit})
+		commands = append(commands, []string{reload, "--", unit})
 	}
 	for _, args := range commands {
 		if !a.cfg.Systemd {

@@ -162,16 +162,17 @@ func (a *Agent) plan(config desired.Config) (planned, error) {
 	if err != nil {
 		return planned{}, fmt.Errorf("plan %s: %w", config.Name, err)
 	}
-	p.plan = plan.Make(plan.World{
-		Managed: manifest.Managed, Desired: p.tree.Entries, Directories: p.tree.Directories, Observed: observed,
-		UID: a.cfg.UID, GID: a.cfg.GID, Reserved: append([]string{a.cfg.StateDir}, a.cfg.Reserved...),
-	})
 	fields, isFirst, err := a.fieldsBefore()
 	if err != nil {
 		return planned{}, err
 	}
+	isProvisioned := isFirst && a.cfg.Provisioned
+	p.plan = plan.Make(plan.World{
+		Managed: manifest.Managed, Desired: p.tree.Entries, Directories: p.tree.Directories, Observed: observed,
+		UID: a.cfg.UID, GID: a.cfg.GID, Reserved: append([]string{a.cfg.StateDir}, a.cfg.Reserved...), IsProvisioned: isProvisioned,
+	})
 	var refused []plan.Refusal
-	if !isFirst || !a.cfg.Provisioned {
+	if !isProvisioned {
 		p.claims, refused = plan.Compare(fields, config.Fields, a.cfg.Hooks)
 	}
 	p.refused = slices.Concat(refused, p.tree.Refused, p.plan.Refused)

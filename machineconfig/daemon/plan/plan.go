@@ -46,6 +46,8 @@ type World struct {
 	Observed Observed
 	// Reserved are folders that no config may change, among them the daemon's own.
 	Reserved []string
+	// IsProvisioned means that the machine was installed with the configuration: what is as it requests was not there before.
+	IsProvisioned bool
 }
 
 // Step is the change of one path.
@@ -86,8 +88,11 @@ func Make(w World) Plan {
 		found := w.state(name)
 		original := found
 		before, isManaged := w.Managed[name]
-		if isManaged {
+		switch {
+		case isManaged:
 			original = before.Original
+		case w.IsProvisioned && found == entry.Want:
+			original = State{Kind: Absent}
 		}
 		if why := w.refuse(name, entry, found, isManaged); why != "" {
 			p.Refused = append(p.Refused, Refusal{Field: entry.Field, Message: why})

@@ -22,6 +22,26 @@ func absent() State { return State{Kind: Absent} }
 
 func entry(s State) Entry { return Entry{Want: s, Field: "the field"} }
 
+// On a machine that was installed with the configuration, only what differs from it was there before.
+func TestMake_Provisioned(t *testing.T) {
+	w := World{
+		Desired:       map[string]Entry{"/same": entry(file("a")), "/other": entry(file("b"))},
+		Observed:      Observed{Paths: map[string]State{"/same": file("a"), "/other": file("c")}},
+		IsProvisioned: true,
+	}
+	managed := Make(w).Managed
+	if got := managed["/same"].Original; got != absent() {
+		t.Errorf("the original of a file that was installed is %v", got)
+	}
+	if got := managed["/other"].Original; got != file("c") {
+		t.Errorf("the original of a file that differs is %v", got)
+	}
+	w.IsProvisioned = false
+	if got := Make(w).Managed["/same"].Original; got != file("a") {
+		t.Errorf("the original of a file of the machine is %v", got)
+	}
+}
+
 func TestMake(t *testing.T) {
 	link := State{Kind: Link, Target: "/dev/null"}
 	for _, tc := range []struct {
