@@ -38,10 +38,14 @@ func setOf(m *v1alpha1.Machine) string {
 // join makes the Node of a machine, whose VM has the machine's template.
 func (r *rolling) join(m *v1alpha1.Machine) {
 	m.Labels[v1alpha1.LabelNode] = nodeName(m.Name)
-	r.nodes.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: nodeName(m.Name), UID: types.UID("uid-" + nodeName(m.Name)), Labels: map[string]string{v1alpha1.LabelMachineName: m.Name},
 		Annotations: map[string]string{has: m.Annotations["template"]},
-	}})
+	}}
+	if r.pool != nil {
+		r.bootDaemon(m, node)
+	}
+	r.nodes.create(node)
 }
 
 // isSelected reports whether the Node of a machine is drained, or about to be, or not yet fit for pods after that.
@@ -68,7 +72,9 @@ func (r *rolling) updateInPlace(name string) {
 		}
 	case phase == v1alpha1.MachineInPlaceUpdateSuccessful:
 		r.setPhase(m, v1alpha1.MachineRunning)
-	case phase == v1alpha1.MachineInPlaceUpdateFailed:
+	case phase == v1alpha1.MachineInPlaceUpdateFailed && result == v1alpha1.UpdateResultSuccessful && stage == v1alpha1.NodeReasonUpdateSuccessful:
+		r.setPhase(m, v1alpha1.MachineInPlaceUpdateSuccessful) // the agent was late
+	case phase == v1alpha1.MachineInPlaceUpdateFailed && result != v1alpha1.UpdateResultSuccessful:
 		if r.isOver(m, 5*time.Minute) {
 			r.machines.delete(m, r.now) // it has failed permanently
 		}
@@ -90,7 +96,7 @@ func (r *rolling) updateInPlace(name string) {
 		}
 	case stage == v1alpha1.NodeReasonSelectedForUpdate && phase == v1alpha1.MachineInPlaceUpdating:
 		r.setStage(node, v1alpha1.NodeReasonReadyForUpdate)
-	case stage == v1alpha1.NodeReasonReadyForUpdate && result == "":
+	case stage == v1alpha1.NodeReasonReadyForUpdate && result == "" && !r.hasDaemonFor(node):
 		if r.isOver(m, 3*time.Minute) {
 			r.agent(node)
 		}
@@ -153,6 +159,9 @@ func (r *rolling) setPhase(m *v1alpha1.Machine, phase v1alpha1.MachinePhase) {
 func (r *rolling) setStage(node *corev1.Node, stage string) {
 	node = node.DeepCopy()
 	node.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: stage}}
+	if r.pool != nil {
+		r.joinedStage(node, stage)
+	}
 	r.nodes.update(node)
 }
 
@@ -189,6 +198,9 @@ func (r *rolling) writeMachines(w *rollout.World, desired []*v1alpha1.Machine) (
 func (r *rolling) checkTemplates() {
 	for _, m := range sorted(r.machines.now()) {
 		node, there := r.nodes.now()[nodeName(m.Name)]
+		if there && r.pool != nil && r.isBeingApplied(node) {
+			continue
+		}
 		if there && m.DeletionTimestamp == nil && node.Labels[v1alpha1.LabelUpdateResult] == "" && node.Annotations[has] != m.Annotations["template"] {
 			r.Fatalf("seed %d: %s is of template %s and its VM has %s:\n%s", r.seed, m.Name, m.Annotations["template"], node.Annotations[has], r.tale())
 		}

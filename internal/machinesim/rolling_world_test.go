@@ -49,6 +49,8 @@ type rolling struct {
 	failed map[types.UID]bool
 	// tooLate are machines whose creation took effect when their set no longer expected it. docs/limits.md describes them.
 	tooLate map[string]bool
+	// pool has its configurations go through the deployment; nil without one.
+	pool    *joinedPool
 	checked int // of the history of the machines
 	counts  *counting
 }
@@ -177,6 +179,7 @@ func (r *rolling) collect() {
 // live makes machines run, and deletes them.
 func (r *rolling) live() {
 	r.collect()
+	r.liveDaemons()
 	for _, m := range sorted(r.machines.now()) {
 		end, known := r.ends[m.UID]
 		m = m.DeepCopy()
@@ -252,6 +255,7 @@ func (r *rolling) calm(d time.Duration) {
 func (r *rolling) work() {
 	for range 100 {
 		before := r.versions
+		r.passPool()
 		r.passDeployment()
 		for _, set := range sorted(r.sets.now()) {
 			r.passSet(set.Name)
@@ -282,6 +286,9 @@ func (r *rolling) storm(steps int) {
 			r.passDeployment()
 		default:
 			r.passSet(names[r.dice.IntN(len(names))])
+		}
+		if r.pool != nil && r.chance(2) {
+			r.passPool()
 		}
 		if (r.inPlace || r.sick) && r.chance(20) {
 			r.fallIll()

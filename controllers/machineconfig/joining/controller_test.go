@@ -1,0 +1,376 @@
+package joining
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	fleetfake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+func TestMain(m *testing.M) { bubbles.Main(m) }
+
+const prefix = v1alpha1.DaemonPrefix
+
+// cachedPools are Pools that a test shows.
+type cachedPools struct {
+	handlers []func(before, after *v1alpha1.MachineConfigPool)
+
+	mu  sync.Mutex
+	all map[string]*v1alpha1.MachineConfigPool
+}
+
+func (p *cachedPools) Pool(name string) (*v1alpha1.MachineConfigPool, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pool, ok := p.all[name]
+	return pool, ok
+}
+
+func (p *cachedPools) Pools() (all []*v1alpha1.MachineConfigPool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pool := range p.all {
+		all = append(all, pool)
+	}
+	return all
+}
+
+func (p *cachedPools) OnPool(f func(before, after *v1alpha1.MachineConfigPool)) {
+	p.handlers = append(p.handlers, f)
+}
+
+// show has the cache deliver a version of a pool.
+func (p *cachedPools) show(pool *v1alpha1.MachineConfigPool) {
+	p.mu.Lock()
+	before := p.all[pool.Name]
+	p.all[pool.Name] = pool
+	p.mu.Unlock()
+	for _, handle := range p.handlers {
+		handle(before, pool)
+	}
+}
+
+// bench is the controller before API servers in memory, with the MachineDeployment n/d, its one machine "m" and the Node of it.
+type bench struct {
+	*testing.T
+
+	server  *apitest.Server
+	fleet   *fleetfake.Clientset
+	pools   *cachedPools
+	cluster *target.Cluster
+	events  *apitest.EventLog
+	lives   int // reads of the pool
+
+	mu      sync.Mutex
+	node    *corev1.Node
+	patches []string
+	refuses error // of the next write of the Node
+}
+
+func onBench(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, server: apitest.New(time.Now), fleet: fleetfake.NewSimpleClientset(), pools: &cachedPools{all: map[string]*v1alpha1.MachineConfigPool{}}, events: &apitest.EventLog{}}
+		b.fleet.PrependReactor("get", "machineconfigpools", func(clienttesting.Action) (bool, runtime.Object, error) {
+			b.lives++
+			return false, nil, nil
+		})
+		nodes := fake.NewClientset()
+		nodes.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			node, err := b.patchNode(action)
+			return true, node, err
+		})
+		b.cluster = target.New(nodes)
+		view := objectcache.NewView()
+		c, err := New(Config{
+			Machines: b.server.Client(), Fleet: b.fleet.FleetV1alpha1(), Pools: b.pools, View: view, Cluster: b.cluster, Prefix: prefix,
+			Events: b.events, Clock: clock.RealClock{},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.server.ShowIn(view)
+		ctx, end := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // what fails here is meant to
+		go c.Run(ctx)
+		defer end()
+		b.create()
+		test(b)
+	})
+}
+
+func (b *bench) create() {
+	b.Helper()
+	api := b.server.Client()
+	d, err1 := api.MachineDeployments("n").Create(b.Context(), &machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}, metav1.CreateOptions{})
+	old, err2 := api.MachineSets("n").Create(b.Context(), b.set(d, "old", ""), metav1.CreateOptions{})
+	_, err3 := api.MachineSets("n").Create(b.Context(), b.set(d, "new", "rendered-p-b"), metav1.CreateOptions{})
+	m := &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: "m", Labels: map[string]string{machinev1alpha1.LabelNode: "m-node"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(old, machinev1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
+	}}
+	m, err4 := api.Machines("n").Create(b.Context(), m, metav1.CreateOptions{})
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		b.Fatal(err)
+	}
+	b.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m-node", UID: "node", ResourceVersion: "1", Labels: map[string]string{}, Annotations: map[string]string{}}}
+	b.change(func(node *corev1.Node) {
+		node.Annotations[machinev1alpha1.AnnotationMachine] = machinev1alpha1.RefOf(m).String()
+		node.Annotations[machinev1alpha1.AnnotationUpdateTo] = "new"
+	})
+}
+
+func (b *bench) set(d *machinev1alpha1.MachineDeployment, name, config string) *machinev1alpha1.MachineSet {
+	set := &machinev1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: name,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, machinev1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))},
+	}}
+	if config != "" {
+		set.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationMachineConfig: config}
+	}
+	return set
+}
+
+// pool returns a version of a pool that refers to the MachineDeployment.
+func pool(config string) *v1alpha1.MachineConfigPool {
+	p := &v1alpha1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "uid-p"}}
+	p.Spec.Rollout = v1alpha1.RolloutMachineDeployment
+	p.Spec.MachineRef = &v1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: "n", Name: "d"}
+	p.Status.CurrentMachineConfig = config
+	return p
+}
+
+// store stores a pool in the API server.
+func (b *bench) store(p *v1alpha1.MachineConfigPool) {
+	b.Helper()
+	resource := v1alpha1.SchemeGroupVersion.WithResource("machineconfigpools")
+	if err := b.fleet.Tracker().Add(p); err != nil {
+		if err := b.fleet.Tracker().Update(resource, p, ""); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) stamp() string {
+	d, _ := b.server.Object("machinedeployments", "n", "d").(*machinev1alpha1.MachineDeployment)
+	return d.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig]
+}
+
+// patchNode answers the write of the Node.
+func (b *bench) patchNode(action clienttesting.Action) (*corev1.Node, error) {
+	patch, _ := action.(clienttesting.PatchAction)
+	var about struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(patch.GetPatch(), &about); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.patches = append(b.patches, string(patch.GetPatch()))
+	fits := about.Metadata.UID == b.node.UID && about.Metadata.ResourceVersion == b.node.ResourceVersion
+	refuses := b.refuses
+	b.refuses = nil
+	b.mu.Unlock()
+	if refuses != nil {
+		return nil, refuses
+	}
+	if !fits {
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "m-node", errors.New("it has changed"))
+	}
+	return b.change(func(node *corev1.Node) {
+		before, _ := json.Marshal(node)
+		after, _ := jsonpatch.MergePatch(before, patch.GetPatch())
+		*node = corev1.Node{}
+		_ = json.Unmarshal(after, node)
+	}), nil
+}
+
+// change makes a new version of the Node, and shows it.
+func (b *bench) change(f func(node *corev1.Node)) *corev1.Node {
+	b.mu.Lock()
+	node := b.node.DeepCopy()
+	f(node)
+	version, _ := strconv.Atoi(b.node.ResourceVersion)
+	node.ResourceVersion = strconv.Itoa(version + 1)
+	b.node = node
+	b.mu.Unlock()
+	b.cluster.Nodes.Apply(node, false)
+	return node.DeepCopy()
+}
+
+// pass lets time pass.
+func (b *bench) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (b *bench) writes() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.patches)
+}
+
+func TestStamp_IsWrittenOnce(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.store(pool("rendered-p-b"))
+		b.pools.show(pool("rendered-p-b"))
+		b.pass(time.Minute)
+		if got := b.stamp(); got != "rendered-p-b" {
+			t.Errorf("the template has %q", got)
+		}
+		written := b.server.Writes()
+		b.pools.show(pool("rendered-p-b"))
+		b.pass(time.Hour)
+		if got := b.server.Writes(); got != written || b.lives != 1 {
+			t.Errorf("%d more writes, %d reads of the pool", got-written, b.lives)
+		}
+		if got := b.events.List(); len(got) != 1 || got[0] != "Normal MachineConfigChanged" {
+			t.Errorf("Events %q", got)
+		}
+	})
+}
+
+// A cache that is late shows an older target than the one that is stamped: the API server is asked before a template changes.
+func TestStamp_LateCacheBringsNothingBack(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.store(pool("rendered-p-b"))
+		b.pools.show(pool("rendered-p-b"))
+		b.pass(time.Minute)
+		b.pools.show(pool("rendered-p-a"))
+		b.pass(time.Minute)
+		if got := b.stamp(); got != "rendered-p-b" {
+			t.Errorf("the template has %q", got)
+		}
+		paused := pool("rendered-p-c")
+		paused.Spec.Paused = true
+		b.store(paused)
+		b.pools.show(pool("rendered-p-c")) // it was paused since
+		b.pass(time.Minute)
+		if got := b.stamp(); got != "rendered-p-b" {
+			t.Errorf("the pool is paused, and the template has %q", got)
+		}
+	})
+}
+
+// ready has the Node drained for its update.
+func (b *bench) ready() {
+	b.store(pool(""))
+	b.pools.show(pool(""))
+	b.change(func(node *corev1.Node) {
+		node.Spec.Unschedulable = true
+		node.Status.Conditions = []corev1.NodeCondition{
+			{Type: machinev1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: machinev1alpha1.NodeReasonReadyForUpdate},
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+		}
+	})
+	b.pass(time.Second)
+}
+
+func (b *bench) report(annotations map[string]string) {
+	b.change(func(node *corev1.Node) {
+		for key, value := range annotations {
+			node.Annotations[key] = value
+		}
+	})
+	b.pass(time.Second)
+}
+
+func (b *bench) expect(key, want string) {
+	b.Helper()
+	value, isLabel := b.node.Labels[key]
+	if !isLabel {
+		value = b.node.Annotations[key]
+	}
+	if value != want {
+		b.Errorf("%s is %q, want %q", key, value, want)
+	}
+}
+
+// Each step of the daemon has one write as its answer, and nothing is written between them.
+func TestNode_IsUpdated(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.refuses = apierrors.NewInternalError(errors.New("no")) // the first write is tried again
+		b.ready()
+		b.expect(prefix.DesiredConfig(), "rendered-p-b")
+		b.report(map[string]string{prefix.State(): "working", prefix.DesiredDrain(): "drain-rendered-p-b"})
+		b.expect(prefix.LastAppliedDrain(), "drain-rendered-p-b")
+		b.report(map[string]string{prefix.CurrentConfig(): "rendered-p-b", prefix.DesiredDrain(): "uncordon-rendered-p-b"})
+		b.expect(prefix.LastAppliedDrain(), "uncordon-rendered-p-b")
+		b.expect(machinev1alpha1.LabelUpdateResult, "")
+		b.report(map[string]string{prefix.State(): "done"})
+		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultSuccessful)
+		if got := b.writes(); got != 5 {
+			t.Errorf("%d writes, want 5: %q", got, b.patches)
+		}
+		b.pass(time.Hour)
+		if got := b.writes(); got != 5 {
+			t.Errorf("at rest there are %d more writes", got-5)
+		}
+	})
+}
+
+// A failure counts after a minute, from when it was reported with what is assigned, and one that passes does not.
+func TestNode_Fails(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.report(map[string]string{prefix.CurrentConfig(): "rendered-p-a", prefix.DesiredConfig(): "rendered-p-x", prefix.State(): "degraded"})
+		b.ready() // it is degraded with the one before
+		b.pass(join.FailAfter / 2)
+		b.report(map[string]string{prefix.State(): "working"})
+		b.pass(join.FailAfter)
+		b.report(map[string]string{prefix.State(): "degraded", prefix.Reason(): "disk full"})
+		b.pass(join.FailAfter - 2*time.Second)
+		b.expect(machinev1alpha1.LabelUpdateResult, "")
+		b.pass(2 * time.Second)
+		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultFailed)
+		b.expect(machinev1alpha1.AnnotationUpdateFailedReason, "machine-config-daemon reports degraded with rendered-p-b: disk full")
+		b.change(func(node *corev1.Node) { node.Status.Conditions[0].Reason = machinev1alpha1.NodeReasonUpdateFailed })
+		b.report(map[string]string{prefix.CurrentConfig(): "rendered-p-b", prefix.State(): "done"})
+		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultSuccessful)
+		b.expect(machinev1alpha1.AnnotationUpdateFailedReason, "")
+	})
+}
+
+// What a client writes on a Node is not followed: a Node of another machine, and a set of another MachineDeployment.
+func TestNode_ForeignIsLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(node *corev1.Node){
+		"of another machine":        func(node *corev1.Node) { node.Annotations[machinev1alpha1.AnnotationMachine] = "n/other/uid" },
+		"to a set that is unknown":  func(node *corev1.Node) { node.Annotations[machinev1alpha1.AnnotationUpdateTo] = "none" },
+		"to a set of another owner": func(node *corev1.Node) { node.Annotations[machinev1alpha1.AnnotationUpdateTo] = "foreign" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				foreign := b.set(&machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "e", UID: "uid-e"}}, "foreign", "rendered-p-b")
+				if _, err := b.server.Client().MachineSets("n").Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				b.change(change)
+				b.ready()
+				b.pass(time.Hour)
+				if got := b.writes(); got != 0 {
+					t.Errorf("%q", b.patches)
+				}
+			})
+		})
+	}
+}
