@@ -79,6 +79,9 @@ type bench struct {
 	refusal func(pod string) error            // of evictions; nil for none
 	evicted map[string]int                    // pods, by name
 	end     func()
+
+	// firstConfig is that of the next process.
+	firstConfig func(context.Context, *v1alpha1.Machine) (map[string]string, string, error)
 }
 
 // onBench runs a test in a bubble, with a class "c" and a process.
@@ -155,6 +158,7 @@ func (b *bench) start() {
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: metadataOf{b.about, b.server.Metadata()}, View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}), ControlCluster: w.controlCluster,
 		Events: b.recorder(), Deletions: deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
+		FirstConfig: b.firstConfig,
 	})
 	b.must(err)
 	b.mu.Lock()
