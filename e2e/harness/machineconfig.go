@@ -24,7 +24,7 @@ import (
 
 const (
 	// DaemonFlags are those of machine-config-daemons in tests. A kubelet answers some seconds after the boot of its VM.
-	DaemonFlags = "--drift=repair --drift-interval=1s --health-timeout=20s"
+	DaemonFlags = "--drift=repair --drift-interval=1s --health-timeout=30s"
 	// KubeletFile is where a real kubelet reads its settings.
 	KubeletFile = "/etc/kubernetes/kubelet.conf"
 	// LabelPool is the label of the Nodes and MachineConfigs of a pool of tests.
