@@ -81,8 +81,8 @@ extraFlags=["--bootstrap-token-signing"]             bootstrapTokens
 extraFlags=["--slots=512"]                           --slots=512
 extraFlags=["--port=80"]                             --port=80
 extraFlags=["--machine-configuration"]               --machine-configuration
-machineConfiguration={"enabled":true,"templates":{"a.yaml":""}} templates
-machineConfiguration={"pullSecret":{"name":"a"}}     namespace
+machineConfiguration={"enabled":true,"templates":{"a.yaml":""}} a.yaml
+machineConfiguration={"enabled":true,"pullSecret":{"name":"a"}} machineConfiguration.pullSecret.namespace
 extraVolumes=[{"emptyDir":{}}]                       name
 extraVolumes=[{"name":"state","emptyDir":{}}]        /extraVolumes/0
 extraVolumeMounts=[{"name":"x","mountPath":"x"}]     /extraVolumeMounts/0/mountPath

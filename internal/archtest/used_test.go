@@ -30,12 +30,8 @@ func packagesAreUsed(files []goFile) (findings []string) {
 	}
 	for folder, f := range declaring {
 		isUsed := imported[folder] || isForTests(f) && byTests[folder] || slices.Contains(usedByOwnTests, folder)
-		awaited := slices.Contains(beforeTheirController, folder)
-		switch {
-		case !isUsed && !awaited:
+		if !isUsed {
 			findings = append(findings, fmt.Sprintf("%s: no code imports this package; remove it", folder))
-		case isUsed && awaited:
-			findings = append(findings, fmt.Sprintf("%s: code imports this package; remove it from beforeTheirController", folder))
 		}
 	}
 	slices.Sort(findings)
@@ -52,12 +48,6 @@ func declares(f goFile) bool {
 
 // usedByOwnTests are packages that nothing imports, because their own tests are their only users.
 var usedByOwnTests = []string{"shard/model"}
-
-// beforeTheirController are decisions that are built and tested before the controller which acts on them: docs/architecture.md lists them
-// among what is not built yet.
-var beforeTheirController = []string{
-	"apis/fleet/v1alpha1/crds",
-}
 
 // isForTests reports whether a file belongs to a package that only tests import.
 func isForTests(f goFile) bool {

@@ -11,7 +11,7 @@
 // Names of fields and annotations, and values, are those of the machine-config-operator's first design where it has them. The tag
 // updatingMachines, which counts the Nodes that are updated, is one of them.
 //
-// The CustomResourceDefinitions generated from these types are in package crds. Neither the chart nor a controller uses them yet.
+// The CustomResourceDefinitions generated from these types are in package crds.
 //
 // +kubebuilder:object:generate=true
 // +groupName=fleet.machine.sapcloud.io

@@ -9,7 +9,7 @@
 //   - While Ready, every reader returns what was listed, and what the watches have delivered since.
 //   - Handlers are called one after the other for each kind, and not before Ready for MachineConfigs and RenderedMachineConfigs. When the
 //     replica has become ready, and each time that Look was called since, they are called with each pool, KubeletConfig and ControllerConfig as
-//     with a new one: whoever enqueues from a handler misses nothing.
+//     with a new one: a controller that enqueues from a handler misses nothing.
 //
 // Not guaranteed: that the cache is current. Decisions that must not be taken twice read the API server.
 package configcache

@@ -69,17 +69,24 @@ func (r *Recorder) Take() []string {
 	return said
 }
 
+// Connect has the constructors of clients, which only tests and cmd may call.
+type Connect struct {
+	Fleet    func(*rest.Config) (*versioned.Clientset, error)
+	Core     func(*rest.Config) (*kubernetes.Clientset, error)
+	Metadata func(*rest.Config) (metadata.Interface, error)
+}
+
 // Run runs test in a bubble.
-func Run(t *testing.T, test func(b *Bench)) {
+func Run(t *testing.T, connect Connect, test func(b *Bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		b := &Bench{T: t, Server: apiserver.New("c", time.Now), Recorder: &Recorder{}, ctx: ctx}
 		config := &rest.Config{Host: "http://memory", Transport: b, QPS: -1}
 		var errs [3]error
-		b.Clients, errs[0] = versioned.NewForConfig(config)
-		b.Core, errs[1] = kubernetes.NewForConfig(config)
-		b.Metadata, errs[2] = metadata.NewForConfig(config)
+		b.Clients, errs[0] = connect.Fleet(config)
+		b.Core, errs[1] = connect.Core(config)
+		b.Metadata, errs[2] = connect.Metadata(config)
 		if err := errors.Join(errs[:]...); err != nil {
 			t.Fatal(err)
 		}

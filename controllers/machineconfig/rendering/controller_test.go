@@ -10,9 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configtest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
@@ -29,7 +32,7 @@ type bench struct {
 }
 
 func run(t *testing.T, test func(b *bench)) {
-	configtest.Run(t, func(inner *configtest.Bench) {
+	configtest.Run(t, configtest.Connect{Fleet: versioned.NewForConfig, Core: kubernetes.NewForConfig, Metadata: metadata.NewForConfig}, func(inner *configtest.Bench) {
 		b := &bench{Bench: inner}
 		var err error
 		b.Controller, err = New(Config{

@@ -12,9 +12,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configtest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
@@ -26,7 +29,7 @@ type bench struct{ *configtest.Bench }
 
 // run runs test with a controller that renders the templates of ConfigMap x/t.
 func run(t *testing.T, test func(b *bench)) {
-	configtest.Run(t, func(inner *configtest.Bench) {
+	configtest.Run(t, configtest.Connect{Fleet: versioned.NewForConfig, Core: kubernetes.NewForConfig, Metadata: metadata.NewForConfig}, func(inner *configtest.Bench) {
 		b := &bench{Bench: inner}
 		c, err := New(Config{
 			Client: b.Clients.FleetV1alpha1(), Cache: b.Cache, Configs: generated.NewWriter(b.Clients.FleetV1alpha1()), Secrets: b.Core.CoreV1(),

@@ -8,5 +8,5 @@
 // another client changes or deletes is written again. While a template cannot be rendered, nothing is written and nothing deleted.
 // MachineConfigs belong to the ControllerConfig, and are deleted with it.
 //
-// Secrets are part of the MachineConfigs of templates that use them: whoever may read MachineConfigs can read them.
+// Secrets are part of the MachineConfigs of templates that use them: every client that may read MachineConfigs can read them.
 package templating

@@ -301,11 +301,11 @@ func (r *replica) Admit(ctx context.Context, _ types.NamespacedName) (context.Co
 
 var _ runner.Gate[types.NamespacedName] = (*replica)(nil)
 
-// notOurs is the refusal of the fence.
-type notOurs struct{}
+// notOursError is the refusal of the fence.
+type notOursError struct{}
 
-func (notOurs) Error() string { return "the slot is not this replica's" }
-func (notOurs) NotOurs() bool { return true }
+func (notOursError) Error() string { return "the slot is not this replica's" }
+func (notOursError) NotOurs() bool { return true }
 
 var errDead = errors.New("the process is dead")
 
@@ -332,7 +332,7 @@ func (r *replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	case dead:
 		return nil, errDead
 	case isWrite && !owns:
-		return nil, notOurs{}
+		return nil, notOursError{}
 	}
 	if delay > 0 { // the sender may be dead when it arrives
 		time.Sleep(delay)

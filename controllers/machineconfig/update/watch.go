@@ -77,13 +77,14 @@ func (c *Controller) enqueueOwned() {
 
 // poolChanged enqueues a pool. A change of which Nodes a pool has may change which Nodes the others have.
 func (c *Controller) poolChanged(before, after *v1alpha1.MachineConfigPool) {
-	if after == nil {
+	switch {
+	case after == nil:
 		c.pools.Forget(before.UID)
 		c.pace.Forget(before.UID)
 		c.leave(before.Name)
-	} else if c.cfg.Owns(after) {
+	case c.cfg.Owns(after):
 		c.enqueue(after.Name)
-	} else {
+	default:
 		c.leave(after.Name)
 	}
 	if before == nil || after == nil || !apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {

@@ -59,7 +59,7 @@ func (w *world) joinOne() {
 		}
 	})
 	if w.chance(50) {
-		w.cluster.pod(name, "pod-"+name)
+		w.pod(name, "pod-"+name)
 	}
 }
 

@@ -247,7 +247,7 @@ func (w World) update() Verdict {
 		waited = w.Now.Sub(w.Target.DrainSince)
 	}
 	if waited >= drainWithin {
-		report.State, report.Reason = v1alpha1.StateDegraded, fmt.Sprintf("the Node was not drained within %s; what prevents it is in the Events of the Node", drainWithin)
+		report.State, report.Reason = v1alpha1.StateDegraded, fmt.Sprintf("the Node was not drained within %s; what prevents it is in the condition Updating of its MachineConfigPool", drainWithin)
 		return Verdict{Do: Rest, Report: report}
 	}
 	return Verdict{Do: Rest, Report: report, After: drainWithin - waited}
