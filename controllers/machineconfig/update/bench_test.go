@@ -55,6 +55,7 @@ type cluster struct {
 	wrong  []string
 	writes map[string][]string // bodies of the fleet's patches, by Node
 	lists  int                 // of Nodes, live or for a watch
+	status int                 // writes of statuses of pools
 	bug    func(r *http.Request, body []byte) (changed []byte)
 	stale  time.Duration // how old lists of Nodes may be; 0 for current ones
 	kept   []byte        // the last list of Nodes
@@ -353,6 +354,11 @@ func (r *replica) RoundTrip(req *http.Request) (*http.Response, error) {
 // send has the API server answer, and checks each write of a Node.
 func (c *cluster) send(req *http.Request) (*http.Response, error) {
 	node, isNode := strings.CutPrefix(req.URL.Path, "/api/v1/nodes/")
+	if strings.HasSuffix(req.URL.Path, "/status") {
+		c.mu.Lock()
+		c.status++
+		c.mu.Unlock()
+	}
 	if req.URL.Path == "/api/v1/nodes" && req.URL.Query().Get("watch") == "" {
 		c.mu.Lock()
 		c.lists++

@@ -312,6 +312,39 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
+// A roll-out costs at most five writes for each Node, one list for each time that Nodes are assigned or drains begin, and a write of the status every few
+// seconds.
+func TestRollOut_WritesAndLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{cluster: newCluster(t), random: rand.New(rand.NewPCG(1, 1)), dead: map[string]bool{}, reboots: map[string]string{}, isQuiet: true}
+		w.pool("p", "g0", selecting)
+		for range 20 {
+			w.joinOne()
+		}
+		w.pool("p", "g1", func(p *v1alpha1.MachineConfigPool) {
+			most := intstr.FromString("40%")
+			p.Spec.MaxUnavailable, p.Status.CompletedMachineConfig = &most, "g0"
+		})
+		w.take(w.startOne())
+		defer w.replicas[0].end()
+		begun, isDone := time.Now(), func() bool { return w.getPool("p").Status.CompletedMachineConfig == "g1" }
+		for !isDone() && time.Since(begun) < time.Hour {
+			w.live(100)
+		}
+		seconds := int(time.Since(begun) / time.Second)
+		for _, name := range w.nodes {
+			if writes := len(w.writes[name]); writes > 5 {
+				t.Errorf("%d writes of Node %s: %q", writes, name, w.writes[name])
+			}
+		}
+		if w.status > 5+seconds || w.lists > len(w.nodes) {
+			t.Errorf("%d writes of the status and %d lists in %d s", w.status, w.lists, seconds)
+		}
+		t.Logf("%d Nodes in %d s: %d writes of the status, %d lists", len(w.nodes), seconds, w.status, w.lists)
+		w.fine()
+	})
+}
+
 // An assignment that a former owner has sent may arrive after the next owner has counted. The drains of the next owner respect maxUnavailable
 // all the same.
 func TestWorlds_LateAssignments(t *testing.T) {
