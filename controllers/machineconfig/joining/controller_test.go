@@ -351,6 +351,24 @@ func TestNode_Fails(t *testing.T) {
 	})
 }
 
+// Another replica has assigned the next configuration in the meantime: how long the one before has failed does not count.
+func TestNode_FailureOfAnotherConfigurationDoesNotCount(t *testing.T) {
+	onBench(t, func(b *bench) {
+		d, _ := b.server.Object("machinedeployments", "n", "d").(*machinev1alpha1.MachineDeployment)
+		if _, err := b.server.Client().MachineSets("n").Create(t.Context(), b.set(d, "newer", "rendered-p-c"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.ready()
+		b.report(map[string]string{prefix.State(): "degraded"})
+		b.pass(join.FailAfter * 3 / 4)
+		b.report(map[string]string{machinev1alpha1.AnnotationUpdateTo: "newer", prefix.DesiredConfig(): "rendered-p-c"})
+		b.pass(join.FailAfter / 2)
+		b.expect(machinev1alpha1.LabelUpdateResult, "")
+		b.pass(join.FailAfter / 2)
+		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultFailed)
+	})
+}
+
 // What a client writes on a Node is not followed: a Node of another machine, and a set of another MachineDeployment.
 func TestNode_ForeignIsLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(node *corev1.Node){
