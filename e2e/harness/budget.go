@@ -142,7 +142,7 @@ func (b *Budget) see(event watch.Event) {
 	}
 	b.most = max(b.most, len(absent))
 	if len(absent) > b.limit {
-		b.err = errors.Join(b.err, fmt.Errorf("Node %s was assigned %s while %d Nodes do not serve with it, of at most %d:\n%s",
-			n.Name, now.desired, len(absent), b.limit, strings.Join(absent, "\n")))
+		b.err = errors.Join(b.err, fmt.Errorf("%d Nodes do not serve, and at most %d may, when Node %s is assigned %s:\n%s",
+			len(absent), b.limit, n.Name, now.desired, strings.Join(absent, "\n")))
 	}
 }
