@@ -43,7 +43,6 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.joinOne()
 	}
 	w.limit()
-	w.take(w.startOne())
 	return w
 }
 
@@ -282,6 +281,7 @@ func play(t *testing.T, seed uint64, plant func(w *world)) (wrong []string) {
 		if plant != nil {
 			plant(w)
 		}
+		w.take(w.startOne())
 		for range 10 + w.random.IntN(30) {
 			if w.chance(40) {
 				w.disturb()
