@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ func TestInitialConfigurationIsAppliedOnce(t *testing.T) {
 	config := write(t, dir, "config.json", `{"metadata": {"name": "rendered-p-1"}, "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,x"}}]}}}}`)
 	boot := write(t, dir, "boot", "boot-1\n")
 	common := []string{"--root=" + root, "--systemd=none", "--boot-id-file=" + boot}
-	initial := append(common, "--initial="+config, "--reboot-command=touch,"+filepath.Join(dir, "rebooted"))
+	initial := append(slices.Clone(common), "--initial="+config, "--reboot-command=touch,"+filepath.Join(dir, "rebooted"))
 	if code, printed := command(t, initial...); code != exitReboot {
 		t.Fatalf("expected the exit code of a reboot, got %d: %s", code, printed)
 	}

@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 
+	"k8s.io/utils/clock"
+
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/joining"
-	"k8s.io/utils/clock"
 )
 
 // firstConfig returns the source of the configurations that new machines boot with; nil where there is no machine configuration.
