@@ -13,7 +13,7 @@ const (
 )
 
 func configEvents() []EventReason {
-	pool := []string{"MachineConfigPool"}
+	pool, kubelet, control := []string{"MachineConfigPool"}, []string{"KubeletConfig"}, []string{"ControllerConfig"}
 	return []EventReason{
 		{
 			EventRendered, false, pool,
@@ -36,12 +36,12 @@ func configEvents() []EventReason {
 			"Delete those Nodes, or have another pool select them; see [deleting a pool](operations/machine-config.md#delete-a-pool).",
 		},
 		{
-			EventKubeletConfigRefused, true, []string{"KubeletConfig"},
+			EventKubeletConfigRefused, true, kubelet,
 			"The settings are invalid, alone or together with those of other KubeletConfigs of a pool, and the Nodes of its pools keep what they have. The message, and the condition `Accepted`, have the cause.",
 			"Correct the field that the message names.",
 		},
 		{
-			EventTemplatesFailing, true, []string{"ControllerConfig"},
+			EventTemplatesFailing, true, control,
 			"A template cannot be rendered, and the MachineConfigs of all templates stay as they are. The message, and the condition `TemplateControllerFailing`, name it.",
 			"Correct the template, or the value in the ControllerConfig that it needs.",
 		},

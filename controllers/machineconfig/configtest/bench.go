@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
@@ -81,7 +82,7 @@ func Run(t *testing.T, connect Connect, test func(b *Bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		b := &Bench{T: t, Server: apiserver.New("c", time.Now), Recorder: &Recorder{}, ctx: ctx}
+		b := &Bench{T: t, Server: apiserver.New("c", clock.RealClock{}.Now), Recorder: &Recorder{}, ctx: ctx}
 		config := &rest.Config{Host: "http://memory", Transport: b, QPS: -1}
 		var errs [3]error
 		b.Clients, errs[0] = connect.Fleet(config)
@@ -115,7 +116,7 @@ func (b *Bench) Start(controllers ...interface{ Run(ctx context.Context) }) (sto
 
 // After lets time pass.
 func (b *Bench) After(d time.Duration) {
-	time.Sleep(d)
+	clock.RealClock{}.Sleep(d)
 	synctest.Wait()
 }
 

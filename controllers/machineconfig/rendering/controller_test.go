@@ -64,7 +64,7 @@ func (b *bench) started() (target string) {
 	b.Put("machineconfigpools", pool("p"))
 	b.Start(b.Controller)
 	b.After(render.Settle)
-	target = b.Bench.Pool("p").Status.CurrentMachineConfig
+	target = b.Pool("p").Status.CurrentMachineConfig
 	if target == "" {
 		b.Fatal("nothing was rendered")
 	}
@@ -75,7 +75,7 @@ func (b *bench) started() (target string) {
 
 func (b *bench) degraded() *metav1.Condition {
 	b.Helper()
-	p := b.Bench.Pool("p")
+	p := b.Pool("p")
 	return meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolRenderDegraded)
 }
 
@@ -97,7 +97,7 @@ func TestPoolIsRenderedAfterChangesHaveSettled(t *testing.T) {
 		}
 		b.expectWrites()
 		b.After(render.Settle)
-		p := b.Bench.Pool("p")
+		p := b.Pool("p")
 		if !slices.Equal(p.Status.Sources, []string{"00-a", "01-a", "02-a"}) || !slices.Contains(p.Finalizers, v1alpha1.FinalizerInUse) {
 			b.Errorf("sources %v, finalizers %v", p.Status.Sources, p.Finalizers)
 		}
@@ -129,12 +129,12 @@ func TestLabelChangesAreNoticed(t *testing.T) {
 			b.After(render.Settle)
 		}
 		relabel("p")
-		if p := b.Bench.Pool("p"); !slices.Equal(p.Status.Sources, []string{"00-a", "01-b"}) || p.Status.CurrentMachineConfig == first {
+		if p := b.Pool("p"); !slices.Equal(p.Status.Sources, []string{"00-a", "01-b"}) || p.Status.CurrentMachineConfig == first {
 			b.Errorf("after the label was added: %+v", p.Status)
 		}
 		b.Writes()
 		relabel("q")
-		if p := b.Bench.Pool("p"); p.Status.CurrentMachineConfig != first || len(p.Status.AbandonedMachineConfigs) != 1 {
+		if p := b.Pool("p"); p.Status.CurrentMachineConfig != first || len(p.Status.AbandonedMachineConfigs) != 1 {
 			b.Errorf("after the label was removed: %+v, want %s again", p.Status, first)
 		}
 		b.expectWrites("PATCH machineconfigpools/p/status") // the object of the first target is used again
@@ -158,7 +158,7 @@ func TestPausedPoolIsNotRendered(t *testing.T) {
 		b.expectWrites()
 		pause(false)
 		b.After(render.Settle)
-		if b.Bench.Pool("p").Status.CurrentMachineConfig == first {
+		if b.Pool("p").Status.CurrentMachineConfig == first {
 			b.Error("the pool was not rendered after the pause")
 		}
 	})
@@ -180,7 +180,7 @@ func TestCulpritIsNamed(t *testing.T) {
 		b.expectWrites("PATCH machineconfigpools/p/status")
 		b.Server.Delete("machineconfigs", "", "50-bad")
 		b.After(render.Settle)
-		if p := b.Bench.Pool("p"); p.Status.CurrentMachineConfig != first || b.degraded().Status != metav1.ConditionFalse {
+		if p := b.Pool("p"); p.Status.CurrentMachineConfig != first || b.degraded().Status != metav1.ConditionFalse {
 			b.Errorf("after the correction: %+v", p.Status)
 		}
 	})
@@ -198,14 +198,14 @@ func TestInterruptedPassIsContinued(t *testing.T) {
 				})
 				b.Start(b.Controller)
 				b.After(render.Settle)
-				if len(b.Names("renderedmachineconfigs")) != 1 || b.Bench.Pool("p").Status.CurrentMachineConfig != "" {
+				if len(b.Names("renderedmachineconfigs")) != 1 || b.Pool("p").Status.CurrentMachineConfig != "" {
 					b.Fatal("the pass was not interrupted where it should be")
 				}
 				b.Fail(nil)
 				b.After(time.Minute)
 				names := b.Names("renderedmachineconfigs")
-				if len(names) != 1 || b.Bench.Pool("p").Status.CurrentMachineConfig != names[0] {
-					b.Errorf("RenderedMachineConfigs %v, target %q", names, b.Bench.Pool("p").Status.CurrentMachineConfig)
+				if len(names) != 1 || b.Pool("p").Status.CurrentMachineConfig != names[0] {
+					b.Errorf("RenderedMachineConfigs %v, target %q", names, b.Pool("p").Status.CurrentMachineConfig)
 				}
 			})
 		})
@@ -218,13 +218,13 @@ func TestForeignContentIsNotATarget(t *testing.T) {
 		first := b.started()
 		b.Put("machineconfigs", config("00-a", "p", `{kernelArguments: [b]}`))
 		b.After(render.Settle)
-		second := b.Bench.Pool("p").Status.CurrentMachineConfig
+		second := b.Pool("p").Status.CurrentMachineConfig
 		b.Server.Remove("renderedmachineconfigs", "", first)
 		b.Put("renderedmachineconfigs", fmt.Sprintf(`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: RenderedMachineConfig,
 metadata: {name: %s, labels: {fleet.machine.sapcloud.io/pool: p}}, spec: {fips: true}}`, first))
 		b.Put("machineconfigs", config("00-a", "p", `{kernelArguments: [a]}`))
 		b.After(render.Settle)
-		if c := b.degraded(); c.Reason != render.ReasonNameTaken || b.Bench.Pool("p").Status.CurrentMachineConfig != second {
+		if c := b.degraded(); c.Reason != render.ReasonNameTaken || b.Pool("p").Status.CurrentMachineConfig != second {
 			b.Errorf("%+v", c)
 		}
 	})
@@ -235,7 +235,7 @@ func (b *bench) rolled(n int) (targets []string) {
 	for i := range n {
 		b.Put("machineconfigs", config("00-a", "p", fmt.Sprintf(`{kernelArguments: [n%d]}`, i)))
 		b.After(time.Hour)
-		targets = append(targets, b.Bench.Pool("p").Status.CurrentMachineConfig)
+		targets = append(targets, b.Pool("p").Status.CurrentMachineConfig)
 	}
 	return targets
 }

@@ -21,6 +21,6 @@ func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
 			report(degraded)
 		}),
 		telemetry.Number("mcf_machineconfigpool_rendered_configs", "RenderedMachineConfigs of the MachineConfigPool.",
-			func(p pool) int32 { return int32(len(c.cfg.Cache.Rendered(p.Name))) }), //nolint:gosec // there are few
+			func(p pool) int32 { return int32(len(c.cfg.Cache.Rendered(p.Name))) }),
 	)}
 }

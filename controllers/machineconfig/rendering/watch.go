@@ -41,7 +41,7 @@ func concerns(before, after *v1alpha1.MachineConfigPool) bool {
 	condition := func(p *v1alpha1.MachineConfigPool) *metav1.Condition {
 		return meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolRenderDegraded)
 	}
-	return before.DeletionTimestamp.Equal(after.DeletionTimestamp) == false ||
+	return !before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||
 		!slices.Equal(before.Finalizers, after.Finalizers) ||
 		before.Status.CurrentMachineConfig != after.Status.CurrentMachineConfig ||
 		before.Status.CompletedMachineConfig != after.Status.CompletedMachineConfig ||

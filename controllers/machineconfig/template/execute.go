@@ -75,7 +75,7 @@ func execute(text string, values map[string]any) (string, error) {
 		if one.Tree == nil {
 			continue
 		}
-		if err := guard(one.Tree.Root); err != nil {
+		if err := guard(one.Root); err != nil {
 			return "", err
 		}
 	}

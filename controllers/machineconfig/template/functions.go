@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"strings"
 	texttemplate "text/template"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // functionNames are the functions of this package that templates can call.
@@ -111,7 +113,7 @@ func valuesOf(w World) (map[string]any, error) {
 	if w.PullSecret != "" {
 		var compact bytes.Buffer
 		if json.Compact(&compact, []byte(w.PullSecret)) != nil {
-			return nil, invalid("the Secret that spec.pullSecretRef of the ControllerConfig names must have JSON under " + PullSecretKey)
+			return nil, invalid("the Secret that spec.pullSecretRef of the ControllerConfig names must have JSON under " + corev1.DockerConfigJsonKey)
 		}
 		secret = compact.String()
 	}
@@ -120,9 +122,6 @@ func valuesOf(w World) (map[string]any, error) {
 		"Values": own, "PullSecret": secret,
 	}, nil
 }
-
-// PullSecretKey is the key of a Secret of type kubernetes.io/dockerconfigjson.
-const PullSecretKey = ".dockerconfigjson"
 
 // decode returns an object of JSON, in which numbers are integers where they can be.
 func decode(document []byte) (map[string]any, error) {

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// MaxTemplates is how many templates there may be, and MaxSource how many bytes one may have.
+	// MaxTemplates is how many templates there may be.
 	MaxTemplates = 256
-	MaxSource    = 256 << 10
+	// MaxSource is how many bytes a template may have.
+	MaxSource = 256 << 10
 	// maxResult is how many bytes a template may result in.
 	maxResult = 1 << 20
 )

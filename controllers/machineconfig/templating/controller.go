@@ -197,7 +197,7 @@ func (c *Controller) pullSecret(ctx context.Context, config *v1alpha1.Controller
 	case err != nil:
 		return "", fmt.Errorf("read Secret %s/%s that spec.pullSecretRef names: %w", ref.Namespace, ref.Name, err)
 	case secret.Type != corev1.SecretTypeDockerConfigJson:
-		return "", fmt.Errorf("Secret %s/%s that spec.pullSecretRef names must have the type %s, got %q", ref.Namespace, ref.Name, corev1.SecretTypeDockerConfigJson, secret.Type) //nolint:revive,staticcheck // Secret is the kind
+		return "", fmt.Errorf("Secret %s/%s that spec.pullSecretRef names must have the type %s, got %q", ref.Namespace, ref.Name, corev1.SecretTypeDockerConfigJson, secret.Type) //nolint:staticcheck // Secret is the kind
 	}
 	return string(secret.Data[corev1.DockerConfigJsonKey]), nil
 }
