@@ -22,6 +22,8 @@ FLEET_FLAGS ?=
 CLOUDS ?=
 DRIVERS ?=
 TRACING ?=
+MACHINE_CONFIGURATION ?=
+DAEMON_FLAGS ?=
 FUZZTIME ?= 30s
 ATTACK_TIME ?= 1h
 MODEL_TIME ?= 30m
@@ -50,11 +52,16 @@ help: ## Show this list
 	  /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
-build: build-fleet build-lab ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it); VERSION, COMMIT, DATE
+build: build-fleet build-daemon build-lab ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it); VERSION, COMMIT, DATE
 
 .PHONY: build-fleet
 build-fleet:
 	@go build $(if $(stamp),-ldflags "$(stamp)") -o bin/ ./cmd/machine-controller-fleet
+
+# Static, because it is copied to machines.
+.PHONY: build-daemon
+build-daemon:
+	@CGO_ENABLED=0 go build -ldflags "-s -w $(stamp)" -o bin/ ./cmd/machine-config-daemon
 
 .PHONY: build-lab
 build-lab:
@@ -68,6 +75,10 @@ build-azure:
 .PHONY: image
 image: ## Build the container image into bin/image, without a container runtime: VERSION, COMMIT, DATE, IMAGE (name:tag), PLATFORMS
 	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" IMAGE="$(IMAGE)" PLATFORMS="$(PLATFORMS)" hack/image.sh build
+
+.PHONY: daemon
+daemon: ## Build machine-config-daemon for machines into bin/daemon, with checksums: VERSION, COMMIT, DATE, PLATFORMS
+	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" PLATFORMS="$(PLATFORMS)" hack/daemon.sh
 
 .PHONY: image-push
 image-push: ## Push the image in bin/image as IMAGE (registry/name:tag)
@@ -96,9 +107,10 @@ demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on a control 
 	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing)
 
 .PHONY: lab-up
-lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS, CLOUDS, DRIVERS
+lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, MACHINE_CONFIGURATION=1, CLOUDSIM_FLAGS, FLEET_FLAGS, DAEMON_FLAGS, CLOUDS, DRIVERS
 	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --nodes "$(NODES)" --clusters "$(CLUSTERS)" \
-	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" --clouds "$(CLOUDS)" --drivers "$(DRIVERS)" $(if $(tracing),--tracing)
+	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" --clouds "$(CLOUDS)" --drivers "$(DRIVERS)" $(if $(tracing),--tracing) \
+	  $(if $(filter-out 0 false no,$(MACHINE_CONFIGURATION)),--machine-configuration --daemon-flags "$(DAEMON_FLAGS)")
 
 .PHONY: lab-status
 lab-status: bin/lab ## Show what runs in LAB_DIR

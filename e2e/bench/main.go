@@ -47,7 +47,7 @@ func main() {
 	flag.IntVar(&o.creates, "creates", 200, "`number` of machines that are created while the process of their driver is killed, and as many before")
 	flag.IntVar(&o.rounds, "rounds", 5, "`number` of rounds in which the CPU time of replicas with and without tracing is compared, of which the median counts")
 	flag.DurationVar(&o.rest, "rest", 5*time.Minute, "`time` for which CPU is measured at rest; within the default each kubelet reports the status of its Node")
-	flag.StringVar(&o.parts, "parts", "create,delete-empty,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own, as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape and driver start labs beside it")
+	flag.StringVar(&o.parts, "parts", "create,delete-empty,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own, as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape, driver and machineconfig start labs beside it")
 	flag.Parse()
 	missed, err := bench(ctx, o)
 	if err != nil {
@@ -102,6 +102,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureHandOvers(ctx, lab, once)
 		case part == "tracing":
 			err = measureTracing(ctx, o.dir, o.rounds, once)
+		case part == "machineconfig":
+			err = measureConfigs(ctx, o.dir, once)
 		case part == "scrape":
 			err = measureScrapes(ctx, o.dir, o.machines, once)
 		case part == "driver":
@@ -117,7 +119,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 		case part == "cpu":
 			err = measureCPU(ctx, lab, o.rest, once)
 		default:
-			err = fmt.Errorf("--parts: expected create, delete-empty, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, tracing, scrape, driver or cpu, got %q", part)
+			err = fmt.Errorf("--parts: expected create, delete-empty, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, tracing, scrape, driver, machineconfig or cpu, got %q", part)
 		}
 		if err != nil {
 			return false, err

@@ -66,6 +66,14 @@ func podsRun() goal {
 	}}
 }
 
+// configured is reached when so many Nodes are done with a configuration.
+func configured(nodes int) goal {
+	return goal{facts: picture.podFacts, reach: func(p picture) progress {
+		done := p.configuredNodes()
+		return progress{Done: done, Total: nodes, What: "Nodes are configured", Reached: done == nodes && nodes > 0}
+	}}
+}
+
 // podsGone is reached when none of before pods is left.
 func podsGone(before int) goal {
 	return goal{facts: picture.podFacts, reach: func(p picture) progress {

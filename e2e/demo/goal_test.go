@@ -21,6 +21,20 @@ func running(n int) picture {
 	return p
 }
 
+func TestConfigured(t *testing.T) {
+	p := running(3)
+	p.Nodes[2].Configured = true
+	for nodes, want := range map[int]progress{
+		1: {Done: 1, Total: 1, What: "Nodes are configured", Reached: true},
+		2: {Done: 1, Total: 2, What: "Nodes are configured"},
+		0: {Done: 1, What: "Nodes are configured"},
+	} {
+		if diff := cmp.Diff(want, configured(nodes).reach(p)); diff != "" {
+			t.Errorf("%d Nodes (-want +got):\n%s", nodes, diff)
+		}
+	}
+}
+
 func TestSettled(t *testing.T) {
 	changed := func(p picture, change func(*picture)) picture {
 		change(&p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,9 +33,10 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 	classes, errClasses := api.MachineClasses(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	nodes, errNodes := core.Nodes().List(ctx, metav1.ListOptions{})
 	tokens, errTokens := core.Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
+	configs, errConfigs := configurations(ctx, lab)
 	vms, errVMs := lab.Cloud.AllVMs(ctx)
 	calls, errCalls := lab.Cloud.Calls()
-	if err := errors.Join(errDeployments, errSets, errMachines, errClasses, errNodes, errTokens, errVMs, errCalls); err != nil {
+	if err := errors.Join(errDeployments, errSets, errMachines, errClasses, errNodes, errTokens, errConfigs, errVMs, errCalls); err != nil {
 		return nil, fmt.Errorf("check for leftovers: %w", err)
 	}
 	remaining, twice := remainingVMs(vms)
@@ -46,10 +48,24 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 		{Kind: "MachineClasses", Remaining: names(classes.Items)},
 		{Kind: "Nodes", Remaining: names(nodes.Items)},
 		{Kind: "bootstrap tokens", Remaining: names(tokens.Items)},
+		{Kind: "objects of machine configuration", Remaining: configs},
 		{Kind: "VMs at the cloud", Note: fmt.Sprintf("%d were made, %d have ended", len(vms), len(vms)-len(remaining)), Remaining: remaining},
 		{Kind: "machines with a second VM", Remaining: twice},
 		{Kind: "calls to the cloud that had an effect twice, or under no slot", Note: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Remaining: report.Faults},
 	}, nil
+}
+
+// configurations returns the names of all objects of machine configuration.
+func configurations(ctx context.Context, lab *harness.Lab) ([]string, error) {
+	api, all := lab.Configs, metav1.ListOptions{}
+	configs, errConfigs := api.MachineConfigs().List(ctx, all)
+	pools, errPools := api.MachineConfigPools().List(ctx, all)
+	settings, errSettings := api.KubeletConfigs().List(ctx, all)
+	rendered, errRendered := api.RenderedMachineConfigs().List(ctx, all)
+	if err := errors.Join(errConfigs, errPools, errSettings, errRendered); err != nil {
+		return nil, err
+	}
+	return slices.Concat(names(configs.Items), names(pools.Items), names(settings.Items), names(rendered.Items)), nil
 }
 
 // remainingVMs are the VMs that have not ended, and the names of machines for which more than one was made.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	configv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -90,7 +91,7 @@ func observeNodes(ctx context.Context, lab *harness.Lab) ([]node, error) {
 		if strings.HasPrefix(n.Status.NodeInfo.ContainerRuntimeVersion, simulatedRuntime) {
 			kind = simulatedNode
 		}
-		nodes = append(nodes, node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], Kind: kind, Ready: isReady(&n)})
+		nodes = append(nodes, node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], Kind: kind, Ready: isReady(&n), Configured: isConfigured(&n)})
 	}
 	return nodes, nil
 }
@@ -99,6 +100,13 @@ func isReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+func isConfigured(n *corev1.Node) bool {
+	prefix := configv1alpha1.DaemonPrefix
+	desired := n.Annotations[prefix.DesiredConfig()]
+	return desired != "" && n.Annotations[prefix.CurrentConfig()] == desired &&
+		configv1alpha1.ParseNodeState(n.Annotations[prefix.State()]) == configv1alpha1.StateDone
 }
 
 func observePods(ctx context.Context, lab *harness.Lab) (pods, error) {

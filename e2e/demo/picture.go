@@ -36,6 +36,8 @@ type node struct {
 	Name, Zone string
 	Kind       nodeKind
 	Ready      bool
+	// Configured reports whether its daemon is done with a configuration.
+	Configured bool
 }
 
 // nodeKind is the kind of kubelet of a Node.
@@ -93,6 +95,26 @@ func (p picture) readyNodes() (n int) {
 		}
 	}
 	return n
+}
+
+// configuredNodes is how many Nodes are done with a configuration.
+func (p picture) configuredNodes() (n int) {
+	for _, node := range p.Nodes {
+		if node.Configured {
+			n++
+		}
+	}
+	return n
+}
+
+// machinesOf is how many machines a MachineDeployment has.
+func (p picture) machinesOf(name string) int {
+	for _, d := range p.Deployments {
+		if d.Name == name {
+			return d.machines()
+		}
+	}
+	return 0
 }
 
 // fits reports whether each MachineDeployment has exactly its desired machines, and none is being deleted.

@@ -49,6 +49,7 @@ func (d *demo) steps() []step {
 		{"Create machines", d.createMachines},
 		{"Scale up", d.scaleUp},
 		{"Run pods on them", d.runPods},
+		{"Configure some in place", d.configureMachines},
 	}
 	if d.keep {
 		return steps

@@ -17,11 +17,15 @@ const (
 	classManifest       = "docs/examples/01-class-and-secret.yaml"
 	deploymentsManifest = "docs/examples/02-machinedeployments.yaml"
 	podsManifest        = "docs/examples/03-pods.yaml"
+	configManifest      = "docs/examples/04-machine-configuration.yaml"
 )
 
 func (d *demo) startLab(ctx context.Context) (err error) {
 	d.screen.note("A lab is a Kubernetes control plane, a simulated cloud and the fleet, as local processes.")
-	d.lab, err = harness.Up(ctx, harness.Options{Dir: d.dir, Replicas: d.replicas, Tracing: d.tracing, Output: &labOutput{screen: d.screen}})
+	d.lab, err = harness.Up(ctx, harness.Options{
+		Dir: d.dir, Replicas: d.replicas, Tracing: d.tracing, Output: &labOutput{screen: d.screen},
+		MachineConfiguration: true, DaemonFlags: "--health-timeout=1m",
+	})
 	if err != nil {
 		return err
 	}
@@ -108,6 +112,24 @@ func (d *demo) showPods(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// kubelets is the MachineDeployment whose Nodes are configured.
+const kubelets = "kubelets-a"
+
+func (d *demo) configureMachines(ctx context.Context) error {
+	before, err := observe(ctx, d.lab, d.leases)
+	if err != nil {
+		return err
+	}
+	d.screen.note("A pool brings running machines to a configuration: a Node is drained, the daemon on it changes files, and it reboots.")
+	if err := d.kubectlCommand(ctx, "apply", "-f", configManifest); err != nil {
+		return err
+	}
+	if err := d.wait(ctx, configured(before.machinesOf(kubelets))); err != nil {
+		return err
+	}
+	return d.kubectlCommand(ctx, "get", "nodes", "-o", "custom-columns=NODE:.metadata.name,MAX-PODS:.status.capacity.pods")
 }
 
 func (d *demo) killAndComeBack(ctx context.Context) error {
@@ -222,7 +244,10 @@ func (d *demo) deleteAll(ctx context.Context) error {
 	if err := d.kubectlCommand(ctx, "delete", "--wait=false", "-f", deploymentsManifest, "-f", classManifest); err != nil {
 		return err
 	}
-	return d.wait(ctx, settled(before.machines()))
+	if err := d.wait(ctx, settled(before.machines())); err != nil {
+		return err
+	}
+	return d.kubectlCommand(ctx, "delete", "-f", configManifest)
 }
 
 func (d *demo) lookForRest(ctx context.Context) error {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 )
 
 // Fleet is the name of the lab's first replica.
@@ -41,6 +42,9 @@ type Options struct {
 	NoFleet bool
 	// Nodes of the control cluster that belong to no machine, with real kubelets.
 	Nodes int
+	// MachineConfiguration installs its kinds in the target cluster and runs machine-config-daemon in VMs with a real kubelet, with DaemonFlags.
+	MachineConfiguration bool
+	DaemonFlags          string
 	// NoRestart disables the restart of a replica's process that ends by itself; else it is restarted as by a kubelet.
 	NoRestart bool
 	// Tracing adds a Jaeger; bin/jaeger has to be built.
@@ -69,6 +73,8 @@ type Lab struct {
 	Control, Target kubernetes.Interface
 	// Machines is the control cluster's machine API.
 	Machines machineclientset.Interface
+	// Configs is the target cluster's API of machine configuration.
+	Configs fleetclient.FleetV1alpha1Interface
 	// Config and TargetConfig are the administrator's access to the control cluster and to the target cluster.
 	Config, TargetConfig *rest.Config
 	Cloud                *Cloud
@@ -149,6 +155,9 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags, "--tracing=" + strconv.FormatBool(o.Tracing),
 		"--cloud-endpoints", strings.Join(o.CloudEndpoints, ","), "--clouds", o.Clouds, "--drivers", o.Drivers,
 	}
+	if o.MachineConfiguration {
+		args = append(args, "--machine-configuration", "--daemon-flags", o.DaemonFlags)
+	}
 	if o.TraceRatio > 0 {
 		args = append(args, fmt.Sprintf("--trace-ratio=%g", o.TraceRatio))
 	}
@@ -184,10 +193,11 @@ func Open(ctx context.Context, dir string) (*Lab, error) {
 		return nil, err
 	}
 	lab.Cloud = &Cloud{endpoint: endpoints["cloudsim"], log: filepath.Join(dir, "cloudsim-calls.jsonl")}
-	var errs [3]error
+	var errs [4]error
 	lab.Control, errs[0] = kubernetes.NewForConfig(lab.Config)
 	lab.Target, errs[1] = kubernetes.NewForConfig(lab.TargetConfig)
 	lab.Machines, errs[2] = machineclientset.NewForConfig(lab.Config)
+	lab.Configs, errs[3] = fleetclient.NewForConfig(lab.TargetConfig)
 	return lab, errors.Join(errs[:]...)
 }
 

@@ -58,6 +58,7 @@ func DefaultSettings() cloudapi.Settings {
 		},
 		BootTime:           cloudapi.Latency{Mean: cloudapi.Duration(3 * time.Second)},
 		PodTerminationTime: cloudapi.Duration(time.Second),
+		RebootTime:         cloudapi.Duration(3 * time.Second),
 		InPlaceUpdates: cloudapi.InPlaceUpdates{
 			Result: cloudapi.UpdateSuccessful, Time: cloudapi.Duration(3 * time.Second), ComponentsTime: cloudapi.Duration(time.Second),
 		},
@@ -126,6 +127,9 @@ func validate(s cloudapi.Settings, offers catalog) error {
 	case "", cloudapi.UpdateSuccessful, cloudapi.UpdateFailed, cloudapi.UpdateNever:
 	default:
 		wrong("inPlaceUpdates.result is %q; expected %s, %s or %s", s.InPlaceUpdates.Result, cloudapi.UpdateSuccessful, cloudapi.UpdateFailed, cloudapi.UpdateNever)
+	}
+	if s.RebootTime < 0 {
+		wrong("rebootTime is %v; expected 0 or more", time.Duration(s.RebootTime))
 	}
 	if s.InPlaceUpdates.Time < 0 {
 		wrong("inPlaceUpdates.time is %v; expected 0 or more", time.Duration(s.InPlaceUpdates.Time))

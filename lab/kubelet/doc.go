@@ -4,6 +4,9 @@
 //
 // If the machine has a cloud with volumes, the node part of the cloud's CSI driver (package csi) runs in it, too.
 //
+// Its settings are those of the machine's configuration (vm.KubeletConfigPath), if there is one, but for what the lab depends on: addresses,
+// ports, certificates, and what needs control groups. With settings that are not valid it does not start.
+//
 // It joins its cluster as kubelets do, with a bootstrap token and a signed certificate. It expects a cloud that reports
 // the Node's addresses and removes the taint node.cloudprovider.kubernetes.io/uninitialized.
 package kubelet

@@ -16,6 +16,7 @@ type hardware struct {
 	cores  int
 	memory uint64 // bytes
 	id     string
+	bootID string
 }
 
 var _ cadvisor.Interface = hardware{}
@@ -23,7 +24,7 @@ var _ cadvisor.Interface = hardware{}
 func (h hardware) MachineInfo(klog.Logger) (*cadvisorapi.MachineInfo, error) {
 	return &cadvisorapi.MachineInfo{
 		NumCores: h.cores, MemoryCapacity: h.memory,
-		MachineID: h.id, SystemUUID: h.id, InstanceID: cadvisorapi.InstanceID(h.id),
+		MachineID: h.id, SystemUUID: h.id, InstanceID: cadvisorapi.InstanceID(h.id), BootID: h.bootID,
 	}, nil
 }
 

@@ -3,8 +3,11 @@
 package kubelet
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -17,7 +20,11 @@ import (
 	"k8s.io/kubernetes/cmd/kubelet/app"
 	"k8s.io/kubernetes/cmd/kubelet/app/options"
 	"k8s.io/kubernetes/pkg/kubelet"
+	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
+	"k8s.io/kubernetes/pkg/kubelet/apis/config/validation"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/kubelet/kubeletconfig/configfiles"
+	"k8s.io/kubernetes/pkg/util/filesystem"
 	"k8s.io/kubernetes/pkg/util/oom"
 	"k8s.io/kubernetes/pkg/volume/util/subpath"
 	"k8s.io/mount-utils"
@@ -65,21 +72,25 @@ func Main(ctx context.Context) error {
 }
 
 func run(ctx context.Context, machine vm.Config) error {
-	server, err := configure(machine)
+	server, err := configure(ctx, machine)
 	if err != nil {
 		return err
+	}
+	bootID, err := os.ReadFile(vm.BootIDPath)
+	if err != nil {
+		return fmt.Errorf("reading the boot ID: %w", err)
 	}
 	deps, err := app.UnsecuredDependencies(ctx, server, utilfeature.DefaultFeatureGate)
 	if err != nil {
 		return fmt.Errorf("preparing the kubelet: %w", err)
 	}
-	replace(deps, machine)
+	replace(deps, machine, string(bytes.TrimSpace(bootID)))
 	return app.Run(ctx, server, deps, utilfeature.DefaultFeatureGate)
 }
 
 // replace replaces the parts that would read or change the host.
-func replace(deps *kubelet.Dependencies, machine vm.Config) {
-	deps.CAdvisorInterface = hardware{cores: machine.CPU, memory: uint64(machine.MemoryMiB) << 20, id: machine.ProviderID}
+func replace(deps *kubelet.Dependencies, machine vm.Config, bootID string) {
+	deps.CAdvisorInterface = hardware{cores: machine.CPU, memory: uint64(machine.MemoryMiB) << 20, id: machine.ProviderID, bootID: bootID}
 	deps.ContainerManager = cm.NewStubContainerManager()
 	deps.OOMAdjuster = oom.NewFakeOOMAdjuster()
 	// The host's systemd would mount on the host.
@@ -87,12 +98,32 @@ func replace(deps *kubelet.Dependencies, machine vm.Config) {
 	deps.Subpather = subpath.New(deps.Mounter)
 }
 
-// configure makes the kubelet's configuration.
-func configure(machine vm.Config) (*options.KubeletServer, error) {
-	flags := options.NewKubeletFlags()
-	config, err := options.NewKubeletConfiguration()
+// settings returns the kubelet's settings: those of the machine's configuration, or else the defaults.
+func settings(ctx context.Context) (*kubeletconfig.KubeletConfiguration, error) {
+	if _, err := os.Stat(vm.KubeletConfigPath); errors.Is(err, fs.ErrNotExist) {
+		config, err := options.NewKubeletConfiguration()
+		if err != nil {
+			return nil, fmt.Errorf("the kubelet's defaults: %w", err)
+		}
+		return config, nil
+	}
+	loader, err := configfiles.NewFsLoader(&filesystem.DefaultFs{}, vm.KubeletConfigPath)
 	if err != nil {
-		return nil, fmt.Errorf("the kubelet's defaults: %w", err)
+		return nil, fmt.Errorf("preparing to read %s: %w", vm.KubeletConfigPath, err)
+	}
+	config, err := loader.Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the machine's configuration of the kubelet: %w", err)
+	}
+	return config, nil
+}
+
+// configure makes the kubelet's configuration. What the lab depends on goes before the machine's settings.
+func configure(ctx context.Context, machine vm.Config) (*options.KubeletServer, error) {
+	flags := options.NewKubeletFlags()
+	config, err := settings(ctx)
+	if err != nil {
+		return nil, err
 	}
 	flags.RootDirectory = vm.KubeletDir
 	flags.CertDirectory = vm.KubeletDir + "/pki"
@@ -105,7 +136,8 @@ func configure(machine vm.Config) (*options.KubeletServer, error) {
 
 	config.ProviderID = machine.ProviderID
 	config.Address, config.Port = machine.NodeIP, int32(machine.Port)
-	config.ReadOnlyPort, config.HealthzPort = 0, 0
+	config.ReadOnlyPort = 0
+	config.HealthzBindAddress, config.HealthzPort = machine.NodeIP, int32(machine.HealthPort)
 	config.Authentication.X509.ClientCAFile = vm.ClientCAPath
 	config.Authentication.Anonymous.Enabled = false
 	config.RotateCertificates = true
@@ -124,5 +156,8 @@ func configure(machine vm.Config) (*options.KubeletServer, error) {
 	config.EvictionHard = map[string]string{}
 
 	config.NodeStatusUpdateFrequency.Duration = 5 * time.Second
+	if err := validation.ValidateKubeletConfiguration(config, utilfeature.DefaultFeatureGate); err != nil {
+		return nil, fmt.Errorf("the kubelet's configuration: %w", err)
+	}
 	return &options.KubeletServer{KubeletFlags: *flags, KubeletConfiguration: *config}, nil
 }

@@ -224,13 +224,14 @@ func (l *Launcher) installFleet(ctx context.Context, control, target *kubeapi.Cl
 	return l.installCRDs(ctx, control, crds.FS)
 }
 
-func (l *Launcher) installCRDs(ctx context.Context, client *kubeapi.Client, from fs.FS) error {
-	paths, err := fs.Glob(from, "*.yaml")
+// installCRDs installs the custom resource definitions in a folder.
+func (l *Launcher) installCRDs(ctx context.Context, client *kubeapi.Client, definitions fs.FS) error {
+	paths, err := fs.Glob(definitions, "*.yaml")
 	if err != nil {
 		return fmt.Errorf("looking for custom resource definitions: %w", err)
 	}
 	for _, path := range paths {
-		manifest, err := fs.ReadFile(from, path)
+		manifest, err := fs.ReadFile(definitions, path)
 		if err != nil {
 			return fmt.Errorf("reading custom resource definition: %w", err)
 		}
@@ -292,6 +293,9 @@ func (l *Launcher) bootCloudsim(ctx context.Context) error {
 	}
 	if command != "" {
 		args = append(args, "--kubelet-command="+command)
+	}
+	if l.options.MachineConfiguration {
+		args = append(args, "--daemons")
 	}
 	url := "http://" + address
 	spec := l.spec(cloudsimName, cloudsimBinary, append(args, strings.Fields(l.options.CloudsimFlags)...))

@@ -25,10 +25,14 @@ func (l *Launcher) kubeletCommand(ctx context.Context) (string, error) {
 	switch _, ran := errors.AsType[*exec.ExitError](err); {
 	case err != nil && !ran:
 		return "", fmt.Errorf("checking whether real kubelets can run: %w", err)
-	case err == nil && strings.ContainsAny(self+images, " \t\n"):
-		reason = "cloudsim splits its command at spaces, and they occur in " + self + " or " + images
+	case err == nil && strings.ContainsAny(self+images+l.options.Bin, " \t\n"):
+		reason = "cloudsim splits its command at spaces, and they occur in " + self + ", " + images + " or " + l.options.Bin
 	case err == nil:
-		return self + " vm --images=" + images, nil
+		command := self + " vm --images=" + images
+		if l.options.MachineConfiguration {
+			command += " --daemon=" + l.options.binary(daemonBinary) + " --daemon-flags=" + strings.Join(strings.Fields(l.options.DaemonFlags), ",")
+		}
+		return command, nil
 	}
 	why := "real kubelets cannot run here, so all Nodes are simulated: " + reason
 	if os.Getenv(RequireKubeletVariable) == "1" {

@@ -316,6 +316,8 @@ func TestValidate(t *testing.T) {
 		"Nodes of two":   {Options{Bin: bin, Clusters: 2, Replicas: 1, Restart: RestartAlways, Nodes: 1}, "--nodes=1: expected one cluster"},
 		"no such policy": {Options{Bin: bin, Clusters: 1, Replicas: 2, Restart: "sometimes"}, "--restart: expected"},
 		"nothing built":  {Options{Bin: t.TempDir(), Clusters: 1, Replicas: 1, Restart: RestartAlways}, "make build"},
+		"no daemon":      {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, MachineConfiguration: true}, "binary machine-config-daemon is missing"},
+		"daemon's flags": {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, DaemonFlags: "--v=4"}, "--daemon-flags"},
 		"no Jaeger":      {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Tracing: true}, "build-jaeger"},
 	} {
 		if err := test.options.Validate(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

@@ -25,12 +25,15 @@ type Options struct {
 	Nodes int `json:"nodes"`
 	// Restart is RestartAlways or RestartNever: whether a replica's process that ends by itself is started again.
 	Restart string `json:"restart"`
+	// MachineConfiguration installs the kinds of fleet.machine.sapcloud.io in the target cluster, enables the replicas' machine
+	// configuration, and has a machine-config-daemon configure each VM: a real one where the kubelet is.
+	MachineConfiguration bool `json:"machineConfiguration"`
+	// DaemonFlags are passed on to the daemons, split at spaces.
+	DaemonFlags string `json:"daemonFlags"`
 	// Tracing adds a Jaeger, to which the replicas send their traces.
 	Tracing bool `json:"tracing"`
 	// TraceRatio of the roots whose lives the replicas trace, from 0 to 1, with Tracing.
 	TraceRatio float64 `json:"traceRatio"`
-	// MachineConfiguration has the replicas configure Nodes, and installs the CRDs for it in the target cluster.
-	MachineConfiguration bool `json:"machineConfiguration"`
 	// CloudsimFlags and FleetFlags are passed on, split at spaces.
 	CloudsimFlags string `json:"cloudsimFlags"`
 	FleetFlags    string `json:"fleetFlags"`
@@ -55,9 +58,10 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.Replicas, "replicas", 3, "`number` of replicas of the fleet; with 0 nothing of it is installed, for the Helm chart")
 	flags.IntVar(&o.Nodes, "nodes", 0, "`number` of Nodes of the control cluster that belong to no machine, with real kubelets")
 	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
+	flags.BoolVar(&o.MachineConfiguration, "machine-configuration", false, "enable machine configuration: its kinds in the target cluster, the replicas' part, and a machine-config-daemon for each VM")
+	flags.StringVar(&o.DaemonFlags, "daemon-flags", "", "with --machine-configuration, `flags` for machine-config-daemon, split at spaces")
 	flags.BoolVar(&o.Tracing, "tracing", false, "start a Jaeger, and send it traces")
 	flags.Float64Var(&o.TraceRatio, "trace-ratio", 1, "with --tracing, `ratio` of the MachineDeployments whose machines are traced, from 0 to 1")
-	flags.BoolVar(&o.MachineConfiguration, "machine-configuration", false, "have the replicas bring Nodes to the configuration of their MachineConfigPool")
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
 	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
 	flags.StringVar(&o.CloudEndpoints, "cloud-endpoints", "", "`URLs` of further clouds, split at commas, that Secrets may name")
@@ -110,6 +114,12 @@ func (o *Options) Validate() error {
 	if o.Tracing {
 		makers[jaegerBinary] = "hack/build-jaeger.sh"
 	}
+	if o.MachineConfiguration {
+		makers[daemonBinary] = "make build"
+	}
+	if o.DaemonFlags != "" && (!o.MachineConfiguration || strings.Contains(o.DaemonFlags, ",")) {
+		errs = append(errs, fmt.Errorf("--daemon-flags=%q: expected it with --machine-configuration and without commas, at which a VM splits them", o.DaemonFlags))
+	}
 	drivers, err := o.driverProcesses()
 	errs = append(errs, err)
 	clouds, err := o.cloudProcesses()
@@ -130,6 +140,7 @@ const (
 	hyperkubeBinary = "hyperkube"
 	cloudsimBinary  = "cloudsim"
 	fleetBinary     = "machine-controller-fleet"
+	daemonBinary    = "machine-config-daemon"
 )
 
 func (o *Options) binary(name string) string { return filepath.Join(o.Bin, name) }
@@ -146,6 +157,9 @@ func (o *Options) String() string {
 	}
 	if o.Tracing {
 		text = append(text, fmt.Sprintf("--tracing --trace-ratio=%g", o.TraceRatio))
+	}
+	if o.MachineConfiguration {
+		text = append(text, fmt.Sprintf("--machine-configuration --daemon-flags=%q", o.DaemonFlags))
 	}
 	if o.CloudsimFlags != "" {
 		text = append(text, fmt.Sprintf("--cloudsim-flags=%q", o.CloudsimFlags))

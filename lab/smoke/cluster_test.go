@@ -205,7 +205,7 @@ func startMachine(t *testing.T, l lab, client kubernetes.Interface, name string)
 	}
 	defer console.Close()
 	vm := exec.Command(binary(t, "lab"), "vm", "--dir="+l.path(name), "--name="+name, "--provider-id=simulated:///r/z/"+name,
-		"--node-ip=127.0.0.1", "--port=10251", "--cpu=4", "--memory-mib=8192", "--labels=smoke=yes",
+		"--node-ip=127.0.0.1", "--port=10251", "--health-port=10252", "--cpu=4", "--memory-mib=8192", "--labels=smoke=yes",
 		"--bootstrap-kubeconfig="+bootstrap, "--client-ca-file="+ca,
 		"--forced-env=KUBERNETES_SERVICE_HOST="+server.Hostname()+",KUBERNETES_SERVICE_PORT="+server.Port())
 	vm.Env = append(os.Environ(), "LAB_ID="+l.id(t), machineMark+"="+string(l))

@@ -33,7 +33,18 @@ const (
 	AttachedDir = "/run/cloud/attached"
 	// ImagesDir has the programs of images.
 	ImagesDir = "/run/images"
+	// RootDir is the root of the files that the machine's machine-config-daemon configures, a folder of the machine's disk.
+	RootDir = "/run/root"
+	// KubeletConfigPath has settings of the kubelet, if a configuration contains it.
+	KubeletConfigPath = RootDir + "/etc/kubernetes/kubelet.conf"
+	// BootIDPath has the ID of this boot.
+	BootIDPath = "/run/boot-id"
+	// rebootPath exists when the machine has to be switched on again.
+	rebootPath = KubeletDir + "/reboot"
 )
+
+// RebootFile is a file that a machine which is off has in Config.Dir if it has to be switched on again: a reboot was requested in it.
+const RebootFile = "reboot"
 
 // Config configures a machine.
 type Config struct {
@@ -48,6 +59,8 @@ type Config struct {
 	NodeIP string `json:"nodeIP"`
 	// Port of the kubelet's API.
 	Port int `json:"port"`
+	// HealthPort is the port of the kubelet's health, /healthz.
+	HealthPort int `json:"healthPort"`
 	// CPU and MemoryMiB are the Node's capacity. They limit nothing else.
 	CPU       int   `json:"cpu"`
 	MemoryMiB int64 `json:"memoryMiB"`
@@ -59,6 +72,11 @@ type Config struct {
 	// Images is a folder outside of the machine with the programs of images. See package cri. It may change while the machine
 	// runs.
 	Images string `json:"images,omitempty"`
+
+	// Daemon is the path outside of the machine of machine-config-daemon, which configures the files below RootDir; without it none
+	// runs. DaemonFlags are added to its flags.
+	Daemon      string   `json:"daemon,omitempty"`
+	DaemonFlags []string `json:"daemonFlags,omitempty"`
 
 	// Volumes and Attached are paths outside of the machine. Volumes has a folder for each volume of the cloud, called by
 	// its ID, with its contents; Attached has a file for each volume that is attached to this machine, called by its ID,
@@ -78,6 +96,7 @@ func (c *Config) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&c.ProviderID, "provider-id", "", "provider `ID` of the Node")
 	flags.StringVar(&c.NodeIP, "node-ip", "", "`address` on which the kubelet listens, and that of its pods")
 	flags.IntVar(&c.Port, "port", 0, "`port` of the kubelet's API")
+	flags.IntVar(&c.HealthPort, "health-port", 0, "`port` of the kubelet's health")
 	flags.IntVar(&c.CPU, "cpu", 0, "`cores` of the Node")
 	flags.Int64Var(&c.MemoryMiB, "memory-mib", 0, "memory of the Node, in `MiB`")
 	flags.Func("labels", "labels of the Node, as in `k=v,k=v`", pairs(&c.Labels))
@@ -87,6 +106,11 @@ func (c *Config) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&c.Attached, "attached", "", "`folder` with a file for each volume that is attached to the machine")
 	flags.Func("forced-env", "environment of all containers, as in `K=V,K=V`", pairs(&c.ForcedEnv))
 	flags.StringVar(&c.Images, "images", "", "`folder` with the programs of images, files called NAME:TAG or NAME")
+	flags.StringVar(&c.Daemon, "daemon", "", "`path` of machine-config-daemon; without it none runs, and the machine ends with its kubelet")
+	flags.Func("daemon-flags", "`flags` for machine-config-daemon, split at commas", func(text string) error {
+		c.DaemonFlags = strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+		return nil
+	})
 }
 
 // pairs parses k=v,k=v.
@@ -121,8 +145,10 @@ func (c *Config) Validate() error {
 	if net.ParseIP(c.NodeIP) == nil {
 		errs = append(errs, fmt.Errorf("--node-ip=%q is no IP address", c.NodeIP))
 	}
-	if c.Port < 1 || c.Port > 65535 {
-		errs = append(errs, fmt.Errorf("--port=%d is no port", c.Port))
+	for name, port := range map[string]int{"port": c.Port, "health-port": c.HealthPort} {
+		if port < 1 || port > 65535 {
+			errs = append(errs, fmt.Errorf("--%s=%d is no port", name, port))
+		}
 	}
 	if c.CPU < 1 {
 		errs = append(errs, fmt.Errorf("--cpu=%d: it must be at least 1", c.CPU))
@@ -139,13 +165,14 @@ func (c *Config) Validate() error {
 // InstanceID is the cloud's ID of the machine, the end of its provider ID.
 func (c *Config) InstanceID() string { return c.ProviderID[strings.LastIndex(c.ProviderID, "/")+1:] }
 
-// The folders of a disk, which become KubeletDir and PodLogsDir.
+// The folders of a disk, which become KubeletDir, PodLogsDir and RootDir.
 func (c *Config) kubeletDir() string { return filepath.Join(c.Dir, "kubelet") }
 func (c *Config) podLogsDir() string { return filepath.Join(c.Dir, "pods") }
+func (c *Config) rootDir() string    { return filepath.Join(c.Dir, "root") }
 
 // folders are what is mounted into the machine: paths outside by paths inside.
 func (c *Config) folders() map[string]string {
-	all := map[string]string{KubeletDir: c.kubeletDir(), PodLogsDir: c.podLogsDir()}
+	all := map[string]string{KubeletDir: c.kubeletDir(), PodLogsDir: c.podLogsDir(), RootDir: c.rootDir()}
 	if c.Volumes != "" {
 		all[VolumesDir], all[AttachedDir] = c.Volumes, c.Attached
 	}
@@ -157,7 +184,7 @@ func (c *Config) folders() map[string]string {
 
 // writeDisk makes the disk, or completes it, and writes the files for the machine to it.
 func (c *Config) writeDisk() error {
-	for _, dir := range []string{c.kubeletDir(), c.podLogsDir()} {
+	for _, dir := range []string{c.kubeletDir(), c.podLogsDir(), c.rootDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("making the disk: %w", err)
 		}

@@ -38,7 +38,7 @@ func complete(t *testing.T) []string {
 		}
 	}
 	return []string{
-		"--dir=" + filepath.Join(dir, "disk"), "--name=vm-0", "--provider-id=simulated:///r/z/vm-0", "--node-ip=127.0.0.1", "--port=10250",
+		"--dir=" + filepath.Join(dir, "disk"), "--name=vm-0", "--provider-id=simulated:///r/z/vm-0", "--node-ip=127.0.0.1", "--port=10250", "--health-port=10248",
 		"--cpu=4", "--memory-mib=8192", "--labels=a=b,c/d=e", "--forced-env=HOST=127.0.0.1,EMPTY=",
 		"--volumes=" + filepath.Join(dir, "volumes"), "--attached=" + filepath.Join(dir, "attached"),
 		"--bootstrap-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "--client-ca-file=" + filepath.Join(dir, "ca"),
@@ -48,7 +48,7 @@ func complete(t *testing.T) []string {
 
 // The configuration of the command line is available inside.
 func TestDisk(t *testing.T) {
-	c, err := parse(complete(t)...)
+	c, err := parse(append(complete(t), "--daemon=/daemon", "--daemon-flags=--drift=repair,--v=2")...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +65,9 @@ func TestDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Dir: c.Dir, Name: "vm-0", ProviderID: "simulated:///r/z/vm-0", NodeIP: "127.0.0.1", Port: 10250, CPU: 4, MemoryMiB: 8192,
+		Dir: c.Dir, Name: "vm-0", ProviderID: "simulated:///r/z/vm-0", NodeIP: "127.0.0.1", Port: 10250, HealthPort: 10248, CPU: 4, MemoryMiB: 8192,
 		Labels: map[string]string{"a": "b", "c/d": "e"}, ForcedEnv: map[string]string{"HOST": "127.0.0.1", "EMPTY": ""},
+		Daemon: "/daemon", DaemonFlags: []string{"--drift=repair", "--v=2"},
 		Images:  filepath.Join(filepath.Dir(c.Dir), "images"),
 		Volumes: filepath.Join(filepath.Dir(c.Dir), "volumes"), Attached: filepath.Join(filepath.Dir(c.Dir), "attached"),
 	}
@@ -92,6 +93,7 @@ func TestRefusals(t *testing.T) {
 		"no disk":         {"--dir=", "--dir"},
 		"no address":      {"--node-ip=localhost", "--node-ip"},
 		"port too high":   {"--port=65536", "--port"},
+		"no health port":  {"--health-port=0", "--health-port"},
 		"no cores":        {"--cpu=0", "--cpu"},
 		"negative memory": {"--memory-mib=-1", "--memory-mib"},
 		"half of volumes": {"--attached=", "--attached"},

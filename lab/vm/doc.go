@@ -9,6 +9,11 @@
 // `hyperkube kubelet`, reaps orphans, and on SIGTERM shuts down as a machine does. If the kubelet ends, so does the
 // machine.
 //
+// With Config.Daemon the machine is configured by a machine-config-daemon, which sees a folder of the disk as the machine's root
+// (RootDir). Init then takes the place of systemd for both processes: it starts each again a second after it has ended. It reads no
+// units. The kubelet reads its settings from that root when it starts. On SIGINT, with which the daemon requests a
+// reboot, init shuts down, and the hull leaves RebootFile for the cloud, which has to switch the machine on again. Each boot has an ID.
+//
 // It is no sandbox: apart from /run, /var and /proc the machine sees, and with root's rights may write, its host's files; it
 // shares the host's network, and has no limits of memory and CPU.
 //

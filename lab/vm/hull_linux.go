@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,8 +73,14 @@ func run(ctx context.Context, c *Config, hyperkube string, out io.Writer) error 
 	fmt.Fprintf(out, "machine %s boots, its first process is %d\n", c.Name, cmd.Process.Pid)
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("the machine ended: %w", err)
+	ended := cmd.Wait()
+	// Only now: who finds the file may switch the machine on again.
+	err = os.Rename(filepath.Join(c.kubeletDir(), filepath.Base(rebootPath)), filepath.Join(c.Dir, RebootFile))
+	switch {
+	case ended != nil:
+		return fmt.Errorf("the machine ended: %w", ended)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("requesting a reboot: %w", err)
 	}
 	return nil
 }

@@ -3,12 +3,14 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/utils/clock"
 )
 
@@ -31,32 +33,38 @@ func boot(dir, hyperkube string, clk clock.Clock) error {
 	if err := syscall.Sethostname([]byte(c.Name[:min(len(c.Name), longest)])); err != nil {
 		return fmt.Errorf("setting the host's name: %w", err)
 	}
-	wishes := make(chan os.Signal, 1)
-	signal.Notify(wishes, syscall.SIGTERM, syscall.SIGINT)
-
-	// Not with os/exec: this process waits for any child, and an exec.Cmd would wait for its own.
-	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Dir: "/"}
-	kubelet, err := syscall.ForkExec(hyperkubePath, []string{"hyperkube", "kubelet"}, attr)
-	if err != nil {
-		return fmt.Errorf("starting the kubelet: %w", err)
+	if err := os.WriteFile(BootIDPath, []byte(uuid.NewString()+"\n"), 0o644); err != nil {
+		return fmt.Errorf("writing the boot ID: %w", err)
 	}
+	if err := os.Remove(rebootPath); err != nil && !errors.Is(err, fs.ErrNotExist) { // The machine was switched off on its way down.
+		return fmt.Errorf("removing a request of an earlier boot: %w", err)
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	asked := make(chan struct{})
 	go func() {
-		<-wishes
+		// As Linux sends it to the first process for Ctrl-Alt-Del.
+		if <-signals == syscall.SIGINT {
+			requestReboot()
+		}
 		close(asked)
 		shutDown(clk)
 	}()
-	status, err := reap(kubelet)
-	if err != nil {
-		return err
-	}
+	err = supervise(services(&c), asked, clk)
 	select {
 	case <-asked:
 		return reapAll() // A requested shutdown is no error.
 	default:
 	}
 	go shutDown(clk)
-	return errors.Join(fmt.Errorf("the kubelet ended with %s", describe(status)), reapAll())
+	return errors.Join(err, reapAll())
+}
+
+// requestReboot makes the shutdown a reboot.
+func requestReboot() {
+	if err := os.WriteFile(rebootPath, nil, 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, "requesting a reboot:", err)
+	}
 }
 
 // shutDown ends all processes with SIGTERM, and with SIGKILL a little later.
@@ -65,21 +73,6 @@ func shutDown(clk clock.Clock) {
 	_ = syscall.Kill(everybodyElse, syscall.SIGTERM)
 	clk.Sleep(shutdownTime)
 	_ = syscall.Kill(everybodyElse, syscall.SIGKILL)
-}
-
-// reap reaps children until a certain one has ended, and returns its status.
-func reap(child int) (syscall.WaitStatus, error) {
-	for {
-		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, 0, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case err != nil:
-			return 0, fmt.Errorf("waiting for the kubelet: %w", err)
-		case pid == child:
-			return status, nil
-		}
-	}
 }
 
 // reapAll reaps children until there are none.
@@ -92,11 +85,4 @@ func reapAll() error {
 			return fmt.Errorf("waiting for processes to end: %w", err)
 		}
 	}
-}
-
-func describe(status syscall.WaitStatus) string {
-	if status.Signaled() {
-		return "signal " + status.Signal().String()
-	}
-	return fmt.Sprintf("exit status %d", status.ExitStatus())
 }

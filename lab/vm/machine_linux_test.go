@@ -41,18 +41,32 @@ func unfit(t *testing.T, why any) {
 // start boots a machine whose kubelet is a script, and returns when the script says "up".
 func start(t *testing.T, script string) (hull *exec.Cmd, output *bufio.Reader) {
 	t.Helper()
+	hull, output = power(t, append(complete(t), "--hyperkube="+program(t, script)))
+	expect(t, output, "up")
+	return hull, output
+}
+
+// program returns the path of a script.
+func program(t *testing.T, script string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// power switches a machine on.
+func power(t *testing.T, args []string) (hull *exec.Cmd, output *bufio.Reader) {
+	t.Helper()
 	if err := Check(t.Context()); err != nil {
 		unfit(t, err)
-	}
-	hyperkube := filepath.Join(t.TempDir(), "hyperkube")
-	if err := os.WriteFile(hyperkube, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
-		t.Fatal(err)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	hull = exec.CommandContext(t.Context(), self, append([]string{Command, "--hyperkube=" + hyperkube}, complete(t)...)...)
+	hull = exec.CommandContext(t.Context(), self, append([]string{Command}, args...)...)
 	hull.Stderr = os.Stderr
 	pipe, err := hull.StdoutPipe()
 	if err != nil {
@@ -65,7 +79,6 @@ func start(t *testing.T, script string) (hull *exec.Cmd, output *bufio.Reader) {
 	if _, err := output.ReadString('\n'); err != nil { // The first line of the hull.
 		t.Fatal(err)
 	}
-	expect(t, output, "up")
 	return hull, output
 }
 
@@ -139,6 +152,53 @@ wait`)
 	expectOff(t, output)
 	if err := hull.Wait(); err != nil {
 		t.Errorf("a machine that is shut down: %v", err)
+	}
+}
+
+// With a machine-config-daemon both services are started again when they end, and the daemon's request for a reboot ends the machine
+// so that its cloud switches it on again, with another boot ID and the same root.
+func TestReboot(t *testing.T) {
+	t.Parallel()
+	args := append(complete(t), "--hyperkube="+program(t, "exec sleep 1000"), "--daemon="+program(t, `for arg in "$@"; do case "$arg" in
+--root=*) root=${arg#*=};; --boot-id-file=*) boot=${arg#*=};; --reboot-command=sh,-c,*) reboot=${arg#*=sh,-c,};; --extra) extra=yes;; esac; done
+echo "extra $extra"
+cat $boot
+if [ ! -e $root/started ]; then touch $root/started; exit 1; fi
+eval "$reboot"
+exec sleep 1000
+`), "--daemon-flags=--extra")
+	var dir string
+	for _, arg := range args {
+		if disk, ok := strings.CutPrefix(arg, "--dir="); ok {
+			dir = disk
+		}
+	}
+	line := func(output *bufio.Reader) string {
+		t.Helper()
+		text, err := output.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	hull, output := power(t, args)
+	expect(t, output, "extra yes")
+	first := line(output)
+	expect(t, output, "extra yes") // It was started again, in the same boot.
+	if again := line(output); again != first {
+		t.Errorf("the boot ID is %q, and was %q", again, first)
+	}
+	expectOff(t, output)
+	if err := hull.Wait(); err != nil {
+		t.Errorf("a machine that reboots: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, RebootFile)); err != nil {
+		t.Errorf("the request for the cloud: %v", err)
+	}
+	_, output = power(t, args)
+	expect(t, output, "extra yes")
+	if next := line(output); next == first || len(next) < 30 {
+		t.Errorf("the boot ID is %q, and was %q before", next, first)
 	}
 }
 

@@ -10,8 +10,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/container"
 )
 
-// hyperkubePath is the path of the kubelet in the machine.
-const hyperkubePath = "/run/hyperkube"
+// Paths of programs in the machine.
+const (
+	hyperkubePath = "/run/hyperkube"
+	daemonPath    = "/run/machine-config-daemon"
+)
 
 // mountMachine turns the mount namespace of the caller into that of a machine with a disk.
 func mountMachine(c *Config, hyperkube string) error {
@@ -20,7 +23,11 @@ func mountMachine(c *Config, hyperkube string) error {
 	if err != nil {
 		return err
 	}
-	binary, err := clone(hyperkube)
+	binaries := map[string]string{hyperkubePath: hyperkube}
+	if c.Daemon != "" {
+		binaries[daemonPath] = c.Daemon
+	}
+	programs, err := cloneAll(binaries)
 	if err != nil {
 		return err
 	}
@@ -47,10 +54,15 @@ func mountMachine(c *Config, hyperkube string) error {
 			return err
 		}
 	}
-	if err := os.WriteFile(hyperkubePath, nil, 0o755); err != nil {
-		return fmt.Errorf("populating /run: %w", err)
+	for path, tree := range programs {
+		if err := os.WriteFile(path, nil, 0o755); err != nil {
+			return fmt.Errorf("populating /run: %w", err)
+		}
+		if err := attach(tree, path); err != nil {
+			return err
+		}
 	}
-	return attach(binary, hyperkubePath)
+	return nil
 }
 
 // cloneAll opens mounts of paths outside of the machine, by path inside.
@@ -90,7 +102,7 @@ func tryMachine(dir string) error {
 		return err
 	}
 	c := &Config{Dir: dir}
-	for _, path := range []string{c.kubeletDir(), c.podLogsDir()} {
+	for _, path := range []string{c.kubeletDir(), c.podLogsDir(), c.rootDir()} {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			return fmt.Errorf("making a disk: %w", err)
 		}

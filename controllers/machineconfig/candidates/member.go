@@ -30,8 +30,8 @@ func memberOf(w World, node *corev1.Node) member {
 	}
 }
 
-// isManaged reports whether a daemon has run on the Node.
-func (m member) isManaged() bool { return m.current != "" }
+// isManaged reports whether a daemon has run on the Node. Before its first configuration it reports a state only.
+func (m member) isManaged() bool { return m.current != "" || m.state != v1alpha1.StateNone }
 
 // isReady reports whether the Node's condition Ready is True.
 func (m member) isReady() bool { return m.condition(corev1.NodeReady) == corev1.ConditionTrue }

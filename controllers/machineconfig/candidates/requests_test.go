@@ -59,7 +59,7 @@ func TestRequests(t *testing.T) {
 		},
 		"another is not ready": {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b"), node(t, []string{"n2", "ready=false"})}, want: []string{"n1 Wait " + full}},
 		"a machine is missing": {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b")}, change: func(w *World) { w.Absent = 1 }, want: []string{"n1 Wait " + full}},
-		"without a daemon":     {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b"), node(t, []string{"n2", "ready=false", "current=", "desired="})}, want: []string{"n1 Drain"}},
+		"without a daemon":     {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b"), node(t, []string{"n2", "ready=false", "current=", "desired=", "state="})}, want: []string{"n1 Drain"}},
 		"has begun": {
 			nodes: []*corev1.Node{with(asking(t, "drain-b", "n1", "desired=b"), since, "x"), node(t, []string{"n2", "ready=false"})}, want: []string{"n1 Drain"},
 		},

@@ -346,6 +346,8 @@ type Settings struct {
 	VMFaults VMFaults `json:"vmFaults"`
 	// InPlaceUpdates are the results of updates in place of simulated Nodes.
 	InPlaceUpdates InPlaceUpdates `json:"inPlaceUpdates"`
+	// RebootTime is how long a simulated Node is not Ready when it reboots for its machine configuration.
+	RebootTime Duration `json:"rebootTime"`
 	// Credentials, when set, is the token that every call has to send as "Authorization: Bearer <token>".
 	Credentials string `json:"credentials,omitempty"`
 }

@@ -13,5 +13,6 @@
 // labels of region, zone and instance type on their Nodes, and removes the taint that they start with.
 //
 // The command gets the flags of Host.args. It has to stay in the foreground while the VM is on, to pass its environment on
-// to its processes, and to end them all when it ends: SIGTERM shuts the VM down, SIGKILL switches it off.
+// to its processes, and to end them all when it ends: SIGTERM shuts the VM down, SIGKILL switches it off. If it has created a file
+// called reboot in the VM's folder when it ends, the VM has not died: it is switched on again.
 package realkubelet

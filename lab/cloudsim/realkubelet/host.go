@@ -214,9 +214,7 @@ func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health, v
 		}
 	}
 	if m.main.State().Gone() {
-		m.dead = true
-		h.cloud.Died(m.ID, "its processes have ended; see "+m.file(consoleFile))
-		return nil
+		return h.ended(m)
 	}
 	if frozen := health != guest.Healthy; frozen != m.frozen {
 		if err := m.freeze(frozen); err != nil {
@@ -230,6 +228,21 @@ func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health, v
 		return nil
 	}
 	return h.initializeNode(ctx, m)
+}
+
+// ended reports the death of a VM whose processes have ended. If it has requested a reboot, the next step switches it on again instead.
+func (h *Host) ended(m *machine) error {
+	switch err := os.Remove(m.file(rebootFile)); {
+	case err == nil:
+		m.started, m.Resumed, m.frozen = false, false, false
+		h.say(m, "reboots")
+	case errors.Is(err, os.ErrNotExist):
+		m.dead = true
+		h.cloud.Died(m.ID, "its processes have ended; see "+m.file(consoleFile))
+	default:
+		return fmt.Errorf("reboot the VM: %w", err)
+	}
+	return nil
 }
 
 // say writes a line to the VM's console, unless it is the last one.

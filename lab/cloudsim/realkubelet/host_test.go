@@ -27,10 +27,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // script takes the place of a VM: it records its arguments, has a child in another session, and ends on SIGTERM.
 const script = `#!/bin/sh
-printf '%s\n' "$@" >> args
-setsid sleep 600 &
 trap 'echo shut down >> ended; exit 0' TERM
+printf '%s\n' "$@" >> args
+setsid sleep 600 & child=$!
 while [ ! -e crash ]; do sleep 0.05; done
+rm crash; kill $child
 `
 
 // site is a running Host.
@@ -339,6 +340,42 @@ func TestCrash(t *testing.T) {
 		defer s.cloud.mu.Unlock()
 		return len(s.cloud.died) == 1
 	})
+}
+
+// A VM that requests a reboot is switched on again, also when the cloud was restarted meanwhile.
+func TestReboot(t *testing.T) {
+	s := newSite(t)
+	s.host.PowerOn(aVM())
+	s.runs()
+	reboot := func() {
+		t.Helper()
+		if err := os.Remove(filepath.Join(s.vmDir(), "args")); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{rebootFile, "crash"} {
+			if err := os.WriteFile(filepath.Join(s.vmDir(), name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := s.running()
+	reboot()
+	s.eventually("the first processes have ended", func() bool {
+		return !slices.ContainsFunc(before, func(id process.ID) bool { return !id.State().Gone() })
+	})
+	s.runs()
+	s.stop()
+	reboot()
+	s.eventually("the VM has ended without the cloud", func() bool { return len(s.running()) == 0 })
+	vm := aVM()
+	vm.Resumed = true
+	s.start(vm)
+	s.runs()
+	s.cloud.mu.Lock()
+	defer s.cloud.mu.Unlock()
+	if len(s.cloud.died) > 0 {
+		t.Error("a VM that reboots is reported as dead")
+	}
 }
 
 func TestFreeze(t *testing.T) {

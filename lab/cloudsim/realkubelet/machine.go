@@ -31,6 +31,8 @@ const (
 	bootstrapFile = "bootstrap.kubeconfig"
 	clientCAFile  = "client-ca.crt"
 	consoleFile   = "console.log"
+	// rebootFile is there when a VM that has ended has to be switched on again.
+	rebootFile = "reboot"
 	// attachedFolder has an empty file for each volume that is attached to the VM, called by its ID.
 	attachedFolder = "attached"
 )
@@ -163,7 +165,7 @@ func serverCA(data []byte, file string) ([]byte, error) {
 
 // args are the flags of the VM's command.
 func (h *Host) args(m *machine) ([]string, error) {
-	port, err := freePort(m.IP)
+	ports, err := freePorts(m.IP)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +178,8 @@ func (h *Host) args(m *machine) ([]string, error) {
 		"--name", m.Name,
 		"--provider-id", m.ProviderID,
 		"--node-ip", m.IP,
-		"--port", port,
+		"--port", ports[0],
+		"--health-port", ports[1],
 		"--cpu", strconv.FormatInt(m.CPU, 10),
 		"--memory-mib", strconv.FormatInt(m.MemoryMiB, 10),
 		"--bootstrap-kubeconfig", m.file(bootstrapFile),
@@ -188,16 +191,20 @@ func (h *Host) args(m *machine) ([]string, error) {
 	}, nil
 }
 
-// freePort returns a port on which no process listens. Another process may take it before the kubelet does; then the
-// kubelet ends, and with it the VM.
-func freePort(ip string) (string, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(ip, "0")) //nolint:noctx // nothing to cancel
-	if err != nil {
-		return "", fmt.Errorf("find a port for the kubelet: %w", err)
+// freePorts returns ports on which no process listens. Another process may take one before the kubelet does; then the
+// kubelet ends, and with it the VM, or it starts again.
+func freePorts(ip string) (ports [2]string, err error) {
+	for i := range ports {
+		listener, err := net.Listen("tcp", net.JoinHostPort(ip, "0")) //nolint:noctx // nothing to cancel
+		if err != nil {
+			return ports, fmt.Errorf("find ports for the kubelet: %w", err)
+		}
+		defer listener.Close()
+		if _, ports[i], err = net.SplitHostPort(listener.Addr().String()); err != nil {
+			return ports, fmt.Errorf("find ports for the kubelet: %w", err)
+		}
 	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	return port, err
+	return ports, nil
 }
 
 // launch starts the VM's command, in a session of its own so that a signal to this process does not reach the VM.

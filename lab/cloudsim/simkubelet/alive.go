@@ -18,7 +18,7 @@ import (
 // leaseDuration is what kubelets write by default.
 const leaseDuration = 40 * time.Second
 
-// keepAlive renews the VM's Lease, reports its Node's status and updates it in place, each when it is due.
+// keepAlive renews the VM's Lease, reports its Node's status, updates it in place and configures it, each when it is due.
 func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -27,14 +27,17 @@ func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.D
 		v.renewAt = now.Add(spread(v.ID, resumeWithin))
 		v.reportAt = now.Add(spread(v.ID, reportInterval))
 	}
-	shown, isUpdated, again := h.updateInPlace(v, health, now)
+	shown, isUpdated, again := h.updateInPlace(v, v.rebooting(health, now), now)
 	err := h.report(ctx, v, shown, now)
 	if err == nil && isUpdated {
 		err = h.reportUpdate(ctx, v)
 	}
-	components := loop.Never
+	components, config := loop.Never, loop.Never
 	if err == nil {
 		components, err = h.startComponents(ctx, v, shown, now)
+	}
+	if err == nil {
+		config, err = h.configure(ctx, v, now)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -46,7 +49,7 @@ func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.D
 		return loop.Never
 	}
 	next := max(0, min(v.renewAt.Sub(now), v.reportAt.Sub(now)))
-	for _, wait := range []time.Duration{again, components} {
+	for _, wait := range []time.Duration{again, components, config} {
 		if wait != loop.Never {
 			next = min(next, wait)
 		}

@@ -41,6 +41,8 @@ type Config struct {
 	Client kubernetes.Interface
 	// Prove makes one request that is authenticated by a bootstrap token; an error means that the token is not valid.
 	Prove func(ctx context.Context, token string) error
+	// Daemons has the VMs play machine-config-daemon.
+	Daemons bool
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
 	// Log is slog's default when nil.
@@ -89,6 +91,8 @@ type vm struct {
 
 	update          update
 	componentsSince time.Time // since when the critical components of a Node that was updated start; zero when they do not
+
+	daemon daemon
 
 	volumes volumes
 }

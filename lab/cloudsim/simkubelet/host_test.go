@@ -47,6 +47,7 @@ type cloud struct {
 	console     []string
 	termination time.Duration
 	updates     cloudapi.InPlaceUpdates
+	reboot      time.Duration
 }
 
 func (c *cloud) Joined(id, line string) {
@@ -69,7 +70,7 @@ func (c *cloud) IsOff(string) {}
 func (c *cloud) Settings() cloudapi.Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return cloudapi.Settings{PodTerminationTime: cloudapi.Duration(c.termination), InPlaceUpdates: c.updates}
+	return cloudapi.Settings{PodTerminationTime: cloudapi.Duration(c.termination), InPlaceUpdates: c.updates, RebootTime: cloudapi.Duration(c.reboot)}
 }
 
 func inCluster(t *testing.T, test func(c *cluster), objects ...runtime.Object) {

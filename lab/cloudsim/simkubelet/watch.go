@@ -50,7 +50,7 @@ func (h *Host) watch() error {
 	return nil
 }
 
-// sawNode wakes the VM whose readiness another client has changed, or whose agent has something to do.
+// sawNode wakes the VM whose readiness another client has changed, or whose agent or daemon has something to do.
 func (h *Host) sawNode(obj any) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -59,7 +59,7 @@ func (h *Host) sawNode(obj any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.byName[node.Name]
-	if v != nil && v.nodeUID == node.UID && v.health != guest.Frozen && (ready(node) != readiness(v.health) || concernsAgent(node)) {
+	if v != nil && v.nodeUID == node.UID && v.health != guest.Frozen && (ready(node) != readiness(v.health) || concernsAgent(node) || h.cfg.Daemons && concernsDaemon(node)) {
 		h.wake(v)
 	}
 }
@@ -145,8 +145,9 @@ func trimNode(obj any) (any, error) {
 			})
 		}
 	}
+	small.Annotations = daemonAnnotations(node.Annotations)
 	if result, set := node.Annotations[cloudapi.AnnotationUpdateResult]; set {
-		small.Annotations = map[string]string{cloudapi.AnnotationUpdateResult: result}
+		small.Annotations[cloudapi.AnnotationUpdateResult] = result
 	}
 	for _, t := range node.Spec.Taints {
 		if isComponentsTaint(t) {

@@ -20,6 +20,7 @@ type options struct {
 	callLog        string
 	kubeconfig     string
 	kubeletCommand string
+	daemons        bool
 	seed           uint64
 	settings       cloudapi.Settings
 }
@@ -35,11 +36,13 @@ func parse(args []string, out io.Writer) (options, error) {
 	fs.StringVar(&opts.callLog, "call-log", "", "file to which each call is appended as a line of JSON (required)")
 	fs.StringVar(&opts.kubeconfig, "kubeconfig", "", "cluster that VMs join; without it they boot and join nothing")
 	fs.StringVar(&opts.kubeletCommand, "kubelet-command", "", "command that is a VM with a real kubelet, split at spaces; without it such VMs are simulated")
+	fs.BoolVar(&opts.daemons, "daemons", false, "simulated Nodes play machine-config-daemon")
 	fs.Uint64Var(&opts.seed, "seed", 0, "seed of all random decisions; 0 draws one")
 
 	latencies := addLatencies(fs, &opts.settings)
 	podTermination := fs.Duration("pod-termination-time", time.Duration(opts.settings.PodTerminationTime), "how long a pod of a simulated Node takes to end; negative means that it never ends")
 	updates := addUpdates(fs, opts.settings.InPlaceUpdates)
+	rebootTime := fs.Duration("reboot-time", time.Duration(opts.settings.RebootTime), "how long a simulated Node is not Ready when it reboots for its machine configuration")
 	forgetAfter := fs.Duration("forget-after", time.Hour, "how long an ended VM is remembered, and its client token")
 	fs.StringVar(&opts.settings.Credentials, "credentials", "", "bearer token that every call has to send; empty means none")
 	if err := fs.Parse(args); err != nil {
@@ -54,6 +57,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	latencies()
 	opts.settings.PodTerminationTime = cloudapi.Duration(*podTermination)
 	opts.settings.InPlaceUpdates = updates()
+	opts.settings.RebootTime = cloudapi.Duration(*rebootTime)
 	opts.settings.ForgetAfter = cloudapi.Duration(*forgetAfter)
 	if opts.seed == 0 {
 		opts.seed = rand.Uint64() //nolint:gosec // it decides faults, and protects nothing

@@ -58,7 +58,7 @@ func newHosts(opts options, joined *cluster, log *slog.Logger) (map[cloudapi.Boo
 	if err != nil {
 		return nil, err
 	}
-	simulate := simkubelet.Config{Client: joined.client, Prove: prove, Log: log}
+	simulate := simkubelet.Config{Client: joined.client, Prove: prove, Daemons: opts.daemons, Log: log}
 	simulated, err := simkubelet.New(simulate)
 	if err != nil {
 		return nil, err

@@ -181,7 +181,8 @@ func (w World) reboot(report Report) Verdict {
 	return Verdict{Do: Reboot, Report: report}
 }
 
-// settled decides about a machine that has its desired configuration.
+// settled decides about a machine that has its desired configuration. One without any is done, too: controllers see by that report that
+// a daemon waits for the first.
 func (w World) settled() Verdict {
 	if len(w.Drift) > 0 {
 		return w.drifted()
@@ -193,9 +194,6 @@ func (w World) settled() Verdict {
 	}
 	if report.Drain != "" && w.Drained != report.Drain {
 		report.State, report.Reason = v1alpha1.StateWorking, "waiting until the Node is uncordoned"
-	}
-	if w.Current == "" {
-		report.State = v1alpha1.StateNone
 	}
 	return Verdict{Do: Rest, Report: report}
 }

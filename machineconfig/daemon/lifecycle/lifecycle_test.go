@@ -42,7 +42,7 @@ func TestDecide(t *testing.T) {
 		drain  string
 		after  time.Duration
 	}{
-		{name: "nothing is known", do: Rest, state: v1alpha1.StateNone},
+		{name: "there is no configuration", do: Rest, state: v1alpha1.StateDone},
 		{name: "up to date", world: World{Current: "a", Desired: "a"}, do: Rest, state: v1alpha1.StateDone},
 		{name: "nothing is desired", world: World{Current: "a"}, do: Rest, state: v1alpha1.StateDone},
 		{name: "up to date after a drain", world: World{Current: "a", Desired: "a", Drain: "drain-a", Drained: "drain-a"}, do: Rest, state: v1alpha1.StateWorking, reason: "uncordoned", drain: "uncordon-a"},
