@@ -172,6 +172,8 @@ func namesOf(ctx context.Context, o receipt.Object) []any {
 	case receipt.Node:
 		node = o.Name
 	case receipt.VM: // its provider ID names it
+	case receipt.RenderedMachineConfig:
+		names = append(names, "name", o.Name)
 	default:
 		names = append(names, "id", o.Name)
 	}
