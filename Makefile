@@ -39,6 +39,7 @@ COMMIT ?=
 DATE ?=
 IMAGE ?=
 PLATFORMS ?=
+PROGRAM ?=
 buildinfo := github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo
 stamp := $(strip $(if $(VERSION),-X $(buildinfo).version=$(VERSION)) $(if $(COMMIT),-X $(buildinfo).commit=$(COMMIT)) $(if $(DATE),-X $(buildinfo).date=$(DATE)))
 tracing := $(filter-out 0 false no,$(TRACING))
@@ -73,8 +74,8 @@ build-azure:
 	@go -C driver/azure build -o ../../bin/ ./cmd/azure-driver ./cmd/azuresim
 
 .PHONY: image
-image: ## Build the container image into bin/image, without a container runtime: VERSION, COMMIT, DATE, IMAGE (name:tag), PLATFORMS
-	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" IMAGE="$(IMAGE)" PLATFORMS="$(PLATFORMS)" hack/image.sh build
+image: ## Build the container image into bin/image, without a container runtime: VERSION, COMMIT, DATE, IMAGE (name:tag), PLATFORMS, PROGRAM (folder; of a driver)
+	@PROGRAM="$(PROGRAM)" VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" IMAGE="$(IMAGE)" PLATFORMS="$(PLATFORMS)" hack/image.sh build
 
 .PHONY: daemon
 daemon: ## Build machine-config-daemon for machines into bin/daemon, with checksums: VERSION, COMMIT, DATE, PLATFORMS

@@ -2,7 +2,7 @@
 # Builds the container image into bin/image, or pushes what is there, with the program in tools/image.
 # usage: hack/image.sh build|push
 #
-# IMAGE is the name with a tag; to push, with the registry. PLATFORMS are split at commas. VERSION, COMMIT and DATE are those of
+# PROGRAM is the folder of the program, the fleet's by default. IMAGE is the name with a tag; to push, with the registry. PLATFORMS are split at commas. VERSION, COMMIT and DATE are those of
 # the sources; without COMMIT and DATE they are those of the checkout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,8 +19,9 @@ checkout() {
 
 case ${1:-} in
   build)
+    program=${PROGRAM:-cmd/machine-controller-fleet}
     read -r commit date < <(checkout) || true
-    image build -source "$PWD" -dir "$PWD/bin/image" -name "${IMAGE:-machine-controller-fleet:dev}" \
+    image build -source "$PWD" -dir "$PWD/bin/image" -program "$program" -name "${IMAGE:-${program##*/}:dev}" \
       -platforms "${PLATFORMS:-linux/amd64,linux/arm64}" \
       -version "${VERSION:-}" -commit "${COMMIT:-$commit}" -date "${DATE:-$date}"
     ;;

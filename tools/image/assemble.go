@@ -23,7 +23,11 @@ import (
 const user = "65532:65532"
 
 // content is what the image consists of.
-type content struct{ program, license, certificates []byte }
+type content struct {
+	program program
+
+	binary, license, certificates []byte
+}
 
 // file is a file of the image. Folders above it are made.
 type file struct {
@@ -42,14 +46,14 @@ func assemble(c content, platform v1.Platform, r release, created time.Time) (v1
 	if err != nil {
 		return nil, err
 	}
-	program, err := layer(file{binary, 0o755, c.program})
+	binary, err := layer(file{c.program.name, 0o755, c.binary})
 	if err != nil {
 		return nil, err
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.Append(base,
 		mutate.Addendum{Layer: certificates, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "certificates and license"}},
-		mutate.Addendum{Layer: program, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "go build ./cmd/" + binary}},
+		mutate.Addendum{Layer: binary, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "go build " + c.program.folder}},
 	)
 	if err != nil {
 		return nil, err
@@ -60,16 +64,21 @@ func assemble(c content, platform v1.Platform, r release, created time.Time) (v1
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, v1.Time{Time: created}
-	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + binary}, WorkingDir: "/", Labels: labels(r)}
+	config.Config = v1.Config{User: user, Entrypoint: []string{"/" + c.program.name}, WorkingDir: "/", Labels: labels(c.program.name, r)}
 	return mutate.ConfigFile(image, config)
 }
 
-// labels describe the image. What is not known has none.
-func labels(r release) map[string]string {
+// descriptions are those of programs by name.
+var descriptions = map[string]string{
+	fleet: "Keeps virtual machines running as Kubernetes Nodes, as a fleet of equal replicas that share the work.",
+}
+
+// labels describe the image of a program. What is not known has none.
+func labels(program string, r release) map[string]string {
 	const name = "org.opencontainers.image."
 	all := map[string]string{
-		name + "title":       binary,
-		name + "description": "Keeps virtual machines running as Kubernetes Nodes, as a fleet of equal replicas that share the work.",
+		name + "title":       program,
+		name + "description": descriptions[program],
 		name + "source":      "https://" + module,
 		name + "licenses":    "Apache-2.0",
 		name + "version":     r.version,

@@ -18,14 +18,15 @@ import (
 
 const (
 	module = "github.com/machine-controller-fleet/machine-controller-fleet"
-	binary = "machine-controller-fleet"
+	// fleet is the program that an image is built of by default.
+	fleet = "machine-controller-fleet"
 )
 
 // build is the command that builds the image.
 type build struct {
-	// source is the folder of the repository, and dir that of the result.
-	source string
-	dir    *string
+	// source is the folder of the repository, program that of the program below it, and dir that of the result.
+	source, program string
+	dir             *string
 	// name and tag of the image, for those who load the layout.
 	name      string
 	platforms string
@@ -78,30 +79,34 @@ func (b build) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	found, err := findProgram(b.source, b.program)
+	if err != nil {
+		return err
+	}
 	var variants []variant
 	for _, platform := range platforms {
 		fmt.Fprintf(out, "building %s\n", platform)
-		v, err := b.variant(ctx, platform, created)
+		v, err := b.variant(ctx, found, platform, created)
 		if err != nil {
 			return fmt.Errorf("build %s: %w", platform, err)
 		}
 		variants = append(variants, v)
 	}
-	return write(*b.dir, b.name, b.release, variants, out)
+	return write(*b.dir, b.name, labels(found.name, b.release), variants, out)
 }
 
 // variant builds the image for one platform.
-func (b build) variant(ctx context.Context, platform v1.Platform, created time.Time) (v variant, err error) {
+func (b build) variant(ctx context.Context, p program, platform v1.Platform, created time.Time) (v variant, err error) {
 	work, err := os.MkdirTemp("", "image-")
 	if err != nil {
 		return variant{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	file := filepath.Join(work, binary)
-	if err := b.compile(ctx, platform, file); err != nil {
+	file := filepath.Join(work, p.name)
+	if err := b.compile(ctx, p, platform, file); err != nil {
 		return variant{}, err
 	}
-	program, err := os.ReadFile(file)
+	binary, err := os.ReadFile(file)
 	if err != nil {
 		return variant{}, err
 	}
@@ -113,25 +118,48 @@ func (b build) variant(ctx context.Context, platform v1.Platform, created time.T
 	if err != nil {
 		return variant{}, fmt.Errorf("read which modules are in the binary: %w", err)
 	}
-	image, err := assemble(content{program: program, license: license, certificates: certificates()}, platform, b.release, created)
+	image, err := assemble(content{program: p, binary: binary, license: license, certificates: certificates()}, platform, b.release, created)
 	if err != nil {
 		return variant{}, err
 	}
-	list, err := sbom(image, platform, modules, b.release, created)
+	list, err := sbom(p.name, image, platform, modules, b.release, created)
 	return variant{platform: platform, image: image, sbom: list}, err
 }
 
 // compile builds the binary. What the environment and `go env -w` may set otherwise, and changes the binary, is set here.
-func (b build) compile(ctx context.Context, platform v1.Platform, file string) error {
+func (b build) compile(ctx context.Context, p program, platform v1.Platform, file string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", b.release.ldflags(),
-		"-o", file, "./cmd/"+binary)
-	cmd.Dir = b.source
+		"-o", file, p.folder)
+	cmd.Dir = p.module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture,
 		"GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOFIPS140=off")
 	if printed, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, printed)
 	}
 	return nil
+}
+
+// program is what an image is built of.
+type program struct {
+	// name is that of its binary. module is the folder of its Go module, and folder its own, as seen from there.
+	name, module, folder string
+}
+
+// findProgram returns the program in a folder below the repository. Errors: there is no folder, or it is outside.
+func findProgram(source, folder string) (program, error) {
+	if info, err := os.Stat(filepath.Join(source, folder)); err != nil || !info.IsDir() || !filepath.IsLocal(folder) {
+		return program{}, fmt.Errorf("program: expected the folder of a program such as cmd/%s, got %q", fleet, folder)
+	}
+	for module := filepath.Clean(folder); ; module = filepath.Dir(module) {
+		if _, err := os.Stat(filepath.Join(source, module, "go.mod")); err != nil && module != "." {
+			continue
+		}
+		inside, err := filepath.Rel(module, folder)
+		if err != nil {
+			return program{}, fmt.Errorf("program %s: %w", folder, err)
+		}
+		return program{name: filepath.Base(folder), module: filepath.Join(source, module), folder: "./" + filepath.ToSlash(inside)}, nil
+	}
 }
 
 // parsePlatforms returns the platforms of a list that is split at commas.

@@ -1,5 +1,5 @@
-// Command image builds the container image of machine-controller-fleet, as an OCI image layout, and pushes it to a registry. It
-// needs Go and the module proxy: no container runtime, no base image, and no registry to build.
+// Command image builds the container image of machine-controller-fleet, or of another program of the repository, as an OCI image
+// layout, and pushes it to a registry. It needs Go and the module proxy: no container runtime, no base image, and no registry to build.
 //
 // Guaranteed: the same sources, version, commit, date, platforms and version of Go make the same digest, in any folder and on any
 // computer. The binary is linked statically; times in the image are the date that is given, and those of files are the Unix epoch.

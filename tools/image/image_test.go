@@ -35,7 +35,9 @@ var sources = map[string]string{
 	"go.mod":                          "module " + module + "\n\ngo 1.26.0\n",
 	"LICENSE":                         "a license\n",
 	"internal/buildinfo/buildinfo.go": "package buildinfo\n\nvar version, commit, date string\n\nfunc Text() string { return version + \" \" + commit + \" \" + date }\n",
-	"cmd/" + binary + "/main.go":      "package main\n\nimport \"" + module + "/internal/buildinfo\"\n\nfunc main() { println(buildinfo.Text()) }\n",
+	"driver/x/go.mod":                 "module example.org/x\n\ngo 1.26.0\n",
+	"driver/x/cmd/x-driver/main.go":   "package main\n\nfunc main() { println(\"x\") }\n",
+	"cmd/" + fleet + "/main.go":       "package main\n\nimport \"" + module + "/internal/buildinfo\"\n\nfunc main() { println(buildinfo.Text()) }\n",
 }
 
 const (
@@ -112,6 +114,28 @@ func TestBuild_TwoPlatforms_LayoutIsComplete(t *testing.T) {
 	}
 }
 
+// TestBuild_OtherProgram: an image of a driver, which has a module of its own.
+func TestBuild_OtherProgram(t *testing.T) {
+	dir := buildFrom(t, source(t), testRelease, "-program", "driver/x/cmd/x-driver")
+	index, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if title := manifest.Annotations["org.opencontainers.image.title"]; title != "x-driver" {
+		t.Errorf("expected the title x-driver, got %q", title)
+	}
+	if description, ok := manifest.Annotations["org.opencontainers.image.description"]; ok {
+		t.Errorf("expected no description, got %q", description)
+	}
+	if printed := execute(t, dir); printed != "x\n" {
+		t.Errorf("expected the driver to print x, got %q", printed)
+	}
+}
+
 func TestBuild_SameInput_SameDigest(t *testing.T) {
 	first := buildFrom(t, source(t), testRelease)
 	// What a user of Go may have set does not change the binary.
@@ -161,7 +185,9 @@ func TestRun_WrongArguments_Refused(t *testing.T) {
 		"date: expected a time":                      {"build", "-date", "yesterday"},
 		"platforms: expected a list":                 {"build", "-platforms", "windows/amd64"},
 		"platforms: expected each once":              {"build", "-platforms", "linux/amd64,linux/amd64"},
-		"go build":                                   {"build", "-source", dir, "-dir", dir},
+		"go build":                                   {"build", "-source", source(t), "-dir", dir, "-program", "internal"},
+		"program: expected the folder":               {"build", "-source", dir, "-dir", dir},
+		`got "../main"`:                              {"build", "-source", dir, "-dir", dir, "-program", "../main"},
 		"expected 1 arguments":                       {"push"},
 		"expected a registry, a name and a tag":      {"push", "fleet"},
 		"which `make image` builds":                  {"push", "-dir", dir, "registry.example.org/fleet:1"},
@@ -401,7 +427,11 @@ func execute(t *testing.T, dir string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := t.TempDir()
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, entry := t.TempDir(), config.Config.Entrypoint[0]
 	for header, content := range files(t, image) {
 		file := filepath.Join(root, header.Name)
 		if header.Typeflag == tar.TypeDir {
@@ -413,9 +443,9 @@ func execute(t *testing.T, dir string, args ...string) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(root, binary), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(root, entry), args...)
 	if os.Geteuid() == 0 {
-		cmd = exec.CommandContext(ctx, "/"+binary, args...)
+		cmd = exec.CommandContext(ctx, entry, args...)
 		cmd.Dir = "/"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
 	}

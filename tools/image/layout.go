@@ -30,13 +30,13 @@ func sbomFile(platform v1.Platform) string {
 }
 
 // write replaces the image in the folder, and reports digest and sizes.
-func write(dir, imageName string, r release, variants []variant, out io.Writer) error {
+func write(dir, imageName string, labels map[string]string, variants []variant, out io.Writer) error {
 	index := v1.ImageIndex(empty.Index)
 	for _, v := range variants {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: v.image, Descriptor: v1.Descriptor{Platform: &v.platform}})
 	}
 	// Registries show what the index has.
-	index, ok := mutate.Annotations(index, labels(r)).(v1.ImageIndex)
+	index, ok := mutate.Annotations(index, labels).(v1.ImageIndex)
 	if !ok {
 		return errors.New("annotate the index: expected an index, got another type")
 	}

@@ -42,6 +42,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "build":
 		b := build{dir: dir}
 		flags.StringVar(&b.source, "source", ".", "`folder` of the repository")
+		flags.StringVar(&b.program, "program", "cmd/"+fleet, "`folder` of the program, below that of the repository")
 		flags.StringVar(&b.name, "name", "machine-controller-fleet:dev", "`name and tag` of the image")
 		flags.StringVar(&b.platforms, "platforms", "linux/amd64,linux/arm64", "operating systems and architectures, split at commas")
 		flags.StringVar(&b.release.version, "version", "", "semantic version, such as v0.1.0; empty when unknown")

@@ -21,25 +21,25 @@ const unknown = "NOASSERTION"
 // notInIdentifiers is what SPDX does not permit in identifiers.
 var notInIdentifiers = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 
-// sbom returns the list of what is in an image, in SPDX 2.3 as JSON. recorded is what Go has recorded in the binary.
-func sbom(image v1.Image, platform v1.Platform, recorded *debug.BuildInfo, r release, created time.Time) ([]byte, error) {
+// sbom returns the list of what is in an image of a program, in SPDX 2.3 as JSON. recorded is what Go has recorded in the binary.
+func sbom(program string, image v1.Image, platform v1.Platform, recorded *debug.BuildInfo, r release, created time.Time) ([]byte, error) {
 	digest, err := image.Digest()
 	if err != nil {
 		return nil, err
 	}
 	var text bytes.Buffer
-	err = spdxjson.Write(document(digest, platform, recorded, bundleVersion(), r, created), &text, spdxjson.Indent("  "))
+	err = spdxjson.Write(document(program, digest, platform, recorded, bundleVersion(), r, created), &text, spdxjson.Indent("  "))
 	return text.Bytes(), err
 }
 
 // document describes an image: it contains the binary, which depends on its modules and Go's standard library, and certificates.
-func document(digest v1.Hash, platform v1.Platform, recorded *debug.BuildInfo, certificates string, r release, created time.Time) *v2_3.Document {
+func document(program string, digest v1.Hash, platform v1.Platform, recorded *debug.BuildInfo, certificates string, r release, created time.Time) *v2_3.Document {
 	image := &v2_3.Package{
-		PackageName: binary, PackageSPDXIdentifier: "Image", PackageVersion: r.version, PackageDownloadLocation: unknown,
+		PackageName: program, PackageSPDXIdentifier: "Image", PackageVersion: r.version, PackageDownloadLocation: unknown,
 		PrimaryPackagePurpose: "CONTAINER", PackageLicenseDeclared: unknown,
 		PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: digest.Hex}}, // of the manifest
 		PackageExternalReferences: []*v2_3.PackageExternalReference{
-			reference(fmt.Sprintf("pkg:oci/%s@%s?arch=%s&os=%s", binary, strings.Replace(digest.String(), ":", "%3A", 1), platform.Architecture, platform.OS)),
+			reference(fmt.Sprintf("pkg:oci/%s@%s?arch=%s&os=%s", program, strings.Replace(digest.String(), ":", "%3A", 1), platform.Architecture, platform.OS)),
 		},
 	}
 	main := goModule(debug.Module{Path: recorded.Main.Path, Version: r.version})
@@ -47,7 +47,7 @@ func document(digest v1.Hash, platform v1.Platform, recorded *debug.BuildInfo, c
 	roots := goModule(debug.Module{Path: bundleModule, Version: certificates})
 	d := &v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT",
-		DocumentName:      strings.TrimSpace(fmt.Sprintf("%s %s %s", binary, platform, r.version)),
+		DocumentName:      strings.TrimSpace(fmt.Sprintf("%s %s %s", program, platform, r.version)),
 		DocumentNamespace: fmt.Sprintf("https://%s/sbom/%s", module, digest),
 		CreationInfo: &v2_3.CreationInfo{
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: module + "/tools/image"}}, Created: created.Format(time.RFC3339),
