@@ -191,6 +191,7 @@ var reportedByOthers = []string{
 	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventCircuitBreakerOpen, v1alpha1.EventReplacementResumed,
 	v1alpha1.EventAPIServerAway, v1alpha1.EventAPIServerBack,
 	v1alpha1.ReasonThresholdsIgnored, v1alpha1.EventDeletionsHeld, v1alpha1.EventDeletionsReleased,
+	v1alpha1.EventMachineConfigChanged, v1alpha1.EventAccountCircuitBreakerOpen,
 }
 
 // TestEachEventIsEmittedOnce plays what leads to each Event of a MachineDeployment, and a hundred times more than once.

@@ -187,6 +187,7 @@ var reportedByOthers = []string{
 	v1alpha1.EventFrozeMachineSet, v1alpha1.EventUnfrozeMachineSet,
 	v1alpha1.EventAPIServerAway, v1alpha1.EventAPIServerBack,
 	v1alpha1.ReasonThresholdsIgnored, v1alpha1.EventDeletionsHeld, v1alpha1.EventDeletionsReleased,
+	v1alpha1.EventAccountCircuitBreakerOpen,
 }
 
 // TestEachEventIsEmittedOnce plays what leads to each Event of a MachineSet, and a hundred times more than once.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,7 +86,7 @@ type bench struct {
 	pools   *cachedPools
 	cluster *target.Cluster
 	events  *apitest.EventLog
-	lives   int // reads of the pool
+	lives   atomic.Int64 // reads of the pool
 
 	mu      sync.Mutex
 	node    *corev1.Node
@@ -97,7 +99,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apitest.New(time.Now), fleet: fleetfake.NewSimpleClientset(), pools: &cachedPools{all: map[string]*v1alpha1.MachineConfigPool{}}, events: &apitest.EventLog{}}
 		b.fleet.PrependReactor("get", "machineconfigpools", func(clienttesting.Action) (bool, runtime.Object, error) {
-			b.lives++
+			b.lives.Add(1)
 			return false, nil, nil
 		})
 		nodes := fake.NewClientset()
@@ -226,10 +228,20 @@ func (b *bench) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func (b *bench) writes() int {
+// written returns the writes of the Node.
+func (b *bench) written() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.patches)
+	return slices.Clone(b.patches)
+}
+
+func (b *bench) writes() int { return len(b.written()) }
+
+// refuse has the next write of the Node fail.
+func (b *bench) refuse(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refuses = err
 }
 
 func TestStamp_IsWrittenOnce(t *testing.T) {
@@ -243,8 +255,8 @@ func TestStamp_IsWrittenOnce(t *testing.T) {
 		written := b.server.Writes()
 		b.pools.show(pool("rendered-p-b"))
 		b.pass(time.Hour)
-		if got := b.server.Writes(); got != written || b.lives != 1 {
-			t.Errorf("%d more writes, %d reads of the pool", got-written, b.lives)
+		if got := b.server.Writes(); got != written || b.lives.Load() != 1 {
+			t.Errorf("%d more writes, %d reads of the pool", got-written, b.lives.Load())
 		}
 		if got := b.events.List(); len(got) != 1 || got[0] != "Normal MachineConfigChanged" {
 			t.Errorf("Events %q", got)
@@ -295,6 +307,8 @@ func (b *bench) report(annotations map[string]string) {
 
 func (b *bench) expect(key, want string) {
 	b.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	value, isLabel := b.node.Labels[key]
 	if !isLabel {
 		value = b.node.Annotations[key]
@@ -307,7 +321,7 @@ func (b *bench) expect(key, want string) {
 // Each step of the daemon has one write as its answer, and nothing is written between them.
 func TestNode_IsUpdated(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.refuses = apierrors.NewInternalError(errors.New("no")) // the first write is tried again
+		b.refuse(apierrors.NewInternalError(errors.New("no"))) // the first write is tried again
 		b.ready()
 		b.expect(prefix.DesiredConfig(), "rendered-p-b")
 		b.report(map[string]string{prefix.State(): "working", prefix.DesiredDrain(): "drain-rendered-p-b"})
@@ -318,7 +332,7 @@ func TestNode_IsUpdated(t *testing.T) {
 		b.report(map[string]string{prefix.State(): "done"})
 		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultSuccessful)
 		if got := b.writes(); got != 5 {
-			t.Errorf("%d writes, want 5: %q", got, b.patches)
+			t.Errorf("%d writes, want 5: %q", got, b.written())
 		}
 		b.pass(time.Hour)
 		if got := b.writes(); got != 5 {
@@ -383,7 +397,7 @@ func TestNode_ForeignIsLeftAlone(t *testing.T) {
 				b.ready()
 				b.pass(time.Hour)
 				if got := b.writes(); got != 0 {
-					t.Errorf("%q", b.patches)
+					t.Errorf("%q", b.written())
 				}
 			})
 		})
