@@ -17,6 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 // joined is a trial with a pool "p" whose configurations go through the MachineDeployment a/d.
@@ -34,7 +35,7 @@ const replicasOfJoined = 3
 func onJoined(t *testing.T, strategy map[string]any, test func(j *joined)) {
 	t.Helper()
 	o := replicaOptions(t, "--machine-configuration", "--critical-components-taint=false", "--machine-health-timeout=2m", "--machine-inplace-update-timeout=10m")
-	for seed := range uint64(4) {
+	for seed := range uint64(worlds.Some(4)) {
 		synctest.Test(t, func(t *testing.T) {
 			j := &joined{trial: newTrial(t, o, seed, &strings.Builder{})}
 			defer j.end()
