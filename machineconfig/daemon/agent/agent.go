@@ -82,6 +82,8 @@ type Source interface {
 
 // Node is what is known of the Node. The zero value is that of one that was not read.
 type Node struct {
+	// IsKnown reports whether the Node was read.
+	IsKnown                 bool
 	Desired, Drain, Drained string
 }
 
@@ -95,6 +97,7 @@ type Agent struct {
 	isInitial bool
 
 	// What this process knows, and loses.
+	isKnown      bool     // the Node was read before the last decision
 	target       *planned // of targetName
 	targetName   string
 	missing      string

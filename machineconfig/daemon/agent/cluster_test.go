@@ -26,9 +26,9 @@ const prefix = "machine-config-daemon.v1.openshift.com/"
 type joined struct {
 	*machine
 
-	server  *apiserver.Server
-	cluster *Cluster
-	writes  []string
+	server     *apiserver.Server
+	newCluster func() *Cluster // as a process has it that starts
+	writes     []string
 }
 
 // RoundTrip records writes.
@@ -54,7 +54,9 @@ func join(t *testing.T, test func(j *joined)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j.cluster = NewCluster(nodes.Resource(Nodes()), configs.RenderedMachineConfigs(), "n", v1alpha1.DaemonPrefix)
+		j.newCluster = func() *Cluster {
+			return NewCluster(nodes.Resource(Nodes()), configs.RenderedMachineConfigs(), "n", v1alpha1.DaemonPrefix)
+		}
 		test(j)
 	})
 }
@@ -84,15 +86,16 @@ func (j *joined) publish(name, ignition string, spec map[string]any) {
 // daemon starts a daemon, and returns a function that ends it.
 func (j *joined) daemon() (end func()) {
 	j.Helper()
-	a, err := New(j.cfg, j.cluster)
+	cluster := j.newCluster()
+	a, err := New(j.cfg, cluster)
 	if err != nil {
 		j.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(j.Context())
 	var running sync.WaitGroup
-	running.Go(func() { j.cluster.Run(ctx) })
+	running.Go(func() { cluster.Run(ctx) })
 	running.Go(func() {
-		if err := a.Run(ctx, j.cluster.Changed()); err != nil {
+		if err := a.Run(ctx, cluster.Changed()); err != nil {
 			j.Errorf("the daemon has ended: %v", err)
 		}
 	})
@@ -165,6 +168,29 @@ func TestCluster_WholeUpdate(t *testing.T) {
 		if len(j.writes) > 0 {
 			t.Errorf("writes at rest: %q", j.writes)
 		}
+		end()
+	})
+}
+
+// The Node is read while the health of the machine is checked: what was decided without it does not remove its request for a drain.
+func TestCluster_NodeIsReadDuringAStep(t *testing.T) {
+	join(t, func(j *joined) {
+		j.publish("a", "1", nil)
+		j.publish("b", "2", nil)
+		j.annotate(map[string]string{"desiredConfig": "a"})
+		j.boot = "boot-0"
+		end := j.daemon()
+		j.annotate(map[string]string{"lastAppliedDrain": "drain-a"})
+		end()
+		j.boot = "boot-1"
+		j.cfg.Unhealthy = func(context.Context) string {
+			time.Sleep(time.Second)
+			return ""
+		}
+		end = j.daemon()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		j.expect("a", "working", "uncordoned", "uncordon-a")
 		end()
 	})
 }

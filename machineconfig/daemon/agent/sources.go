@@ -44,7 +44,7 @@ type File struct{ Config desired.Config }
 var _ Source = File{}
 
 // Node is Source's.
-func (f File) Node() Node { return Node{Desired: f.Config.Name} }
+func (f File) Node() Node { return Node{IsKnown: true, Desired: f.Config.Name} }
 
 // Fetch is Source's.
 func (f File) Fetch(context.Context, string) (desired.Config, error) { return f.Config, nil }
@@ -137,8 +137,8 @@ func (c *Cluster) annotations() (map[string]string, bool) {
 
 // Node is Source's.
 func (c *Cluster) Node() Node {
-	a, _ := c.annotations()
-	return Node{Desired: a[c.prefix.DesiredConfig()], Drain: a[c.prefix.DesiredDrain()], Drained: a[c.prefix.LastAppliedDrain()]}
+	a, ok := c.annotations()
+	return Node{IsKnown: ok, Desired: a[c.prefix.DesiredConfig()], Drain: a[c.prefix.DesiredDrain()], Drained: a[c.prefix.LastAppliedDrain()]}
 }
 
 // Fetch is Source's.

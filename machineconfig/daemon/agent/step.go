@@ -44,8 +44,12 @@ func (a *Agent) step(ctx context.Context) (lifecycle.Verdict, error) {
 	return v, nil
 }
 
-// report reports whether the Node has a report now. What is applied does not depend on it: the next step reports again.
+// report reports whether the Node has a report now. What is applied does not depend on it: the next step reports again. A decision
+// without the Node is not reported, also when it was read meanwhile: it would remove the request for a drain that the Node has.
 func (a *Agent) report(ctx context.Context, r lifecycle.Report) bool {
+	if !a.isKnown {
+		return true // when the Node was read the next step follows
+	}
 	err := a.source.Report(ctx, r)
 	if err != nil {
 		a.log.Error(err, "Failed to report on the Node; retrying")
@@ -72,6 +76,7 @@ func (a *Agent) fail(step lifecycle.Do, err error) {
 // observe gathers the World.
 func (a *Agent) observe(ctx context.Context) (lifecycle.World, error) {
 	node, now := a.source.Node(), a.cfg.Clock.Now()
+	a.isKnown = node.IsKnown
 	bootID, err := a.cfg.BootID()
 	if err != nil {
 		return lifecycle.World{}, fmt.Errorf("read the boot ID: %w", err)
