@@ -84,16 +84,22 @@ func isUpdateInProgress(t corev1.Taint) bool {
 	return t.Key == v1alpha1.TaintUpdateInProgress && t.Effect == corev1.TaintEffectPreferNoSchedule
 }
 
-// taint adds and removes the taint UpdateInProgress. It returns after what time it has to go on, 0 when it is done. A Node that has changed
-// since is left to the pass that its change causes.
+// taint adds and removes the taint UpdateInProgress, of Nodes that the verdict does not assign: an assignment ends the taint itself. It
+// returns after what time it has to go on, 0 when it is done. A Node that has changed since is left to the pass that its change causes.
 func (c *Controller) taint(ctx context.Context, p *pass) (again time.Duration, err error) {
 	nodes := map[string]*corev1.Node{}
 	for _, node := range p.world.Nodes {
 		nodes[node.Name] = node
 	}
+	for _, a := range p.verdict.Assign {
+		delete(nodes, a.Node.Name)
+	}
 	written := 0
 	change := func(names []string, change func(node *corev1.Node)) error {
 		for _, name := range names {
+			if nodes[name] == nil {
+				continue
+			}
 			if written == mostTaints {
 				again = time.Millisecond
 				return nil

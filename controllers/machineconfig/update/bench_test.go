@@ -51,16 +51,17 @@ type cluster struct {
 	server *apiserver.Server
 	events *apitest.EventLog
 
-	mu     sync.Mutex
-	wrong  []string
-	writes map[string][]string // bodies of the fleet's patches, by Node
-	lists  int                 // of Nodes, live or for a watch
-	status int                 // writes of statuses of pools
-	bug    func(r *http.Request, body []byte) (changed []byte)
-	stale  time.Duration // how old lists of Nodes may be; 0 for current ones
-	kept   []byte        // the last list of Nodes
-	keptAt time.Time
-	isLate bool // assignments of former owners arrive: only the drains respect maxUnavailable then
+	mu      sync.Mutex
+	wrong   []string
+	writes  map[string][]string // bodies of the fleet's patches, by Node
+	refused int                 // patches of Nodes that were refused
+	lists   int                 // of Nodes, live or for a watch
+	status  int                 // writes of statuses of pools
+	bug     func(r *http.Request, body []byte) (changed []byte)
+	stale   time.Duration // how old lists of Nodes may be; 0 for current ones
+	kept    []byte        // the last list of Nodes
+	keptAt  time.Time
+	isLate  bool // assignments of former owners arrive: only the drains respect maxUnavailable then
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -385,6 +386,8 @@ func (c *cluster) send(req *http.Request) (*http.Response, error) {
 	if err == nil && resp.StatusCode == http.StatusOK {
 		c.writes[node] = append(c.writes[node], string(body))
 		c.check(node, before, c.allNodes())
+	} else {
+		c.refused++
 	}
 	return resp, err //nolint:wrapcheck // it is the transport
 }
