@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -108,14 +109,14 @@ func (c *Controller) continueDrain(ctx context.Context, p *pass, d *drainer.Drai
 	return d.Continue(ctx, task)
 }
 
-// cordon marks the Node as unschedulable and adds the taint in the same write; otherwise the node lifecycle controller of the target
-// cluster would add it by a read and a write of its own.
+// cordon cordons the Node, with one write.
 func (c *Controller) cordon(ctx context.Context, p *pass) error {
-	spec, taints := map[string]any{"unschedulable": true}, p.world.Node.Node.Spec.Taints
-	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	isTainted := slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&cordoned) })
+	cordoned := p.world.Node.Node.DeepCopy()
+	machinefacts.Cordon(cordoned)
+	spec := map[string]any{"unschedulable": true}
+	isTainted := len(cordoned.Spec.Taints) == len(p.world.Node.Node.Spec.Taints)
 	if !isTainted {
-		spec["taints"] = append(slices.Clone(taints), cordoned)
+		spec["taints"] = cordoned.Spec.Taints
 	}
 	body := map[string]any{"spec": spec}
 	if m := p.world.Machine; !nodeowner.IsBound(m, p.world.Node.Node) { // never claimed: the annotation spares later passes the search for its owner

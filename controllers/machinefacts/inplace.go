@@ -57,7 +57,18 @@ func AwaitsComponents(n *corev1.Node) bool {
 // Uncordon makes a Node schedulable. The taint of Kubernetes is removed with the cordon, as it was added with it.
 func Uncordon(n *corev1.Node) {
 	n.Spec.Unschedulable = false
-	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule
-	})
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isCordon)
+}
+
+// Cordon marks a Node as unschedulable, and adds the taint of that: otherwise the node lifecycle controller of the target cluster would add it
+// by a read and a write of its own.
+func Cordon(n *corev1.Node) {
+	n.Spec.Unschedulable = true
+	if !slices.ContainsFunc(n.Spec.Taints, isCordon) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+}
+
+func isCordon(t corev1.Taint) bool {
+	return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule
 }

@@ -138,11 +138,7 @@ func (c *Controller) begin(ctx context.Context, pool string, node *corev1.Node) 
 			return
 		}
 		annotate(node, v1alpha1.AnnotationCordonedBy, pool)
-		node.Spec.Unschedulable = true
-		cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&cordoned) }) {
-			node.Spec.Taints = append(node.Spec.Taints, cordoned)
-		}
+		machinefacts.Cordon(node)
 	})
 }
 
