@@ -76,7 +76,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	if !came && !concernsUpdate(before, after) {
 		return
 	}
-	for _, m := range c.cfg.View.Machines.By(indexByNode, node.Name) {
+	for _, m := range c.cfg.View.MachinesOnNode(node.Name) {
 		root, known := ownerref.RootOf(c.cfg.View, m)
 		if d, ok := root.(*v1alpha1.MachineDeployment); known && ok && (isInPlace(d) || hasUpdateKeys(node) || !came) {
 			c.runner.Enqueue(objectcache.Key(d))

@@ -1,7 +1,6 @@
 package machinedeployment
 
 import (
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,9 +10,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
-
-// indexByNode finds machines by the names of their Nodes.
-const indexByNode = "machinedeployment-node"
 
 // watch adds the index and the event handlers.
 func (c *Controller) watch() error {
@@ -30,13 +26,12 @@ func (c *Controller) watch() error {
 	})
 	c.cfg.View.Deployments.OnChange(c.changed)
 	c.cfg.View.Machines.OnChange(c.machineChanged)
-	err1 := c.cfg.View.Machines.AddIndex(indexByNode, func(m *v1alpha1.Machine) []string { return []string{m.Labels[v1alpha1.LabelNode]} })
-	cluster, err2 := c.cfg.Targets.For("")
-	if err2 == nil && cluster != nil {
-		cluster.Nodes.OnChange(c.nodeChanged)
-	}
-	if err := errors.Join(err1, err2); err != nil {
+	cluster, err := c.cfg.Targets.For("")
+	if err != nil {
 		return fmt.Errorf("machinedeployment controller: %w", err)
+	}
+	if cluster != nil {
+		cluster.Nodes.OnChange(c.nodeChanged)
 	}
 	return nil
 }

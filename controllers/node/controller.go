@@ -63,10 +63,6 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = cfg.View.Machines.AddIndex(indexMachines, func(m *v1alpha1.Machine) []string { return []string{m.Labels[v1alpha1.LabelNode]} })
-	if err != nil {
-		return nil, fmt.Errorf("node controller: %w", err)
-	}
 	cfg.Cluster.Nodes.OnChange(c.nodeChanged)
 	cfg.View.Machines.OnChange(c.machineChanged)
 	return c, nil
@@ -74,9 +70,6 @@ func New(cfg Config) (*Controller, error) {
 
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
-
-// indexMachines is the index of the machines by the name of their Node.
-const indexMachines = "node-machines"
 
 // isBlocked reports whether a Node is being deleted and has our finalizer.
 func isBlocked(node *corev1.Node) bool {
@@ -105,7 +98,7 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 // reconcile removes our finalizer from a Node without a machine.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	node, known := c.cfg.Cluster.Nodes.Get(key)
-	if !known || !isBlocked(node) || slices.ContainsFunc(c.cfg.View.Machines.By(indexMachines, node.Name), mayHave(node)) {
+	if !known || !isBlocked(node) || slices.ContainsFunc(c.cfg.View.MachinesOnNode(node.Name), mayHave(node)) {
 		return runner.Result{}, nil // the machine controller removes the finalizer
 	}
 	telemetry.About(ctx, node)

@@ -19,15 +19,23 @@ type View struct {
 	Classes *Store[*v1alpha1.MachineClass]
 }
 
+// byNode is the index of machines by the names of their Nodes.
+const byNode = "node"
+
 // NewView makes an empty one.
 func NewView() *View {
-	return &View{
+	v := &View{
 		Deployments: NewStore[*v1alpha1.MachineDeployment](),
 		Sets:        NewStore[*v1alpha1.MachineSet](),
 		Machines:    NewStore[*v1alpha1.Machine](),
 		Classes:     NewStore[*v1alpha1.MachineClass](),
 	}
+	_ = v.Machines.AddIndex(byNode, func(m *v1alpha1.Machine) []string { return []string{m.Labels[v1alpha1.LabelNode]} }) // it is empty
+	return v
 }
+
+// MachinesOnNode returns the machines that name a Node, in no order. Anyone who can write Machines can name any.
+func (v *View) MachinesOnNode(node string) []*v1alpha1.Machine { return v.Machines.By(byNode, node) }
 
 // MachinesOf returns the machines of a controller, each once. Of the undecodable ones, only the metadata is known.
 func (v *View) MachinesOf(controller metav1.Object) (decoded, undecodable []*v1alpha1.Machine) {
