@@ -101,11 +101,7 @@ func (s *Source) rootOf(m *machinev1alpha1.Machine) (v1alpha1.MachineReference, 
 	if !known {
 		return v1alpha1.MachineReference{}, false
 	}
-	reference := v1alpha1.MachineReference{Kind: join.KindSet, Namespace: root.GetNamespace(), Name: root.GetName()}
-	if _, isDeployment := root.(*machinev1alpha1.MachineDeployment); isDeployment {
-		reference.Kind = join.KindDeployment
-	}
-	return reference, true
+	return join.ReferenceTo(root), true
 }
 
 func (s *Source) recall(config string) map[string]string {

@@ -25,6 +25,17 @@ type Config struct {
 	Owns func(name string) bool
 }
 
+// Pools are the pools that a Cache knows, as controllers of pools use them.
+type Pools interface {
+	Pool(name string) (*v1alpha1.MachineConfigPool, bool)
+	Pools() []*v1alpha1.MachineConfigPool
+	// OnPool has f called with each pool that appears, changes or is removed, and with each as with a new one when the pools of this replica
+	// may have changed.
+	OnPool(f func(before, after *v1alpha1.MachineConfigPool))
+}
+
+var _ Pools = (*Cache)(nil)
+
 // Cache watches the kinds of machine configuration. Make one with New. Reading is safe for concurrent use. What it returns is shared, and
 // must not be changed.
 type Cache struct {

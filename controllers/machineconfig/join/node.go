@@ -62,7 +62,7 @@ func DecideNode(w NodeWorld) NodeVerdict {
 		return NodeVerdict{Node: w.Node}
 	}
 	b := bridge{NodeWorld: w, v: NodeVerdict{Node: w.Node}}
-	if AnswersDrain(w.Pool, w.Node, w.Prefix) {
+	if answersDrain(w.Pool, w.Node, w.Prefix) {
 		b.annotate(DidAnswer, w.Prefix.LastAppliedDrain(), b.value(w.Prefix.DesiredDrain()))
 	}
 	switch machinefacts.InPlaceStage(w.Node) {
@@ -78,10 +78,10 @@ func DecideNode(w NodeWorld) NodeVerdict {
 	return b.v
 }
 
-// AnswersDrain reports whether DecideNode answers what the daemon of a Node requests with the annotation desiredDrain. Of such a Node no other
+// answersDrain reports whether DecideNode answers what the daemon of a Node requests with the annotation desiredDrain. Of such a Node no other
 // controller may answer it. The Node was drained for its update, and stays cordoned until that is over: a drain is done, and the end of the
 // cordon is the business of the controller of MachineDeployments.
-func AnswersDrain(pool *v1alpha1.MachineConfigPool, node *corev1.Node, prefix v1alpha1.AnnotationPrefix) bool {
+func answersDrain(pool *v1alpha1.MachineConfigPool, node *corev1.Node, prefix v1alpha1.AnnotationPrefix) bool {
 	request := node.Annotations[prefix.DesiredDrain()]
 	if !IsByDeployment(pool) || request == "" || request == node.Annotations[prefix.LastAppliedDrain()] {
 		return false

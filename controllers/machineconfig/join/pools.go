@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
 // KindDeployment and KindSet are the kinds that a pool refers to.
@@ -12,6 +15,15 @@ const (
 	KindDeployment = "MachineDeployment"
 	KindSet        = "MachineSet"
 )
+
+// ReferenceTo returns how a pool refers to a root: a MachineDeployment, or a MachineSet without one.
+func ReferenceTo(root metav1.Object) v1alpha1.MachineReference {
+	ref := v1alpha1.MachineReference{Kind: KindSet, Namespace: root.GetNamespace(), Name: root.GetName()}
+	if _, is := root.(*machinev1alpha1.MachineDeployment); is {
+		ref.Kind = KindDeployment
+	}
+	return ref
+}
 
 // Referring returns the pools that refer to an object. The first one has its machines: the oldest, and of several the first by name.
 func Referring(pools []*v1alpha1.MachineConfigPool, root v1alpha1.MachineReference) []*v1alpha1.MachineConfigPool {

@@ -19,6 +19,7 @@ import (
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
@@ -33,19 +34,12 @@ import (
 // Name of the controller in metrics, logs and spans.
 const Name = "machineconfig-join"
 
-// Pools are the pools that this process knows. OnPool has f called with each pool that appears, changes or is removed.
-type Pools interface {
-	Pool(name string) (*v1alpha1.MachineConfigPool, bool)
-	Pools() []*v1alpha1.MachineConfigPool
-	OnPool(f func(before, after *v1alpha1.MachineConfigPool))
-}
-
 // Config is the configuration of a Controller. All fields but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster, and Fleet reads pools in the target cluster, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
 	Fleet    fleetclient.MachineConfigPoolsGetter
-	Pools    Pools
+	Pools    configcache.Pools
 	// View shows the objects of the control cluster that this replica may reconcile, and Cluster its Nodes.
 	View    *objectcache.View
 	Cluster *target.Cluster
@@ -77,7 +71,7 @@ type failure struct {
 	since  time.Time
 }
 
-// New returns the controller, and registers its index and its handlers.
+// New returns the controller, and registers its handlers.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, failing: map[types.UID]failure{},
@@ -88,13 +82,14 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: "pool", Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: Name, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 		Root: c.root,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return c, c.watch()
+	c.watch()
+	return c, nil
 }
 
 // Run reconciles until ctx ends.

@@ -1,8 +1,6 @@
 package joining
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,19 +11,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
-// indexByNode finds machines by the names of their Nodes.
-const indexByNode = "machineconfig-join-node"
-
-func (c *Controller) watch() error {
-	err := c.cfg.View.Machines.AddIndex(indexByNode, func(m *machinev1alpha1.Machine) []string { return []string{m.Labels[machinev1alpha1.LabelNode]} })
-	if err != nil {
-		return fmt.Errorf("%s controller: %w", Name, err)
-	}
+func (c *Controller) watch() {
 	c.cfg.Pools.OnPool(c.poolChanged)
 	c.cfg.View.Deployments.OnChange(c.deploymentChanged)
 	c.cfg.View.Machines.OnChange(c.machineChanged)
 	c.cfg.Cluster.Nodes.OnChange(c.nodeChanged)
-	return nil
 }
 
 // poolChanged enqueues a pool. A pool that no longer refers to a MachineDeployment leaves it to the next one.
@@ -45,10 +35,6 @@ func (c *Controller) enqueue(root v1alpha1.MachineReference) {
 	}
 }
 
-func reference(d *machinev1alpha1.MachineDeployment) v1alpha1.MachineReference {
-	return v1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: d.Namespace, Name: d.Name}
-}
-
 // deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose template has changed.
 func (c *Controller) deploymentChanged(before, after *machinev1alpha1.MachineDeployment) {
 	if after == nil {
@@ -56,7 +42,7 @@ func (c *Controller) deploymentChanged(before, after *machinev1alpha1.MachineDep
 		return
 	}
 	if before == nil || before.Generation != after.Generation {
-		c.enqueue(reference(after))
+		c.enqueue(join.ReferenceTo(after))
 	}
 }
 
@@ -72,7 +58,7 @@ func (c *Controller) machineChanged(before, after *machinev1alpha1.Machine) {
 func (c *Controller) enqueuePoolsOf(m *machinev1alpha1.Machine) {
 	root, known := ownerref.RootOf(c.cfg.View, m)
 	if d, ok := root.(*machinev1alpha1.MachineDeployment); known && ok {
-		c.enqueue(reference(d))
+		c.enqueue(join.ReferenceTo(d))
 	}
 }
 
@@ -88,7 +74,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	if before != nil && c.facts(before) == c.facts(after) {
 		return
 	}
-	for _, m := range c.cfg.View.Machines.By(indexByNode, after.Name) {
+	for _, m := range c.cfg.View.MachinesOnNode(after.Name) {
 		c.enqueuePoolsOf(m)
 	}
 }

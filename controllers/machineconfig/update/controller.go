@@ -21,6 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/candidates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -35,17 +36,9 @@ const Name = "machineconfig-update"
 // gather is how long the events of Nodes are gathered for one pass over their pool.
 const gather = 100 * time.Millisecond
 
-// Pools are the pools that this process knows. OnPool has f called with each pool that appears, changes or is removed, and with each as with
-// a new one when the pools of this replica may have changed.
-type Pools interface {
-	Pool(name string) (*v1alpha1.MachineConfigPool, bool)
-	Pools() []*v1alpha1.MachineConfigPool
-	OnPool(f func(before, after *v1alpha1.MachineConfigPool))
-}
-
 // Config is the configuration of a Controller. All fields but Namespace, Servers, Held, Gate, Workers, Metrics and Tracer are required.
 type Config struct {
-	Pools Pools
+	Pools configcache.Pools
 	// Owns reports whether this replica may work on a pool now.
 	Owns func(pool *v1alpha1.MachineConfigPool) bool
 	// Fleet reads and writes pools in the target cluster, past all caches; Written are those that this process has written.
@@ -99,7 +92,7 @@ func New(cfg Config) (*Controller, error) {
 	c.watches = newWatches(cfg.Cluster.Client.CoreV1().Nodes(), c.enqueue, c.forgetNode)
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: max(cfg.Workers, 1), Gate: cfg.Gate, Clock: cfg.Clock,
+		Name: Name, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock,
 		Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
 	if err != nil {

@@ -71,7 +71,7 @@ func (r *roots) of(ctx context.Context, node *corev1.Node) (v1alpha1.MachineRefe
 func (r *roots) find(ctx context.Context, ref machinev1alpha1.MachineRef, node string) (none v1alpha1.MachineReference, err error) {
 	if m, known := r.view.Machines.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); known && m.Labels[machinev1alpha1.LabelNode] == node {
 		if root, ok := ownerref.RootOf(r.view, m); ok {
-			return referenceTo(root), nil
+			return join.ReferenceTo(root), nil
 		}
 	}
 	m, err := r.read(ctx, "machines", ref.Namespace, ref.Name)
@@ -99,15 +99,6 @@ func (r *roots) read(ctx context.Context, resource, namespace, name string) (*me
 		return nil, nil //nolint:nilnil // nil means that there is none
 	}
 	return found, err //nolint:wrapcheck // the caller does
-}
-
-// referenceTo returns how a pool refers to a root.
-func referenceTo(root metav1.Object) v1alpha1.MachineReference {
-	ref := v1alpha1.MachineReference{Kind: join.KindSet, Namespace: root.GetNamespace(), Name: root.GetName()}
-	if _, is := root.(*machinev1alpha1.MachineDeployment); is {
-		ref.Kind = join.KindDeployment
-	}
-	return ref
 }
 
 // referring returns the names of the pools that refer to a root.

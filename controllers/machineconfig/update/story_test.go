@@ -39,7 +39,7 @@ func selecting(p *v1alpha1.MachineConfigPool) {
 }
 
 // story runs a test with one replica that owns the pool p of target b, with Nodes n1 and n2 that have a.
-func story(t *testing.T, before, tell func(c *cluster, r *replica)) {
+func story(t *testing.T, before, act func(c *cluster, r *replica)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -54,7 +54,7 @@ func story(t *testing.T, before, tell func(c *cluster, r *replica)) {
 		})
 		defer r.end()
 		c.run(time.Second)
-		tell(c, r)
+		act(c, r)
 		c.fine()
 	})
 }
