@@ -161,7 +161,7 @@ func TestDrainIsForcedAtItsTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 25 * time.Second
 	boot := ""
-	if kubeletsWork(t) {
+	if harness.KubeletsWork(t) {
 		boot = realKubelet
 	}
 	s := newSpace(t, shared(t), "drain-timeout", boot)

@@ -14,13 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
 // TestRealKubeletDrain drains a Node with a real kubelet, whose pods have PodDisruptionBudgets: they move to another one step by
 // step.
 func TestRealKubeletDrain(t *testing.T) {
 	t.Parallel()
-	if !kubeletsWork(t) {
+	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")
 	}
 	s := newSpace(t, shared(t), "kubelet-drain", realKubelet)

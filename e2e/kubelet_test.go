@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -22,24 +21,10 @@ import (
 
 const realKubelet = `{"boot":"kubelet"}`
 
-// kubeletsWork reports whether this machine allows real kubelets. Where they are required, that they do not is a failure.
-func kubeletsWork(t *testing.T) bool {
-	t.Helper()
-	reason := harness.NoKubelets(t.Context())
-	if reason == "" {
-		return true
-	}
-	if os.Getenv("LAB_REQUIRE_KUBELET") == "1" {
-		t.Fatal(reason)
-	}
-	t.Log(reason)
-	return false
-}
-
 // TestRealKubelet: a VM boots a real kubelet, which joins through TLS bootstrap and runs a pod.
 func TestRealKubelet(t *testing.T) {
 	t.Parallel()
-	if !kubeletsWork(t) {
+	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")
 	}
 	s := newSpace(t, shared(t), "kubelet", realKubelet)

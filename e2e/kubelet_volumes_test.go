@@ -91,7 +91,7 @@ func (s *space) move(film *recording, from string, volumes map[string]string) (s
 // Node, some at a time, with their data. That Node is then deleted by force.
 func TestRealKubeletVolumes(t *testing.T) {
 	t.Parallel()
-	if !kubeletsWork(t) {
+	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")
 	}
 	s := newSpace(t, shared(t), "kubelet-volumes", realKubelet)
@@ -137,7 +137,7 @@ func TestRealKubeletVolumes(t *testing.T) {
 // is evicted when the one before is attached elsewhere, and not sooner.
 func TestRealKubeletVolumesOneByOne(t *testing.T) {
 	t.Parallel()
-	if !kubeletsWork(t) {
+	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")
 	}
 	lab := startLab(t, "one-by-one", func(o *harness.Options) { o.FleetFlags = "--drain-volume-parallelism=1" })

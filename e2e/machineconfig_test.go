@@ -20,7 +20,7 @@ import (
 // TestMachineConfiguration configures VMs with real kubelets by real daemons, in a lab of its own.
 func TestMachineConfiguration(t *testing.T) {
 	t.Parallel()
-	if !kubeletsWork(t) {
+	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")
 	}
 	lab := startLab(t, "machineconfig", func(o *harness.Options) { o.MachineConfiguration, o.DaemonFlags = true, harness.DaemonFlags })

