@@ -69,9 +69,10 @@ type Labeler struct {
 	turns     chan struct{} // tokens of concurrent writes
 
 	mu         sync.Mutex
-	suspects   map[Key]map[object]bool // objects of this replica that seem to be mislabeled
-	blocked    map[Key]map[object]bool // objects that are blocked while they are handed over
-	handedOver map[object]int          // objects being handed over, by the slot that they leave, until the caches show the new label
+	suspects   map[Key]map[object]uint64 // objects of this replica that seem to be mislabeled, each with the number of its last suspicion
+	suspicions uint64                    // their count, since the start
+	blocked    map[Key]map[object]bool   // objects that are blocked while they are handed over
+	handedOver map[object]int            // objects being handed over, by the slot that they leave, until the caches show the new label
 	waits      waits
 }
 
@@ -87,7 +88,7 @@ func New(cfg Config) (*Labeler, error) {
 		cfg:      cfg,
 		turns:    make(chan struct{}, parallel),
 		pace:     flowcontrol.NewTokenBucketRateLimiterWithClock(float32(cfg.Pace), parallel, cfg.Clock),
-		suspects: map[Key]map[object]bool{}, blocked: map[Key]map[object]bool{},
+		suspects: map[Key]map[object]uint64{}, blocked: map[Key]map[object]bool{},
 		handedOver: map[object]int{}, waits: waits{},
 	}
 	l.reader = &reader{metadata: cfg.Control, plant: l.plant, rounds: map[string]*round{}}
@@ -160,9 +161,7 @@ func (l *Labeler) Seen(kind policy.Kind, meta metav1.Object) {
 		l.admission.Unblock(kind, o.Key())
 	default:
 		key := Key{o.Namespace, named}
-		l.mu.Lock()
-		note(l.suspects, key, object{kind, o.Key()})
-		l.mu.Unlock()
+		l.suspect(key, object{kind, o.Key()})
 		if known {
 			l.runner.Enqueue(key)
 		} else {
@@ -188,11 +187,22 @@ func (l *Labeler) Left(kind policy.Kind, key types.NamespacedName) {
 	l.changed(object{kind, key})
 }
 
-func note(in map[Key]map[object]bool, key Key, o object) {
-	if in[key] == nil {
-		in[key] = map[object]bool{}
+// suspect records that an object seems to be mislabeled.
+func (l *Labeler) suspect(key Key, o object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.suspects[key] == nil {
+		l.suspects[key] = map[object]uint64{}
 	}
-	in[key][o] = true
+	l.suspicions++
+	l.suspects[key][o] = l.suspicions
+}
+
+// lastSuspicion returns the number of the last suspicion.
+func (l *Labeler) lastSuspicion() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.suspicions
 }
 
 // unlabeledChanged enqueues an unlabeled object for the slots whose holder may have to label it. Nodes are labeled with their machines.
@@ -281,15 +291,16 @@ func (l *Labeler) mayRun(kind policy.Kind, key types.NamespacedName) bool {
 	return !l.isBlocked(object{kind, key})
 }
 
-// concerns reports whether the caches show anything that the holder of the slot may have to label.
-func (l *Labeler) concerns(key Key) bool {
+// concerns reports whether the caches show anything that the holder of the slot may have to label. If not, the suspicions up to the
+// last one are removed.
+func (l *Labeler) concerns(key Key, last uint64) bool {
 	l.mu.Lock()
 	suspects := slices.Collect(maps.Keys(l.suspects[key]))
 	l.mu.Unlock()
 	if slices.ContainsFunc(suspects, l.seemsMislabeled) {
 		return true
 	}
-	l.clear(key)
+	l.clear(key, last)
 	for unlabeled := range l.cfg.Watch.in(key.Namespace) {
 		if slices.Contains(l.keys(unlabeled), key) {
 			return true
@@ -309,16 +320,21 @@ func (l *Labeler) seemsMislabeled(o object) bool {
 	return !known || policy.Value(l.cfg.Slots.Of(root.Namespace, root.Name)) != found.Slot
 }
 
-// clear removes the suspects of a key.
-func (l *Labeler) clear(key Key) {
+// clear removes the suspects of a key that no later suspicion than the last one names: what has refuted that one may be older than
+// a later one.
+func (l *Labeler) clear(key Key, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.suspects, key)
+	maps.DeleteFunc(l.suspects[key], func(_ object, number uint64) bool { return number <= last })
+	if len(l.suspects[key]) == 0 {
+		delete(l.suspects, key)
+	}
 }
 
 // reconcile labels the objects in a namespace that the holder of a slot has to label.
 func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error) {
-	if !l.concerns(key) {
+	last := l.lastSuspicion()
+	if !l.concerns(key, last) {
 		l.blockMoving(key, nil)
 		return runner.Result{}, nil
 	}
@@ -340,7 +356,7 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 		}
 	}
 	if len(trees) == 0 {
-		l.clear(key) // the live read has replaced the suspicion
+		l.clear(key, last) // the live read has replaced these suspicions
 	}
 	if !l.blockMoving(key, trees) {
 		return runner.Result{RequeueAfter: lookAgain}, nil // the end of the running passes enqueues the key
@@ -378,7 +394,10 @@ func (l *Labeler) blockMoving(key Key, trees []policy.Tree) (quiet bool) {
 	delete(l.blocked, key)
 	for _, tree := range trees {
 		for _, o := range tree.Moving(key.Slot) {
-			note(l.blocked, key, object{o.Kind, o.Key()})
+			if l.blocked[key] == nil {
+				l.blocked[key] = map[object]bool{}
+			}
+			l.blocked[key][object{o.Kind, o.Key()}] = true
 			l.handedOver[object{o.Kind, o.Key()}] = key.Slot
 		}
 	}

@@ -161,6 +161,38 @@ func TestMislabeledObjectIsHandedOverWhenItsNamespaceIsServed(t *testing.T) {
 	})
 }
 
+// A machine that is gone, and that the caches still show in a wrong slot, causes a pass; while that reads the namespace, a MachineSet is
+// edited.
+func TestObjectMislabeledDuringAReadIsHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := settledBench(t, []int{1, 2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
+		late := meta(policy.Machine, "m", "2", "s") // the caches show it, although it is gone
+		known := b.labeler.cfg.Known
+		b.labeler.cfg.Known = func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
+			if kind == policy.Machine {
+				return late, true
+			}
+			return known(kind, key)
+		}
+		plant := b.labeler.reader.plant
+		b.labeler.reader.plant = func(objects []policy.Object) *snapshot { // they are read by now
+			b.labeler.reader.plant = plant
+			edit := []byte(`{"metadata":{"labels":{"` + v1alpha1.LabelSlot + `":"2"}}}`)
+			set, err := b.control.Resource(resource(policy.Set)).Namespace("n").Patch(t.Context(), "s", types.MergePatchType, edit, metav1.PatchOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			b.labeler.Seen(policy.Set, set)
+			return plant(objects)
+		}
+		b.labeler.Seen(policy.Machine, late)
+		time.Sleep(time.Minute)
+		if got := b.labels()["s"]; got != "1" {
+			t.Errorf("the MachineSet names slot %s, want 1", got)
+		}
+	})
+}
+
 // Both slots are held by this replica, and the machine is cached before its MachineSet.
 func TestMachineMovedWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
