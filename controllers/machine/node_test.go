@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
@@ -77,7 +78,7 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	expect("claimed", lifecycle.NodePresent)
 	c.NodeAppeared("m", "node")
 	expect("late news of it", lifecycle.NodePresent)
-	wall.Step(lateCache)
+	wall.Step(machinefacts.LateCache)
 	expect("never shown by the cache", lifecycle.NodeNamed)
 	p.cluster.Nodes.Apply(claimed, false)
 	expect("shown by the cache", lifecycle.NodePresent)

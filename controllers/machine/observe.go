@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -110,7 +110,7 @@ func (c *Controller) observeNode(p *pass, name string) {
 		return
 	}
 	if claim := c.claims.of(name); claim.node != nil {
-		if c.cfg.Clock.Since(claim.at) < lateCache {
+		if c.cfg.Clock.Since(claim.at) < machinefacts.LateCache {
 			c.noteNode(p, c.nodes.Newest(claim.node))
 			return
 		}
@@ -120,6 +120,3 @@ func (c *Controller) observeNode(p *pass, name string) {
 		p.world.Node.State = lifecycle.NodeNamed
 	}
 }
-
-// lateCache is how long the cache may take to show a Node that was claimed. A Node that it does not show by then is gone again.
-const lateCache = 30 * time.Second

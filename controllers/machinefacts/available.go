@@ -27,6 +27,10 @@ func MinReady(set *v1alpha1.MachineSet, counts bool) time.Duration {
 	return time.Duration(set.Spec.MinReadySeconds) * time.Second
 }
 
+// LateCache is how long a cache may take to show an object that the API server has. An object that it does not show by then was deleted
+// before, or is in another slot, and no event has to follow: the API server is read again.
+const LateCache = 30 * time.Second
+
 // Sooner returns the shorter of two waits; a wait of 0 has no end.
 func Sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {

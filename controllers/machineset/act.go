@@ -80,7 +80,7 @@ func (c *Controller) lastList(w *scale.World) *scale.Live {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.done[w.Set.UID]
-	if known == nil || len(known.awaited) == 0 || w.MustLook || w.Set.DeletionTimestamp != nil || c.cfg.Clock.Since(known.listed) > lateCache {
+	if known == nil || len(known.awaited) == 0 || w.MustLook || w.Set.DeletionTimestamp != nil || c.cfg.Clock.Since(known.listed) > machinefacts.LateCache {
 		return nil
 	}
 	return known.live

@@ -109,10 +109,6 @@ type done struct {
 // replica that takes over hundreds of sets must not delay other clients.
 const lists = 4
 
-// lateCache is the assumed maximum delay of a cache. A machine that it does not show by then was created and deleted in
-// between, and the API server is read again.
-const lateCache = 30 * time.Second
-
 // New returns a Controller, and registers its event handlers at the View.
 func New(cfg Config) (*Controller, error) {
 	if cfg.Written == nil {
@@ -182,7 +178,7 @@ func (c *Controller) rest(ctx context.Context, w *scale.World, verdict scale.Ver
 	wait, err := c.write(ctx, *w, verdict)
 	wait = machinefacts.Sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
 	if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(*w)) > 0 {
-		wait = machinefacts.Sooner(wait, lateCache+time.Second) // in case the cache never shows them
+		wait = machinefacts.Sooner(wait, machinefacts.LateCache+time.Second) // in case the cache never shows them
 	}
 	return runner.Result{RequeueAfter: wait}, err
 }
@@ -304,7 +300,7 @@ func (c *Controller) remember(set *v1alpha1.MachineSet, owned []*v1alpha1.Machin
 	for ordinal := range known.created {
 		if since, noted := known.since[ordinal]; !noted {
 			known.since[ordinal] = now
-		} else if now.Sub(since) > lateCache {
+		} else if now.Sub(since) > machinefacts.LateCache {
 			delete(known.created, ordinal)
 		}
 	}

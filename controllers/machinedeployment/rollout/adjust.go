@@ -7,6 +7,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // makeNew makes the new set, after the API server has confirmed that the cache misses none. making is false while the old
@@ -20,7 +21,7 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	case w.Live == nil:
 		return Verdict{Do: ListLive}, true
 	case unseen(w):
-		return Verdict{Do: Rest}, true // the cache will show it, which starts a pass
+		return awaitCache(), true
 	case isRecreating(s.d) && len(s.old) > 0 && w.OldMachines == nil:
 		return Verdict{Do: CountOld}, true
 	case isRecreating(s.d) && !s.areOldGone():
@@ -53,6 +54,10 @@ func unseen(w World) bool {
 	return false
 }
 
+// awaitCache rests until the cache shows a set that the API server has, which starts a pass, or until the API server is read again: a
+// set that is deleted in another slot, where its label was edited, is never shown.
+func awaitCache() Verdict { return Verdict{Do: Rest, Wake: machinefacts.LateCache} }
+
 // adjust brings all sets to their next sizes and keeps them in step with the deployment; when there is nothing to change it
 // deletes sets that are beyond the revision history limit, and ends the pass.
 func adjust(s *sets) Verdict {
@@ -67,7 +72,7 @@ func adjust(s *sets) Verdict {
 	case grows && !s.w.Confirmed && s.w.Live == nil:
 		return Verdict{Do: ListLive}
 	case s.w.Live != nil && grows && unseen(s.w):
-		return Verdict{Do: Rest} // the cache will show it, which starts a pass
+		return awaitCache()
 	case isRecreating(s.d) && s.fresh != nil && s.fresh.size < s.replicas && s.seemOldGone() && len(s.old) > 0 && s.w.OldMachines == nil:
 		return Verdict{Do: CountOld}
 	}

@@ -60,7 +60,7 @@ func Decide(w World) Verdict {
 	case d.Spec.RollbackTo != nil && !w.Confirmed && w.Live == nil: // the revision before may be one that the cache does not show
 		return Verdict{Do: ListLive}
 	case d.Spec.RollbackTo != nil && w.Live != nil && unseen(w):
-		return Verdict{Do: Rest} // the cache will show it, which starts a pass
+		return awaitCache()
 	case d.Spec.RollbackTo != nil:
 		return rollBack(w)
 	case s.fresh == nil:

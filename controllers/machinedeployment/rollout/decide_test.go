@@ -340,6 +340,31 @@ func TestAnnotationsThatStayOnTheDeployment(t *testing.T) {
 	}
 }
 
+// TestSetThatTheCacheNeverShows: a set whose slot label was edited is deleted in the slot that it names, and no event follows in the
+// slot of the deployment. Each wait for the cache ends after a while, when the API server is read again.
+func TestSetThatTheCacheNeverShows(t *testing.T) {
+	for name, world := range map[string]func(*World){
+		"deletion":      func(w *World) { w.Deployment.DeletionTimestamp = &metav1.Time{Time: born} },
+		"the first set": func(*World) {},
+		"a roll-back":   func(w *World) { w.Deployment.Spec.RollbackTo, w.Confirmed = &v1alpha1.RollbackConfig{}, false },
+		"a set that grows": func(w *World) {
+			w.Owned, w.Confirmed = []*v1alpha1.MachineSet{setOf(w.Deployment, "s", 2, 2)}, false
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(deployment(3))
+			world(&w)
+			if v := Decide(w); v.Do != ListLive {
+				t.Fatalf("decided %v before the API server was read, want %v", v.Do, ListLive)
+			}
+			w.Live = map[types.UID]bool{"hidden": true}
+			if v := Decide(w); v.Do != Rest || v.Wake != machinefacts.LateCache || v.Deployment != nil {
+				t.Errorf("decided %+v, want to rest for %s", v, machinefacts.LateCache)
+			}
+		})
+	}
+}
+
 // TestFades: only an old set that a rollout replaces step by step is deleted without a choice of machines.
 func TestFades(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -32,7 +32,7 @@ func decideDelete(w World) Verdict {
 	case w.Live == nil:
 		return Verdict{Do: ListLive}
 	case len(w.Live) > 0:
-		return Verdict{Do: Rest} // the cache will show them, which starts a pass
+		return awaitCache()
 	}
 	return removeFinalizer(w)
 }
