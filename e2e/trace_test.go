@@ -93,7 +93,7 @@ func TestSampledLivesAreWhole(t *testing.T) {
 	s.finds("reconcile machinedeployment", owner{}, tags{"key": s.name + "/" + sampled, "generation": "2"}, set.made) // the change of its replicas
 	s.eventually("all links lead to spans", s.linksResolve)
 	s.onlySampled()
-	tree, err := lab.Trace(t.Context(), s.name+"/"+machine.name, moved.to)
+	tree, err := lab.Trace(t.Context(), s.name+"/"+machine.name, moved.from.epoch+1)
 	s.must(err)
 	t.Log("\n" + tree)
 	for _, part := range []string{"hand-over", "CreateVM: the cloud has no VM of the machine", "driver.CreateMachine  simulated", "create machines  control  201", moved.from.session, moved.to} {

@@ -104,6 +104,16 @@ func (p picture) ownerOf(name string) (owner replica) {
 	return replica{}
 }
 
+// epochOf returns the epoch of the slot of a machine; 0 if it is not known.
+func (p picture) epochOf(name string) int64 {
+	for _, m := range p.Machines {
+		if number, err := strconv.Atoi(m.Slot); m.Name == name && err == nil {
+			return p.Fleet.Slots[number].epoch
+		}
+	}
+	return 0
+}
+
 // holds reports whether a replica holds the slot of a machine.
 func (p picture) holds(r replica, name string) bool {
 	return slices.ContainsFunc(p.Machines, func(m machine) bool {

@@ -27,6 +27,7 @@ type journal struct {
 // slotLease is what is known of a slot.
 type slotLease struct {
 	holder   string // a session; "" if there is none
+	epoch    int64
 	last     string // the last session that held it
 	assigned string // a replica
 	// assignedAt is when the slot was assigned to that replica; zero when that holds it.
@@ -74,7 +75,10 @@ func (j *journal) see(lease *coordinationv1.Lease, at time.Time) {
 		return
 	}
 	before := j.slots[number]
-	now := slotLease{holder: holder, last: before.last, assigned: lease.Annotations[v1alpha1.AnnotationAssignedReplica], assignedAt: before.assignedAt}
+	now := slotLease{
+		holder: holder, epoch: member.Transitions(lease), last: before.last,
+		assigned: lease.Annotations[v1alpha1.AnnotationAssignedReplica], assignedAt: before.assignedAt,
+	}
 	if holder != "" {
 		if before.last != "" && before.last != holder {
 			j.moves = append(j.moves, j.move(number, before, holder, at))

@@ -200,7 +200,7 @@ func (d *demo) showLife(ctx context.Context) error {
 	}
 	d.screen.note("Each replica sends the spans of its passes to Jaeger. Read back, those of one machine are its life, by all of its owners.")
 	d.screen.command("lab trace " + d.followed)
-	tree, err := d.tools.answer(ctx, "trace", d.followed, "--until-owner="+now.ownerOf(d.followed).Name)
+	tree, err := d.tools.answer(ctx, "trace", d.followed, fmt.Sprintf("--until-epoch=%d", now.epochOf(d.followed)))
 	d.screen.quote(tree)
 	return err
 }

@@ -119,7 +119,7 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "lab"), args...)
 	cmd.Stdout = io.Writer(&printed)
 	if output != nil {
-		cmd.Stdout = output
+		cmd.Stdout = io.MultiWriter(output, &printed)
 	}
 	cmd.Stderr = cmd.Stdout
 	// On an interrupt `lab up` stops what it has started. Only this process sends it: a Ctrl-C, which a terminal sends to a

@@ -96,9 +96,9 @@ func (s Span) has(tags map[string]string) bool {
 	return true
 }
 
-// Trace returns what `lab trace` prints about a machine whose last owner is a replica.
-func (l *Lab) Trace(ctx context.Context, machine, owner string) (string, error) {
+// Trace returns what `lab trace` prints about a machine whose slot is in an epoch or a later one.
+func (l *Lab) Trace(ctx context.Context, machine string, epoch int64) (string, error) {
 	var printed strings.Builder
-	err := run(ctx, &printed, "trace", machine, "--dir", l.Dir, "--until-owner="+owner)
+	err := run(ctx, &printed, "trace", machine, "--dir", l.Dir, fmt.Sprintf("--until-epoch=%d", epoch))
 	return printed.String(), err
 }

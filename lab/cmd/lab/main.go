@@ -91,8 +91,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fault := faultFlags(c.flags, command)
 		return c.run(args, 1, 2, func() error { return c.fault(ctx, fault()) })
 	case "trace":
-		owner := c.flags.String("until-owner", "", "wait until this `replica`, as the machine's last owner, has sent spans, which it does every 5 s; at most half a minute")
-		return c.run(args, 1, 1, func() error { return c.trace(ctx, *owner) })
+		epoch := c.flags.Int64("until-epoch", 0, "wait until an owner that holds the machine's slot in this `epoch` or a later one has sent spans, which it does every 5 s; at most half a minute")
+		return c.run(args, 1, 1, func() error { return c.trace(ctx, *epoch) })
 	case "snapshot":
 		return c.run(args, 1, 1, func() error { return c.snapshot(ctx) })
 	case "restore":
