@@ -107,7 +107,7 @@ func (c *Cache) hasSmall() bool {
 func (c *Cache) needsLarge() bool {
 	return slices.ContainsFunc(c.Pools(), c.cfg.OwnsPool) ||
 		slices.ContainsFunc(c.KubeletConfigs(), func(k *v1alpha1.KubeletConfig) bool { return c.cfg.Owns(k.Name) }) ||
-		c.ControllerConfig() != nil && c.cfg.Owns(v1alpha1.ControllerConfigName)
+		c.ControllerConfig() != nil && c.OwnsControllerConfig()
 }
 
 // Pool returns a pool.
@@ -136,6 +136,9 @@ func (c *Cache) ControllerConfig() *v1alpha1.ControllerConfig {
 	config, _ := c.controls.objects().Get(types.NamespacedName{Name: v1alpha1.ControllerConfigName})
 	return config
 }
+
+// OwnsControllerConfig reports whether this replica may work on the ControllerConfig now.
+func (c *Cache) OwnsControllerConfig() bool { return c.cfg.Owns(v1alpha1.ControllerConfigName) }
 
 // MachineConfigs returns all MachineConfigs, in no order.
 func (c *Cache) MachineConfigs() []*v1alpha1.MachineConfig { return c.configs.objects().All() }

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -40,7 +41,9 @@ type Bench struct {
 
 	mu     sync.Mutex
 	writes []string
-	fault  func(write string) bool
+	reads  map[string]int // by path
+	fault  func(request string) bool
+	lost   bool
 	ctx    context.Context //nolint:containedctx // of one test
 }
 
@@ -82,7 +85,7 @@ func Run(t *testing.T, connect Connect, test func(b *Bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
-		b := &Bench{T: t, Server: apiserver.New("c", clock.RealClock{}.Now), Recorder: &Recorder{}, ctx: ctx}
+		b := &Bench{T: t, Server: apiserver.New("c", clock.RealClock{}.Now), Recorder: &Recorder{}, ctx: ctx, reads: map[string]int{}}
 		config := &rest.Config{Host: "http://memory", Transport: b, QPS: -1}
 		var errs [3]error
 		b.Clients, errs[0] = connect.Fleet(config)
@@ -93,7 +96,7 @@ func Run(t *testing.T, connect Connect, test func(b *Bench)) {
 		}
 		b.Cache = configcache.New(configcache.Config{
 			Client: b.Clients.FleetV1alpha1(), Metadata: b.Metadata,
-			OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return true }, Owns: func(string) bool { return true },
+			OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return b.owns() }, Owns: func(string) bool { return b.owns() },
 		})
 		test(b)
 		end()
@@ -120,14 +123,51 @@ func (b *Bench) After(d time.Duration) {
 	synctest.Wait()
 }
 
-// RoundTrip records writes, and fails those that Fail names.
+// Own gives the replica everything, or takes it.
+func (b *Bench) Own(all bool) {
+	b.mu.Lock()
+	b.lost = !all
+	b.mu.Unlock()
+	b.Cache.Look()
+	synctest.Wait()
+}
+
+// Admit is the Gate of a controller: it admits keys while the replica owns everything.
+func (b *Bench) Admit(ctx context.Context, _ types.NamespacedName) (context.Context, func(), bool) {
+	return ctx, func() {}, b.owns()
+}
+
+func (b *Bench) owns() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.lost
+}
+
+// Reads returns how often objects of a resource were read or listed.
+func (b *Bench) Reads(resource string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for path, times := range b.reads {
+		if slices.Contains(strings.Split(path, "/"), resource) {
+			n += times
+		}
+	}
+	return n
+}
+
+// RoundTrip records requests, and fails those that Fail names.
 func (b *Bench) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet {
+	if r.URL.Query().Get("watch") == "" {
 		path := r.URL.Path[strings.Index(r.URL.Path[1:], "/v1")+1:]
-		write := r.Method + " " + path[strings.Index(path[1:], "/")+2:]
+		path = path[strings.Index(path[1:], "/")+2:]
+		request := r.Method + " " + path
 		b.mu.Lock()
-		b.writes = append(b.writes, write)
-		fails := b.fault != nil && b.fault(write)
+		if r.Method == http.MethodGet {
+			b.reads[path]++
+		} else {
+			b.writes = append(b.writes, request)
+		}
+		fails := b.fault != nil && b.fault(request)
 		b.mu.Unlock()
 		if fails {
 			return nil, errors.New("the network is down")
@@ -136,8 +176,9 @@ func (b *Bench) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Server.RoundTrip(r)
 }
 
-// Fail has the writes for which fault returns true fail before they reach the server; nil ends that.
-func (b *Bench) Fail(fault func(write string) bool) {
+// Fail has the requests for which fault returns true, "METHOD resource/name", fail before they reach the server; nil ends that. Watches do not
+// fail.
+func (b *Bench) Fail(fault func(request string) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fault = fault

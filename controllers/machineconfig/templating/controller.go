@@ -26,16 +26,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // Name of the controller in metrics, logs and spans.
 const Name = "machineconfig-template"
 
-// ReadEvery is the time between two reads of what is not watched: the Secret that the ControllerConfig names, and a folder with templates.
+// ReadEvery is the time between two reads of a folder with templates. The kubelet, too, updates a volume with a ConfigMap each minute.
 const ReadEvery = time.Minute
 
 // Reasons of the conditions of the ControllerConfig.
@@ -68,6 +70,7 @@ type Config struct {
 type Controller struct {
 	cfg      Config
 	controls *patch.Committer[*v1alpha1.ControllerConfig]
+	secrets  *secretwatch.Watches
 	queue    *runner.Runner[types.NamespacedName]
 }
 
@@ -76,6 +79,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg:      cfg,
 		controls: patch.New(func(string) patch.Patcher[*v1alpha1.ControllerConfig] { return cfg.Client.ControllerConfigs() }),
+		secrets:  secretwatch.New(secretwatch.Config{Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(types.NamespacedName) {}}),
 	}
 	var err error
 	c.queue, err = runner.New(runner.Config[types.NamespacedName]{
@@ -87,6 +91,9 @@ func New(cfg Config) (*Controller, error) {
 	cfg.Cache.OnControllerConfig(func(before, after *v1alpha1.ControllerConfig) {
 		if after == nil {
 			c.controls.Forget(before.UID)
+			c.secrets.Forget(before.UID)
+		} else {
+			c.leaveIfLost(after)
 		}
 		c.enqueue()
 	})
@@ -106,6 +113,7 @@ func (c *Controller) enqueue() {
 func (c *Controller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { c.cfg.Templates.Run(ctx, c.enqueue) })
+	running.Go(func() { c.secrets.Run(ctx) })
 	running.Go(func() { c.queue.Run(ctx) })
 	running.Wait()
 }
@@ -123,19 +131,21 @@ func (c *Controller) reconcile(ctx context.Context, _ types.NamespacedName) (run
 	if cached == nil || cached.DeletionTimestamp != nil {
 		return runner.Result{}, nil // the MachineConfigs are deleted with their owner
 	}
+	defer c.leaveIfLost(cached)
 	config := c.controls.Newest(cached)
 	sources, isWatched, err := c.cfg.Templates.Read()
+	again := runner.Result{}
+	if !isWatched {
+		again.RequeueAfter = ReadEvery
+	}
 	if err != nil {
-		return runner.Result{RequeueAfter: ReadEvery}, c.fail(ctx, config, err)
+		return again, c.fail(ctx, config, err)
 	}
 	if sources == nil {
 		return runner.Result{}, nil // not listed yet; it is enqueued then
 	}
-	again := runner.Result{}
-	if !isWatched || config.Spec.PullSecretRef != nil {
-		again.RequeueAfter = ReadEvery
-	}
-	secret, err := c.pullSecret(ctx, config)
+	secret, wait, err := c.pullSecret(ctx, config)
+	again.RequeueAfter = machinefacts.Sooner(again.RequeueAfter, wait)
 	if err != nil {
 		return again, c.fail(ctx, config, err)
 	}
@@ -186,20 +196,38 @@ func (c *Controller) keep(ctx context.Context, config *v1alpha1.ControllerConfig
 	return nil
 }
 
-// pullSecret returns the content of the Secret that the ControllerConfig names; "" if it names none.
-func (c *Controller) pullSecret(ctx context.Context, config *v1alpha1.ControllerConfig) (string, error) {
+// leaveIfLost ends the watch of the Secret if the ControllerConfig is not this replica's any more.
+func (c *Controller) leaveIfLost(config *v1alpha1.ControllerConfig) {
+	if !c.cfg.Cache.OwnsControllerConfig() {
+		c.secrets.Forget(config.UID)
+	}
+}
+
+// pullSecret returns the content of the Secret that the ControllerConfig names; "" if it names none. The Secret is watched from now on. again
+// is the time after which it has to be read although it is; 0 is never.
+func (c *Controller) pullSecret(ctx context.Context, config *v1alpha1.ControllerConfig) (content string, again time.Duration, err error) {
 	ref := config.Spec.PullSecretRef
 	if ref == nil {
-		return "", nil
+		c.secrets.Forget(config.UID)
+		return "", 0, nil
 	}
-	secret, err := c.cfg.Secrets.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	secret, err := c.cfg.Secrets.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", ReadEvery, fmt.Errorf("read Secret %s that spec.pullSecretRef names: %w", key, err)
+	}
+	seen := ""
+	if err == nil {
+		seen = secretwatch.Print(secret)
+	}
+	again = c.secrets.Await(config.UID, map[types.NamespacedName]string{key: seen}, c.enqueue)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("read Secret %s/%s that spec.pullSecretRef names: %w", ref.Namespace, ref.Name, err)
+		return "", again, fmt.Errorf("read Secret %s that spec.pullSecretRef names: %w", key, err)
 	case secret.Type != corev1.SecretTypeDockerConfigJson:
-		return "", fmt.Errorf("Secret %s/%s that spec.pullSecretRef names must have the type %s, got %q", ref.Namespace, ref.Name, corev1.SecretTypeDockerConfigJson, secret.Type) //nolint:staticcheck // Secret is the kind
+		return "", again, fmt.Errorf("Secret %s that spec.pullSecretRef names must have the type %s, got %q", key, corev1.SecretTypeDockerConfigJson, secret.Type) //nolint:staticcheck // Secret is the kind
 	}
-	return string(secret.Data[corev1.DockerConfigJsonKey]), nil
+	return string(secret.Data[corev1.DockerConfigJsonKey]), again, nil
 }
 
 // fail records why nothing can be rendered. Errors: those of the request.

@@ -25,19 +25,28 @@ import (
 
 func TestMain(m *testing.M) { bubbles.Main(m) }
 
-type bench struct{ *configtest.Bench }
+type bench struct {
+	*configtest.Bench
+
+	controller *Controller
+}
 
 // run runs test with a controller that renders the templates of ConfigMap x/t.
-func run(t *testing.T, test func(b *bench)) {
+func run(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Config)) {
 	configtest.Run(t, configtest.Connect{Fleet: versioned.NewForConfig, Core: kubernetes.NewForConfig, Metadata: metadata.NewForConfig}, func(inner *configtest.Bench) {
 		b := &bench{Bench: inner}
-		c, err := New(Config{
+		cfg := Config{
 			Client: b.Clients.FleetV1alpha1(), Cache: b.Cache, Configs: generated.NewWriter(b.Clients.FleetV1alpha1()), Secrets: b.Core.CoreV1(),
 			Templates: NewConfigMap(b.Core.CoreV1(), types.NamespacedName{Namespace: "x", Name: "t"}), Events: b.Recorder, Clock: clock.RealClock{},
-		})
+		}
+		for _, set := range settings {
+			set(b, &cfg)
+		}
+		c, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
+		b.controller = c
 		b.templates(map[string]string{"00-base.yaml": `kernelArguments: [{{ quote .ClusterDomain }}]`, "10-extra.gpu.yaml": `kernelArguments: [gpu]`})
 		b.control("one", "")
 		b.Start(c)
@@ -142,23 +151,69 @@ func TestFailureChangesNothing(t *testing.T) {
 	})
 }
 
-// The Secret must have the type of pull secrets. Its change is noticed.
+// The Secret must have the type of pull secrets. Its creation, its change and its deletion are noticed at once, and it is not read without one.
 func TestPullSecret(t *testing.T) {
 	run(t, func(b *bench) {
 		secret := func(kind, content string) {
 			b.Put("secrets", fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {namespace: ns, name: s}, type: %s, data: {.dockerconfigjson: %s}}`, kind, content))
+			b.After(time.Second)
+		}
+		pulls := func(want string) {
+			b.Helper()
+			b.expect(v1alpha1.TemplatesCompleted, "00-worker-pull")
+			if c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", "00-worker-pull"); !slices.Equal(c.Spec.KernelArguments, []string{want}) {
+				b.Errorf("kernel arguments %q, want %s", c.Spec.KernelArguments, want)
+			}
 		}
 		b.templates(map[string]string{"00-pull.worker.yaml": `kernelArguments: [{{ quote .PullSecret }}]`})
-		secret("Opaque", "e30=")
 		b.control("one", ", pullSecretRef: {namespace: ns, name: s}")
 		b.expect(v1alpha1.TemplatesFailing, "00-gpu-base", "00-worker-base", "10-gpu-extra")
+		secret("Opaque", "e30=")
+		b.expect(v1alpha1.TemplatesFailing, "00-gpu-base", "00-worker-base", "10-gpu-extra")
 		secret("kubernetes.io/dockerconfigjson", "eyJhIjogMX0=")
-		b.After(ReadEvery)
-		b.expect(v1alpha1.TemplatesCompleted, "00-worker-pull")
-		if c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", "00-worker-pull"); !slices.Equal(c.Spec.KernelArguments, []string{`{"a":1}`}) {
-			b.Errorf("kernel arguments %q", c.Spec.KernelArguments)
+		pulls(`{"a":1}`)
+		secret("kubernetes.io/dockerconfigjson", "eyJhIjogMn0=")
+		pulls(`{"a":2}`)
+		b.Server.Delete("secrets", "ns", "s")
+		b.After(time.Second)
+		b.expect(v1alpha1.TemplatesFailing, "00-worker-pull")
+		secret("kubernetes.io/dockerconfigjson", "eyJhIjogMn0=")
+		reads := b.Reads("secrets")
+		b.After(24 * time.Hour)
+		if again := b.Reads("secrets") - reads; again > 0 {
+			b.Errorf("the Secret was read %d times in a day without a change", again)
+		}
+		if b.controller.secrets.Len() != 1 {
+			b.Errorf("%d Secrets are watched, want 1", b.controller.secrets.Len())
+		}
+		b.control("one", "")
+		if b.controller.secrets.Len() != 0 {
+			b.Error("a Secret is watched that the ControllerConfig does not name any more")
 		}
 	})
+}
+
+// A replica that loses the ControllerConfig stops watching the Secret, also after a pass that was not finished then, and the one that gets it
+// begins.
+func TestPullSecretIsWatchedByTheOwner(t *testing.T) {
+	for name, isGated := range map[string]bool{"no pass": true, "a pass that goes on": false} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(b *bench) {
+				b.control("one", ", pullSecretRef: {namespace: ns, name: s}")
+				for _, owns := range []bool{true, false, true} {
+					b.Own(owns)
+					b.After(time.Second)
+					if got := b.controller.secrets.Len() == 1; got != owns {
+						b.Errorf("owner: %t, watches: %t", owns, got)
+					}
+				}
+			}, func(b *bench, cfg *Config) {
+				if isGated {
+					cfg.Gate = b.Bench
+				}
+			})
+		})
+	}
 }
 
 func TestFolder(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // watch is an open request at the API server.
 const mostWatched = 50
 
-// A machine reads a Secret that is not watched periodically: after a quarter of the time that it has waited so far, within these
+// A Secret that is not watched is read periodically: after a quarter of the time that its object has waited so far, within these
 // bounds.
 const (
 	shortestPoll = time.Minute
@@ -27,7 +27,7 @@ const (
 type Config struct {
 	Client corev1client.SecretsGetter
 	Clock  clock.WithTicker
-	// Changed is called when a Secret differs, or may differ, before any machine is woken for it.
+	// Changed is called when a Secret differs, or may differ, before any object is woken for it.
 	Changed func(secret types.NamespacedName)
 }
 
@@ -39,8 +39,8 @@ type Watches struct {
 	mu      sync.Mutex
 	secrets map[types.NamespacedName]*watched
 	watched map[string]int                       // number of watched Secrets, by namespace
-	awaited map[types.UID][]types.NamespacedName // the Secrets that each machine waits for
-	crowded map[types.UID]time.Time              // since when each machine waits for a Secret that is not watched
+	awaited map[types.UID][]types.NamespacedName // the Secrets that each object waits for
+	crowded map[types.UID]time.Time              // since when each object waits for a Secret that is not watched
 }
 
 // watched is one awaited Secret. All fields but its key are guarded by Watches.mu.
@@ -53,7 +53,7 @@ type watched struct {
 	print string
 }
 
-// waiter is a machine that waits for a Secret.
+// waiter is an object that waits for a Secret.
 type waiter struct {
 	seen  string // print
 	woken int    // the change that it was woken for last
@@ -72,8 +72,8 @@ func New(cfg Config) *Watches {
 // Run watches until ctx ends, and returns when all watches have ended.
 func (w *Watches) Run(ctx context.Context) { w.tasks.Run(ctx) }
 
-// Await registers a machine for these Secrets, and for no others, with the print of each that it has read. wake must return soon. It
-// is called once for each change, until Forget. again is the time after which the machine has to read the Secrets and call Await
+// Await registers an object for these Secrets, and for no others, with the print of each that was read for it. wake must return soon. It
+// is called once for each change, until Forget. again is the time after which the caller has to read the Secrets and call Await
 // again, because too many Secrets of the namespace are watched already; 0 is never.
 func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wake func()) (again time.Duration) {
 	w.mu.Lock()
@@ -112,7 +112,7 @@ func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wak
 	return min(max(w.cfg.Clock.Since(since)/4, shortestPoll), longestPoll)
 }
 
-// Forget removes a waiting machine.
+// Forget removes a waiting object.
 func (w *Watches) Forget(who types.UID) { w.Await(who, nil, nil) }
 
 // Len returns the number of watched Secrets.
@@ -157,7 +157,7 @@ func (s *watched) report(one *waiter) {
 	}
 }
 
-// saw records the current print of a Secret. Cached copies are removed first: a machine that is woken must read it again.
+// saw records the current print of a Secret. Cached copies are removed first: for an object that is woken it must be read again.
 func (w *Watches) saw(s *watched, fingerprint string) {
 	w.mu.Lock()
 	isKnown := s.news > 0 && s.print == fingerprint
@@ -174,7 +174,7 @@ func (w *Watches) saw(s *watched, fingerprint string) {
 	}
 }
 
-// lost records that a Secret cannot be watched: the waiting machines read it themselves.
+// lost records that a Secret cannot be watched: it is read for the waiting objects.
 func (w *Watches) lost(s *watched) {
 	w.cfg.Changed(s.key)
 	w.mu.Lock()
