@@ -10,6 +10,7 @@ import (
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/rendering"
 	configupdate "github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -18,12 +19,12 @@ import (
 
 // newUpdate returns the controller that brings Nodes to the targets of their pools. It drains them with the drains of the machine
 // controller: the limits on moving volumes hold for both.
-func (m *machineConfiguration) newUpdate(o options, f *fleet, machines *machine.Controller, recorder events.EventRecorder) (*configupdate.Controller, error) {
+func (m *machineConfiguration) newUpdate(o options, f *fleet, machines *machine.Controller, renders *rendering.Controller, recorder events.EventRecorder) (*configupdate.Controller, error) {
 	c, err := configupdate.New(configupdate.Config{
 		Pools: m.cache, Owns: m.ownsPool, Fleet: f.targetConfigs, Written: m.pools, Cluster: f.cluster,
 		View: f.view, Metadata: f.metadata, Namespace: o.namespace, IsNewSet: rollout.IsNewSet,
 		Drains: machines.Drains(), Drain: o.drain, Servers: target.Servers{Control: f.controlServer.Fact}, Held: f.holds.Held,
-		Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Events: recorder,
+		NodeChanged: renders.NodeChanged, Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Events: recorder,
 		Clock: clock.RealClock{}, Gate: m.poolGate(), Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	if err != nil {

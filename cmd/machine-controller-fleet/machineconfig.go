@@ -82,13 +82,17 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 	f.slots.namespaces.OnChange(func(string) { m.look() })
 	recorded := newTargetEvents(o, f)
 	recorder := recorded.recorder(v1alpha1.EventSourceMachineConfig)
-	updates, err0 := m.newUpdate(o, f, machines, recorder)
 	configs, wall := generated.NewWriter(f.targetConfigs), clock.RealClock{}
-	renders, err1 := rendering.New(rendering.Config{
+	renders, err0 := rendering.New(rendering.Config{
 		Client: f.targetConfigs, Target: f.targetMetadata, Machines: f.machines.MachineV1alpha1(), Control: f.metadata, Namespace: o.namespace,
-		Cache: m.cache, Written: m.pools, Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Extensions: o.configs.extensions, Replaces: m.replaces,
+		Cache: m.cache, View: f.view, Nodes: f.cluster.Nodes, Written: m.pools, Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix),
+		Extensions: o.configs.extensions, Replaces: m.replaces,
 		Events: recorder, Deletions: f.deletions, Gate: m.poolGate(), Clock: wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
 	})
+	if err0 != nil {
+		return nil, err0
+	}
+	updates, err1 := m.newUpdate(o, f, machines, renders, recorder)
 	kubelets, err2 := kubeletconfig.New(kubeletconfig.Config{
 		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Extensions: o.configs.extensions, Events: recorder,
 		PoolGate: m.poolGate(), NameGate: m.nameGate(), Clock: wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
@@ -98,7 +102,7 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 		Events: recorder, Gate: m.nameGate(), Clock: wall, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	joined, err4 := m.joinMachines(o, f, machines)
-	if err := errors.Join(err0, err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	f.view.Deployments.OnChange(func(before, after *v1alpha1.MachineDeployment) { m.deploymentChanged(renders, before, after) })

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 )
 
 const poolsOfTrial = 8
@@ -128,6 +130,42 @@ func TestPoolsAreServedAcrossTakeOvers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pool that is being deleted goes soon after the last Node that it selects, although no machine has that Node, so that it is in no cache of a slot.
+func TestDeletedPoolIsReleasedAfterItsNodes(t *testing.T) {
+	o := replicaOptions(t, "--machine-configuration")
+	synctest.Test(t, func(t *testing.T) {
+		r := newTrial(t, o, 1, nil)
+		defer r.end()
+		r.start("fleet-0")
+		role := map[string]any{"matchLabels": map[string]any{"role": "a"}}
+		r.putConfig("machineconfigs", "MachineConfig", "00-a", map[string]any{"role": "a"}, map[string]any{"kernelArguments": []any{"one"}})
+		r.putConfig("machineconfigpools", "MachineConfigPool", "p", nil, map[string]any{"machineConfigSelector": role, "nodeSelector": role})
+		if !r.run(10*time.Minute, func() bool { return r.targets(1)["p"] != "" }) {
+			t.Fatal("the pool has no target")
+		}
+		if _, err := r.target.Put("nodes", map[string]any{
+			"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{
+				"name": "other", "labels": map[string]any{"role": "a"},
+				"annotations": map[string]any{fleetv1alpha1.DaemonPrefix.CurrentConfig(): r.targets(1)["p"]},
+			},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r.target.Delete("machineconfigpools", "", "p")
+		r.run(15*time.Minute, nil) // halfway between two lists without a change
+		if len(r.target.List("machineconfigpools")) == 0 {
+			t.Fatal("the pool is gone although a Node has its configuration")
+		}
+		r.target.Delete("nodes", "", "other")
+		isGone := func() bool {
+			return len(r.target.List("machineconfigpools"))+len(r.target.List("renderedmachineconfigs")) == 0
+		}
+		if !r.run(time.Minute, isGone) {
+			t.Error("the pool, or its configuration, is still there a minute after its only Node")
+		}
+	})
 }
 
 func TestMachineConfigFlags(t *testing.T) {

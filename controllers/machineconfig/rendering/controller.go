@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -38,6 +39,9 @@ type Config struct {
 	Namespace string
 
 	Cache *configcache.Cache
+	// View and Nodes have what may name RenderedMachineConfigs, as far as it is in this replica's slots. Their changes end waits early.
+	View  *objectcache.View
+	Nodes *objectcache.Nodes
 	// Written are the pools that this process has written.
 	Written *patch.Latest[*v1alpha1.MachineConfigPool]
 	// Prefix is that of the annotations of Nodes.
@@ -66,7 +70,7 @@ type Controller struct {
 	mu       sync.Mutex
 	changes  map[string]change    // of inputs that are not rendered yet, by pool
 	verified map[string]types.UID // RenderedMachineConfigs whose content is that of their name
-	swept    map[string]time.Time // when the uses of a pool's RenderedMachineConfigs were last listed
+	swept    map[string]sweep     // by pool
 	image    string               // spec.osImageURL of the ControllerConfig
 }
 
@@ -76,7 +80,7 @@ type change struct{ first, last time.Time }
 // New returns the controller and registers its handlers with the Cache.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
-		cfg: cfg, changes: map[string]change{}, verified: map[string]types.UID{}, swept: map[string]time.Time{},
+		cfg: cfg, changes: map[string]change{}, verified: map[string]types.UID{}, swept: map[string]sweep{},
 		pools: patch.NewSharing(cfg.Written, func(string) patch.Patcher[*v1alpha1.MachineConfigPool] { return cfg.Client.MachineConfigPools() }),
 		rendered: patch.New(func(string) patch.Patcher[*metav1.PartialObjectMetadata] {
 			return cfg.Target.Resource(renderedConfigs())
@@ -91,6 +95,7 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c.watch()
+	c.watchUses()
 	return c, nil
 }
 
@@ -114,6 +119,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	}
 	cached, known := c.cfg.Cache.Pool(key.Name)
 	if !known {
+		c.forget(key.Name)
 		return runner.Result{}, nil
 	}
 	pool := c.pools.Newest(cached)

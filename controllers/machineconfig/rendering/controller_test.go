@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configtest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 )
@@ -29,15 +31,18 @@ func TestMain(m *testing.M) { bubbles.Main(m) }
 type bench struct {
 	*configtest.Bench
 	*Controller
+
+	view  *objectcache.View
+	nodes *objectcache.Nodes
 }
 
 func run(t *testing.T, test func(b *bench)) {
 	configtest.Run(t, configtest.Connect{Fleet: versioned.NewForConfig, Core: kubernetes.NewForConfig, Metadata: metadata.NewForConfig}, func(inner *configtest.Bench) {
-		b := &bench{Bench: inner}
+		b := &bench{Bench: inner, view: objectcache.NewView(), nodes: objectcache.New[*corev1.Node]()}
 		var err error
 		b.Controller, err = New(Config{
 			Client: b.Clients.FleetV1alpha1(), Target: b.Metadata, Machines: b.Clients.MachineV1alpha1(), Control: b.Metadata,
-			Cache: b.Cache, Written: patch.NewLatest[*v1alpha1.MachineConfigPool](), Prefix: v1alpha1.DaemonPrefix,
+			Cache: b.Cache, View: b.view, Nodes: b.nodes, Written: patch.NewLatest[*v1alpha1.MachineConfigPool](), Prefix: v1alpha1.DaemonPrefix,
 			Replaces: func(*v1alpha1.MachineConfigPool) bool { return false },
 			Events:   b.Recorder, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}, Workers: 2,
 		})
@@ -279,47 +284,6 @@ func TestGarbageIsCollected(t *testing.T) {
 		}
 		if deletions != 2 {
 			b.Errorf("%d receipts of 2 deletions", deletions)
-		}
-	})
-}
-
-// A user deletes what a Node names: it stays until the Node names another one.
-func TestRenderedInUseIsNotReleased(t *testing.T) {
-	run(t, func(b *bench) {
-		first := b.started()
-		b.rolled(1)
-		b.completes()
-		b.Put("nodes", node("n1", first))
-		b.Server.Delete("renderedmachineconfigs", "", first)
-		b.After(time.Hour)
-		if !slices.Contains(b.Names("renderedmachineconfigs"), first) {
-			b.Fatal("it is gone although a Node names it")
-		}
-		b.Put("nodes", node("n1", "another"))
-		b.After(releaseEvery + time.Second)
-		if slices.Contains(b.Names("renderedmachineconfigs"), first) {
-			b.Error("it is still there although nothing names it")
-		}
-	})
-}
-
-// A pool that is deleted goes when no Node names one of its RenderedMachineConfigs, and these go before it.
-func TestPoolIsReleasedWhenNothingNamesItsConfigs(t *testing.T) {
-	run(t, func(b *bench) {
-		first := b.started()
-		b.Put("nodes", node("n1", first))
-		b.Server.Delete("machineconfigpools", "", "p")
-		b.After(time.Hour)
-		if len(b.Names("machineconfigpools")) != 1 || len(b.Names("renderedmachineconfigs")) != 1 {
-			b.Fatal("deleted although a Node names its configuration")
-		}
-		if said := b.Recorder.Take(); len(said) == 0 || !strings.HasPrefix(said[0], "PoolInUse: ") {
-			b.Errorf("Events %q", said)
-		}
-		b.Server.Delete("nodes", "", "n1")
-		b.After(releaseEvery)
-		if pools, rendered := b.Names("machineconfigpools"), b.Names("renderedmachineconfigs"); len(pools)+len(rendered) > 0 {
-			b.Errorf("left are pools %v and RenderedMachineConfigs %v", pools, rendered)
 		}
 	})
 }

@@ -8,6 +8,8 @@
 //     continued by the next one, which finds the object by its name.
 //   - Nothing is deleted, and no finalizer removed, that a list of the API server after the decision to look names: of all pools, Nodes, Machines
 //     and templates of machines. What is being deleted is checked again before it is released.
+//   - A pool, or a RenderedMachineConfig, that is being deleted and is named waits for changes in the caches of this replica that may end that,
+//     and is looked at again after releaseEvery without one.
 //   - A paused pool is not rendered. Changes that belong together are rendered once: render.Settle after the last of them.
 //
 // Bodies of RenderedMachineConfigs are read when they are needed, and not cached.

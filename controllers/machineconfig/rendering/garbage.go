@@ -19,12 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-const (
-	// sweepEvery is the time between two lists of all that may name a RenderedMachineConfig of a pool which has more than are kept.
-	sweepEvery = time.Hour
-	// releaseEvery is that time while one is being deleted, or the pool is: no event reports that the last Node has ceased to name it.
-	releaseEvery = 30 * time.Second
-)
+// sweepEvery is the time between two lists of all that may name a RenderedMachineConfig of a pool which has more than are kept.
+const sweepEvery = time.Hour
 
 // collect deletes RenderedMachineConfigs of a pool that nothing names, and releases those that are being deleted.
 func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPool) (runner.Result, error) {
@@ -35,6 +31,7 @@ func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPo
 	}
 	possible := render.Garbage(now, cached, render.Uses{Pools: []*v1alpha1.MachineConfigPool{pool}})
 	every := sweepEvery
+	last := c.setSweep(pool.Name, func(s *sweep) { s.waits = len(possible.Release) > 0 })
 	switch {
 	case len(possible.Release) > 0:
 		every = releaseEvery
@@ -43,14 +40,13 @@ func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPo
 	case len(possible.Delete) == 0:
 		return runner.Result{RequeueAfter: sweepEvery}, nil // they may be too young
 	}
-	if wait := c.sweptAt(pool.Name).Add(every).Sub(now); wait > 0 {
+	if wait := last.at.Add(every).Sub(now); wait > 0 && !last.isDue {
 		return runner.Result{RequeueAfter: wait}, nil
 	}
-	live, uses, err := c.live(ctx, pool.Name)
+	live, uses, err := c.listUses(ctx, pool.Name)
 	if err != nil {
 		return runner.Result{}, err
 	}
-	c.sweeps(pool.Name, now)
 	d := render.Garbage(now, live, uses)
 	for _, r := range live {
 		switch {
@@ -66,16 +62,18 @@ func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPo
 	return runner.Result{RequeueAfter: every}, nil
 }
 
-func (c *Controller) sweptAt(pool string) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.swept[pool]
-}
-
-func (c *Controller) sweeps(pool string, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.swept[pool] = now
+// listUses lists a pool's RenderedMachineConfigs and all that may name one. A change from now on causes another list.
+func (c *Controller) listUses(ctx context.Context, pool string) (all []*v1alpha1.RenderedMachineConfig, uses render.Uses, err error) {
+	c.setSweep(pool, func(s *sweep) { s.isDue = false })
+	all, uses, err = c.live(ctx, pool)
+	c.setSweep(pool, func(s *sweep) {
+		if err != nil {
+			s.isDue = true
+			return
+		}
+		s.at = c.cfg.Clock.Now()
+	})
+	return all, uses, err
 }
 
 // release removes the finalizer of a pool that is being deleted, and its RenderedMachineConfigs before, when nothing names one of them.
@@ -83,7 +81,8 @@ func (c *Controller) release(ctx context.Context, pool *v1alpha1.MachineConfigPo
 	if !slices.Contains(pool.Finalizers, v1alpha1.FinalizerInUse) {
 		return runner.Result{}, nil
 	}
-	live, uses, err := c.live(ctx, pool.Name)
+	c.setSweep(pool.Name, func(s *sweep) { s.waits = true })
+	live, uses, err := c.listUses(ctx, pool.Name)
 	if err != nil {
 		return runner.Result{}, err
 	}

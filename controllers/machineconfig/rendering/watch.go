@@ -23,10 +23,7 @@ func (c *Controller) watch() {
 func (c *Controller) poolChanged(before, after *v1alpha1.MachineConfigPool) {
 	switch {
 	case after == nil:
-		c.mu.Lock()
-		delete(c.changes, before.Name)
-		delete(c.swept, before.Name)
-		c.mu.Unlock()
+		c.forget(before.Name)
 		return
 	case before == nil && after.Status.CurrentMachineConfig == "", before != nil && before.Generation != after.Generation:
 		c.changed(after.Name)
@@ -34,6 +31,14 @@ func (c *Controller) poolChanged(before, after *v1alpha1.MachineConfigPool) {
 		return
 	}
 	c.Enqueue(after.Name)
+}
+
+// forget drops what is remembered of a pool.
+func (c *Controller) forget(pool string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.changes, pool)
+	delete(c.swept, pool)
 }
 
 // concerns reports whether a pool has changed in what this controller reads or writes, beside its spec.
@@ -93,14 +98,16 @@ func (c *Controller) controllerConfigChanged(_, after *v1alpha1.ControllerConfig
 
 // renderedChanged enqueues the pool of a RenderedMachineConfig that is being deleted, or was: it may be needed again.
 func (c *Controller) renderedChanged(before, after *metav1.PartialObjectMetadata) {
-	if after == nil {
+	switch {
+	case after == nil:
 		c.mu.Lock()
 		delete(c.verified, before.Name)
 		c.mu.Unlock()
 		c.Enqueue(before.Labels[v1alpha1.LabelPool])
-		return
-	}
-	if after.DeletionTimestamp != nil {
+	case after.DeletionTimestamp == nil:
+	case before != nil && before.DeletionTimestamp == nil:
+		c.due(after.Labels[v1alpha1.LabelPool])
+	default:
 		c.Enqueue(after.Labels[v1alpha1.LabelPool])
 	}
 }

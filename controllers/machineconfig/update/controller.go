@@ -36,7 +36,7 @@ const Name = "machineconfig-update"
 // gather is how long the events of Nodes are gathered for one pass over their pool.
 const gather = 100 * time.Millisecond
 
-// Config is the configuration of a Controller. All fields but Namespace, Servers, Held, Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of a Controller. All fields but Namespace, Servers, Held, NodeChanged, Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	Pools configcache.Pools
 	// Owns reports whether this replica may work on a pool now.
@@ -58,6 +58,8 @@ type Config struct {
 	Servers target.Servers
 	// Held reports whether deletions are held in a namespace; "" is that of pools that select Nodes by labels. Nil means that they never are.
 	Held func(namespace string) (why string, held bool)
+	// NodeChanged is called with each change of a Node that a pool of this replica selects; nil where it is not needed. It must return soon.
+	NodeChanged func(before, after *corev1.Node)
 	// Prefix is that of the annotations of Nodes.
 	Prefix  v1alpha1.AnnotationPrefix
 	Events  events.EventRecorder
@@ -89,7 +91,7 @@ func New(cfg Config) (*Controller, error) {
 		nodes: patch.New(func(string) patch.Patcher[*corev1.Node] { return cfg.Cluster.Client.CoreV1().Nodes() }),
 		roots: newRoots(cfg.View, cfg.Metadata, cfg.Namespace),
 	}
-	c.watches = newWatches(cfg.Cluster.Client.CoreV1().Nodes(), c.enqueue, c.forgetNode)
+	c.watches = newWatches(cfg.Cluster.Client.CoreV1().Nodes(), c.enqueue, c.nodeChanged)
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock,

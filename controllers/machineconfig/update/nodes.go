@@ -17,7 +17,7 @@ import (
 type watches struct {
 	nodes   corev1client.NodeInterface
 	changed func(pool string)
-	gone    func(node *corev1.Node)
+	node    func(before, after *corev1.Node)
 	kick    chan struct{}
 
 	mu      sync.Mutex
@@ -33,8 +33,8 @@ type watched struct {
 	isListed bool // guarded by mu of the watches
 }
 
-func newWatches(nodes corev1client.NodeInterface, changed func(pool string), gone func(node *corev1.Node)) *watches {
-	return &watches{nodes: nodes, changed: changed, gone: gone, kick: make(chan struct{}, 1), wanted: map[string]string{}, running: map[string]*watched{}}
+func newWatches(nodes corev1client.NodeInterface, changed func(pool string), node func(before, after *corev1.Node)) *watches {
+	return &watches{nodes: nodes, changed: changed, node: node, kick: make(chan struct{}, 1), wanted: map[string]string{}, running: map[string]*watched{}}
 }
 
 // get returns the Nodes that a pool selects. ok is false while they were not listed; changed is called when they were.
@@ -106,9 +106,7 @@ func (w *watches) step(ctx context.Context, running *sync.WaitGroup) {
 		}
 		one := &watched{selector: selector, nodes: objectcache.NewStore[*corev1.Node]()}
 		one.nodes.OnChange(func(before, after *corev1.Node) {
-			if after == nil {
-				w.gone(before)
-			}
+			w.node(before, after)
 			if matters(before, after) {
 				w.changed(pool)
 			}

@@ -159,6 +159,16 @@ func conditionsOf(node *corev1.Node) map[corev1.NodeConditionType]string {
 	return all
 }
 
+// nodeChanged handles the change of a Node that a pool selects.
+func (c *Controller) nodeChanged(before, after *corev1.Node) {
+	if after == nil {
+		c.forgetNode(before)
+	}
+	if c.cfg.NodeChanged != nil {
+		c.cfg.NodeChanged(before, after)
+	}
+}
+
 // forgetNode drops what is remembered of a Node that a cache does not have any more.
 func (c *Controller) forgetNode(node *corev1.Node) {
 	c.nodes.Forget(node.UID)
