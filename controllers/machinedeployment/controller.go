@@ -33,7 +33,7 @@ import (
 const Name = "machinedeployment"
 
 // The status may be older than the machines by statusPace, which is longer than that of a set, so that the sets are sized
-// before the status is written; and by the slow pace while machines are replaced one by one.
+// before the status is written; and by the slow pace while machines are replaced one by one, or some wait to recover.
 const (
 	statusPace     = time.Second
 	slowStatusPace = 10 * time.Second
@@ -174,7 +174,7 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 		return again, nil
 	}
 	desired := verdict.Deployment
-	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
+	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || someRecover(w)), c.cfg.Clock.Now()); wait > 0 {
 		// The names of deleted machines are written with the status: any other write of a deployment may cause a conflict for
 		// the cluster-autoscaler, which tries again seconds later.
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
@@ -192,9 +192,19 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	return again, nil
 }
 
-// change classifies how a deployment differs from its previous version. While machines are replaced, counts are written at the
-// slow pace; conditions, failed machines and the names of deleted machines are not.
-func change(was, is *v1alpha1.MachineDeployment, replacing bool) patch.Change {
+// someRecover reports whether a machine waits to recover. Where Nodes are configured, one reboots after the other.
+func someRecover(w *rollout.World) bool {
+	for _, machines := range w.Machines {
+		if slices.ContainsFunc(machines, machinefacts.IsUnhealthy) {
+			return true
+		}
+	}
+	return false
+}
+
+// change classifies how a deployment differs from its previous version. In a stream of changes counts are written at the slow pace;
+// conditions, failed machines and the names of deleted machines are not.
+func change(was, is *v1alpha1.MachineDeployment, isStream bool) patch.Change {
 	before, after := was.Status, is.Status
 	if was.Annotations[v1alpha1.AnnotationTriggerDeletion] != is.Annotations[v1alpha1.AnnotationTriggerDeletion] {
 		return patch.Counted
@@ -205,7 +215,7 @@ func change(was, is *v1alpha1.MachineDeployment, replacing bool) patch.Change {
 	same := slices.EqualFunc(before.Conditions, after.Conditions, func(a, b v1alpha1.MachineDeploymentCondition) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 	})
-	if replacing && same && before.ObservedGeneration == after.ObservedGeneration &&
+	if isStream && same && before.ObservedGeneration == after.ObservedGeneration &&
 		apiequality.Semantic.DeepEqual(before.FailedMachines, after.FailedMachines) {
 		return patch.Streaming
 	}

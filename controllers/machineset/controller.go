@@ -36,7 +36,8 @@ import (
 // Name of the controller in metrics, logs and spans.
 const Name = "machineset"
 
-// The status may be older than the machines by statusPace and, while they are replaced one by one, by slowStatusPace.
+// The status may be older than the machines by statusPace and, while they are replaced one by one or some wait to recover, by
+// slowStatusPace.
 const (
 	statusPace     = 500 * time.Millisecond
 	slowStatusPace = 10 * time.Second
@@ -189,7 +190,7 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 		return 0, nil
 	}
 	desired := verdict.Set
-	if wait = c.pace.Wait(w.Set, change(w.Set, desired.Status), c.cfg.Clock.Now()); wait > 0 {
+	if wait = c.pace.Wait(w.Set, change(w, desired.Status), c.cfg.Clock.Now()); wait > 0 {
 		desired.Status = w.Set.Status
 	}
 	_, err = c.sets.Commit(ctx, w.Set, desired)
@@ -207,14 +208,15 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	return machinefacts.Sooner(wait, verdict.Wake), err
 }
 
-// change classifies how a status differs from the previous one. While machines are replaced, counts are written at the slow
-// pace; conditions and failed machines are not.
-func change(set *v1alpha1.MachineSet, after v1alpha1.MachineSetStatus) patch.Change {
-	before := set.Status
+// change classifies how a status differs from the previous one. While machines are replaced, or some wait to recover, counts are
+// written at the slow pace: Nodes that are configured reboot one after the other. Conditions and failed machines are not.
+func change(w scale.World, after v1alpha1.MachineSetStatus) patch.Change {
+	before := w.Set.Status
+	isStream := isRolling(w.Set) || slices.ContainsFunc(w.Owned, machinefacts.IsUnhealthy)
 	switch {
 	case apiequality.Semantic.DeepEqual(before, after):
 		return patch.Unchanged
-	case isRolling(set) && apiequality.Semantic.DeepEqual(before.Conditions, after.Conditions) &&
+	case isStream && apiequality.Semantic.DeepEqual(before.Conditions, after.Conditions) &&
 		apiequality.Semantic.DeepEqual(before.FailedMachines, after.FailedMachines):
 		return patch.Streaming
 	}
