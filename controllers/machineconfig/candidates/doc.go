@@ -19,7 +19,8 @@
 //
 // A daemon requests a drain before a reboot, and the end of the cordon after it. A drain is carried out for a member that was assigned the
 // configuration, if that is the target or was one. It begins while fewer Nodes than maxUnavailable are not available to pods, or on a Node that
-// is not available itself; what has begun is continued. The end of the cordon is answered when the Node has what it was assigned.
+// is not available itself; what has begun is continued. The end of the cordon is answered when the Node has what it was assigned, and
+// when the node lifecycle controller has removed its taints from a Node that is Ready, for which it has some seconds.
 //
 // # Guarantees
 //

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,8 +18,10 @@ type Request struct {
 	// Value is that of the annotation. What is requested is done when the annotation lastAppliedDrain has it, too.
 	Value string
 	Do    Answer
-	// Why is why it is not done now, for Wait and Refuse.
+	// Why is why it is not done now, for Wait and Refuse; "" where it is done within seconds.
 	Why string
+	// Again is, for Wait, after what time to decide again; 0 when an event follows.
+	Again time.Duration
 }
 
 // Answer is what is done about a request.
@@ -30,7 +33,7 @@ const (
 	Drain Answer = "Drain"
 	// Uncordon means that the cordon of the drain is removed, and the request answered in the same write.
 	Uncordon Answer = "Uncordon"
-	// Wait means that the drain begins later.
+	// Wait means that it is done later.
 	Wait Answer = "Wait"
 	// Refuse means that the Node is not drained.
 	Refuse Answer = "Refuse"
@@ -40,6 +43,9 @@ const (
 func (r Request) Begins() bool {
 	return r.Do == Drain && r.Node.Annotations[v1alpha1.AnnotationDrainSince] == ""
 }
+
+// clearing is for how long the end of a cordon waits for the node lifecycle controller to remove its taint from a Node that has become Ready.
+const clearing = 5 * time.Second
 
 // answers returns the requests of daemons that have no answer yet, in the order of assignments. A Node whose machine is being deleted is
 // drained for that, and one that is held by its MachineDeployment.
@@ -57,6 +63,11 @@ func (p plan) answers() (all []Request) {
 		}
 		r := Request{Node: m.Node, Value: value}
 		r.Do, r.Why = p.answer(m, value)
+		if r.Do == Uncordon {
+			if r.Again = p.clears(m); r.Again > 0 {
+				r.Do = Wait
+			}
+		}
 		if r.Begins() {
 			switch {
 			case p.Hold != "":
@@ -71,6 +82,24 @@ func (p plan) answers() (all []Request) {
 		all = append(all, r)
 	}
 	return all
+}
+
+// clears returns for how long the node lifecycle controller may still take to remove its taints from a Node that is Ready; 0 when the Node has
+// none, and when it takes longer. It writes all taints, as the end of a cordon does: of two such writes at the same time one is rejected. Where the
+// clock of the Node is ahead nothing is waited for.
+func (p plan) clears(m member) time.Duration {
+	isTainted := slices.ContainsFunc(m.Spec.Taints, func(t corev1.Taint) bool {
+		return isOneOf(t.Key, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
+	})
+	if !isTainted || !m.isReady() {
+		return 0
+	}
+	ready := slices.IndexFunc(m.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	since := p.Now.Sub(m.Status.Conditions[ready].LastTransitionTime.Time)
+	if since < 0 {
+		return 0
+	}
+	return max(clearing-since, 0)
 }
 
 // isUnavailable reports whether pods cannot run on the Node, or are being removed from it.

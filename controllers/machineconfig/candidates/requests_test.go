@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,16 @@ func with(n *corev1.Node, annotation, value string) *corev1.Node {
 	return n
 }
 
+// tainted returns a Node that has been Ready for so long, or not been, with the taint of the node lifecycle controller.
+func tainted(n *corev1.Node, key string, since time.Duration) *corev1.Node {
+	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
+	n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(-since))
+	return n
+}
+
 func TestRequests(t *testing.T) {
+	const notReady, unreachable = corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable
+	ready := func() *corev1.Node { return asking(t, "uncordon-b", "n1", "current=b", "desired=b") }
 	const since, answered = v1alpha1.AnnotationDrainSince, string(v1alpha1.DaemonPrefix) + "/lastAppliedDrain"
 	terminating := asking(t, "drain-b", "n1", "desired=b")
 	terminating.Status.Conditions = append(terminating.Status.Conditions, corev1.NodeCondition{Type: machinev1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
@@ -38,21 +48,29 @@ func TestRequests(t *testing.T) {
 		change func(w *World)
 		want   []string
 	}{
-		"none":           {nodes: []*corev1.Node{node(t, []string{"n1"})}},
-		"is answered":    {nodes: []*corev1.Node{with(asking(t, "drain-b", "n1", "desired=b"), answered, "drain-b")}},
-		"of the target":  {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b")}, want: []string{"n1 Drain"}},
-		"of a former":    {nodes: []*corev1.Node{asking(t, "drain-c", "n1", "desired=c")}, want: []string{"n1 Drain"}},
-		"of the last":    {nodes: []*corev1.Node{asking(t, "drain-a", "n1", "current=b", "desired=a")}, want: []string{"n1 Drain"}},
-		"of a strange":   {nodes: []*corev1.Node{asking(t, "drain-x", "n1", "desired=x")}, want: []string{"n1 Refuse the configuration is none of the pool"}},
-		"not assigned":   {nodes: []*corev1.Node{asking(t, "drain-b", "n1")}, want: []string{"n1 Refuse it was not assigned that configuration"}},
-		"of nothing":     {nodes: []*corev1.Node{asking(t, "drain-", "n1", "desired=")}, want: []string{"n1 Refuse it was not assigned that configuration"}},
-		"unknown":        {nodes: []*corev1.Node{asking(t, "reboot", "n1")}, want: []string{"n1 Refuse the request is unknown"}},
-		"uncordon":       {nodes: []*corev1.Node{asking(t, "uncordon-b", "n1", "current=b", "desired=b")}, want: []string{"n1 Uncordon"}},
-		"uncordon early": {nodes: []*corev1.Node{asking(t, "uncordon-a", "n1", "desired=b")}, want: []string{"n1 Refuse it is not done with its configuration"}},
-		"uncordon other": {nodes: []*corev1.Node{asking(t, "uncordon-x", "n1")}, want: []string{"n1 Refuse it is not done with its configuration"}},
-		"terminating":    {nodes: []*corev1.Node{terminating}},
-		"held":           {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b")}, change: func(w *World) { w.Held["n1"] = true }},
-		"one at a time":  {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b"), asking(t, "drain-b", "n2", "desired=b")}, want: []string{"n1 Drain", "n2 Wait " + full}},
+		"none":                                 {nodes: []*corev1.Node{node(t, []string{"n1"})}},
+		"is answered":                          {nodes: []*corev1.Node{with(asking(t, "drain-b", "n1", "desired=b"), answered, "drain-b")}},
+		"of the target":                        {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b")}, want: []string{"n1 Drain"}},
+		"of a former":                          {nodes: []*corev1.Node{asking(t, "drain-c", "n1", "desired=c")}, want: []string{"n1 Drain"}},
+		"of the last":                          {nodes: []*corev1.Node{asking(t, "drain-a", "n1", "current=b", "desired=a")}, want: []string{"n1 Drain"}},
+		"of a strange":                         {nodes: []*corev1.Node{asking(t, "drain-x", "n1", "desired=x")}, want: []string{"n1 Refuse the configuration is none of the pool"}},
+		"not assigned":                         {nodes: []*corev1.Node{asking(t, "drain-b", "n1")}, want: []string{"n1 Refuse it was not assigned that configuration"}},
+		"of nothing":                           {nodes: []*corev1.Node{asking(t, "drain-", "n1", "desired=")}, want: []string{"n1 Refuse it was not assigned that configuration"}},
+		"unknown":                              {nodes: []*corev1.Node{asking(t, "reboot", "n1")}, want: []string{"n1 Refuse the request is unknown"}},
+		"uncordon":                             {nodes: []*corev1.Node{asking(t, "uncordon-b", "n1", "current=b", "desired=b")}, want: []string{"n1 Uncordon"}},
+		"uncordon early":                       {nodes: []*corev1.Node{asking(t, "uncordon-a", "n1", "desired=b")}, want: []string{"n1 Refuse it is not done with its configuration"}},
+		"uncordon other":                       {nodes: []*corev1.Node{asking(t, "uncordon-x", "n1")}, want: []string{"n1 Refuse it is not done with its configuration"}},
+		"uncordon before its taint is removed": {nodes: []*corev1.Node{tainted(ready(), notReady, time.Second)}, want: []string{"n1 Wait again after 4s"}},
+		"uncordon after an outage":             {nodes: []*corev1.Node{tainted(ready(), unreachable, 0)}, want: []string{"n1 Wait again after 5s"}},
+		"uncordon although the taint stays":    {nodes: []*corev1.Node{tainted(ready(), notReady, clearing)}, want: []string{"n1 Uncordon"}},
+		"uncordon, another taint":              {nodes: []*corev1.Node{tainted(ready(), "other", time.Second)}, want: []string{"n1 Uncordon"}},
+		"uncordon, its clock is ahead":         {nodes: []*corev1.Node{tainted(ready(), notReady, -time.Hour)}, want: []string{"n1 Uncordon"}},
+		"uncordon while it is not ready": {
+			nodes: []*corev1.Node{tainted(asking(t, "uncordon-b", "n1", "current=b", "desired=b", "ready=false"), notReady, time.Second)}, want: []string{"n1 Uncordon"},
+		},
+		"terminating":   {nodes: []*corev1.Node{terminating}},
+		"held":          {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b")}, change: func(w *World) { w.Held["n1"] = true }},
+		"one at a time": {nodes: []*corev1.Node{asking(t, "drain-b", "n1", "desired=b"), asking(t, "drain-b", "n2", "desired=b")}, want: []string{"n1 Drain", "n2 Wait " + full}},
 		"two at a time": {
 			nodes:  []*corev1.Node{asking(t, "drain-b", "n1", "desired=b"), asking(t, "drain-b", "n2", "desired=b")},
 			change: func(w *World) { w.Pool.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }, want: []string{"n1 Drain", "n2 Drain"},
@@ -83,7 +101,11 @@ func TestRequests(t *testing.T) {
 			var got []string
 			begins := false
 			for _, r := range Decide(w).Requests {
-				got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Node.Name, r.Do, r.Why)))
+				line := strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Node.Name, r.Do, r.Why))
+				if r.Again > 0 {
+					line += fmt.Sprint(" again after ", r.Again)
+				}
+				got = append(got, line)
 				begins = begins || r.Begins()
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -105,7 +105,8 @@ func (c *Controller) answer(ctx context.Context, p *pass) (wake time.Duration, e
 			wanted = append(wanted, r.Node.UID)
 			again, err := c.drain(ctx, p, r)
 			wake, errs = machinefacts.Sooner(wake, again), append(errs, err)
-		case candidates.Wait, candidates.Refuse: // an event follows when that may change; the condition Updating has the cause
+		case candidates.Wait, candidates.Refuse: // the condition Updating has the cause
+			wake = machinefacts.Sooner(wake, r.Again)
 		}
 	}
 	for _, node := range c.drains.leave(p.pool.Name, wanted...) {

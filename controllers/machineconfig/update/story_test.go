@@ -127,6 +127,39 @@ func TestUpdateOfANode(t *testing.T) {
 	})
 }
 
+// The node lifecycle controller removes its taints from a Node that has become Ready: the end of the cordon comes after that, and is not
+// rejected. It comes, too, when that controller does nothing.
+func TestEndOfTheCordonWaitsForTheTaintsOfNotReady(t *testing.T) {
+	for name, removed := range map[string]bool{"removed": true, "kept": false} {
+		t.Run(name, func(t *testing.T) {
+			story(t, nil, func(c *cluster, _ *replica) {
+				c.daemon("n1", "state", "working", "desiredDrain", "drain-b")
+				c.run(time.Second)
+				taint := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}
+				c.edit("n1", func(n *corev1.Node) {
+					n.Spec.Taints = append(n.Spec.Taints, taint)
+					n.Status.Conditions[0].LastTransitionTime = metav1.Now()
+				})
+				c.daemon("n1", "currentConfig", "b", "desiredDrain", "uncordon-b")
+				c.run(time.Second)
+				c.wantNode("n1", true, prefix.LastAppliedDrain(), "drain-b")
+				if removed {
+					c.edit("n1", func(n *corev1.Node) {
+						n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t == taint })
+					})
+					c.run(time.Second)
+				} else {
+					c.run(5 * time.Second)
+				}
+				c.wantNode("n1", false, prefix.LastAppliedDrain(), "uncordon-b")
+				if len(c.writes["n1"]) != 4 || c.refused > 0 {
+					t.Errorf("%d writes of n1, want 4; %d rejected: %q", len(c.writes["n1"]), c.refused, c.writes["n1"])
+				}
+			})
+		})
+	}
+}
+
 func TestNodeThatAUserHasCordonedStaysCordoned(t *testing.T) {
 	story(t, nil, func(c *cluster, _ *replica) {
 		c.edit("n1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
