@@ -22,8 +22,9 @@ type instance struct {
 	API cloudapi.Instance `json:"api"`
 	// Params is a digest of the request that made it, to distinguish a repeated create from another one with its token.
 	Params string `json:"params"`
-	// BootstrapToken is all that is kept of the user data.
+	// BootstrapToken was found in the user data, and UserData is all of it, which only a VM with a real kubelet reads.
 	BootstrapToken string `json:"bootstrapToken,omitempty"`
+	UserData       []byte `json:"userData,omitempty"`
 	Fate           fate   `json:"fate"`
 	// Joined reports whether its Node was registered.
 	Joined bool         `json:"joined,omitempty"`
@@ -114,7 +115,7 @@ func (i *instance) ended() bool { return i.API.State == cloudapi.StateTerminated
 func (i *instance) end(now time.Time, reason string) {
 	i.API.State = cloudapi.StateTerminated
 	i.API.StateReason = reason
-	i.EndedAt = now
+	i.EndedAt, i.UserData = now, nil
 	i.say(now, "ended: "+reason)
 }
 

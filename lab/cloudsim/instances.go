@@ -127,6 +127,9 @@ func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, l
 		BootstrapToken: findBootstrapToken(req.UserData),
 		Fate:           newDice(c.cfg.Seed, number).fate(c.settings.Current, now, latency),
 	}
+	if req.Boot == cloudapi.BootKubelet {
+		made.UserData = req.UserData
+	}
 	var volumes []*cloudapi.Volume
 	for at, v := range req.DataVolumes {
 		volume := &cloudapi.Volume{

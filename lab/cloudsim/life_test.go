@@ -2,6 +2,7 @@ package cloudsim_test
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -212,6 +213,28 @@ func TestRestart(t *testing.T) {
 		b.remove(old.ID)
 		if volumes := ok[cloudapi.VolumeList](b, http.MethodGet, cloudapi.PathVolumes, nil); len(volumes.Items) != 0 {
 			t.Errorf("%d volumes are left of the VM", len(volumes.Items))
+		}
+	})
+}
+
+// A VM with a kubelet boots with its user data, also when the cloud was restarted meanwhile. Of that of other VMs only the
+// token is kept.
+func TestUserData(t *testing.T) {
+	inBubble(t, cloudapi.Settings{BootTime: cloudapi.Latency{Mean: seconds(10)}}, func(b *bubble) {
+		kubelets := &recorder{on: map[string]guest.VM{}, health: map[string]guest.Health{}, volumes: map[string][]string{}}
+		b.end()
+		b.cfg.Hosts[cloudapi.BootKubelet], b.cfg.KubeletNetwork = kubelets, netip.MustParsePrefix("127.40.3.0/24")
+		b.start()
+		const userData = "#cloud-config\n# a very long text\n"
+		kubelet := b.create(cloudapi.CreateInstanceRequest{Name: "a", Boot: cloudapi.BootKubelet, UserData: []byte(userData)})
+		simulated := b.create(cloudapi.CreateInstanceRequest{Name: "b", UserData: []byte(userData)})
+		b.restart()
+		b.pass(10 * time.Second)
+		if vm, _, on := kubelets.vm(kubelet.ID); !on || string(vm.UserData) != userData {
+			t.Errorf("on=%t, user data %q", on, vm.UserData)
+		}
+		if vm, _, on := b.host.vm(simulated.ID); !on || vm.UserData != nil {
+			t.Errorf("a simulated VM: on=%t, user data %q; want none", on, vm.UserData)
 		}
 	})
 }

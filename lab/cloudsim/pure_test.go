@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
@@ -27,6 +28,14 @@ func TestFindBootstrapToken(t *testing.T) {
 		if got := findBootstrapToken([]byte(userData)); got != want {
 			t.Errorf("findBootstrapToken(%q) = %q, want %q", userData, got, want)
 		}
+	}
+}
+
+// User data may be large, and records of VMs stay for a while.
+func TestEndForgetsUserData(t *testing.T) {
+	i := &instance{UserData: []byte("x")}
+	if i.end(time.Time{}, "test"); i.UserData != nil {
+		t.Errorf("a VM that has ended has the user data %q", i.UserData)
 	}
 }
 

@@ -23,10 +23,13 @@ const (
 	KubeletDir = "/var/lib/kubelet"
 	// PodLogsDir has the logs of containers.
 	PodLogsDir = "/var/log/pods"
-	// BootstrapKubeconfigPath, ClientCAPath and ConfigPath are files that the cloud adds to a machine.
+	// BootstrapKubeconfigPath, ClientCAPath, ConfigPath and userDataPath are files that the cloud adds to a machine.
 	BootstrapKubeconfigPath = KubeletDir + "/bootstrap.kubeconfig"
 	ClientCAPath            = KubeletDir + "/client-ca.crt"
 	ConfigPath              = KubeletDir + "/machine.json"
+	userDataPath            = KubeletDir + "/user-data"
+	// userDataWrittenPath exists when the files of user data were written, and its lines are not run again.
+	userDataWrittenPath = KubeletDir + "/user-data-written"
 	// VolumesDir has the contents of the cloud's volumes, AttachedDir a file for each of those that are attached to the
 	// machine.
 	VolumesDir  = "/run/cloud/volumes"
@@ -84,9 +87,10 @@ type Config struct {
 	Volumes  string `json:"volumes,omitempty"`
 	Attached string `json:"attached,omitempty"`
 
-	// BootstrapKubeconfig and ClientCAFile are paths outside of the machine.
+	// BootstrapKubeconfig, ClientCAFile and UserData are paths outside of the machine. UserData may be "".
 	BootstrapKubeconfig string `json:"-"`
 	ClientCAFile        string `json:"-"`
+	UserData            string `json:"-"`
 }
 
 // Bind declares the configuration as flags.
@@ -102,6 +106,7 @@ func (c *Config) Bind(flags *flag.FlagSet) {
 	flags.Func("labels", "labels of the Node, as in `k=v,k=v`", pairs(&c.Labels))
 	flags.StringVar(&c.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "`file` with which the kubelet requests a certificate")
 	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "`file` with the authority of the clients of the kubelet's API")
+	flags.StringVar(&c.UserData, "user-data", "", "`file` with the user data; a #cloud-config in it is carried out at the first boot")
 	flags.StringVar(&c.Volumes, "volumes", "", "`folder` with the contents of all volumes of the cloud; goes with --attached")
 	flags.StringVar(&c.Attached, "attached", "", "`folder` with a file for each volume that is attached to the machine")
 	flags.Func("forced-env", "environment of all containers, as in `K=V,K=V`", pairs(&c.ForcedEnv))
@@ -189,7 +194,11 @@ func (c *Config) writeDisk() error {
 			return fmt.Errorf("making the disk: %w", err)
 		}
 	}
-	for source, path := range map[string]string{c.BootstrapKubeconfig: BootstrapKubeconfigPath, c.ClientCAFile: ClientCAPath} {
+	files := map[string]string{c.BootstrapKubeconfig: BootstrapKubeconfigPath, c.ClientCAFile: ClientCAPath}
+	if c.UserData != "" {
+		files[c.UserData] = userDataPath
+	}
+	for source, path := range files {
 		data, err := os.ReadFile(source)
 		if err != nil {
 			return fmt.Errorf("reading a file for the disk: %w", err)

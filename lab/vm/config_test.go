@@ -48,7 +48,11 @@ func complete(t *testing.T) []string {
 
 // The configuration of the command line is available inside.
 func TestDisk(t *testing.T) {
-	c, err := parse(append(complete(t), "--daemon=/daemon", "--daemon-flags=--drift=repair,--v=2")...)
+	userData := filepath.Join(t.TempDir(), "user-data")
+	if err := os.WriteFile(userData, []byte("U"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := parse(append(complete(t), "--daemon=/daemon", "--daemon-flags=--drift=repair,--v=2", "--user-data="+userData)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +81,7 @@ func TestDisk(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
 	}
-	for name, want := range map[string]string{"bootstrap.kubeconfig": "K", "client-ca.crt": "CA"} {
+	for name, want := range map[string]string{"bootstrap.kubeconfig": "K", "client-ca.crt": "CA", "user-data": "U"} {
 		if data, err := os.ReadFile(filepath.Join(c.Dir, "kubelet", name)); err != nil || string(data) != want {
 			t.Errorf("%s: %q, %v; want %q", name, data, err, want)
 		}

@@ -50,7 +50,7 @@ func boot(dir, hyperkube string, clk clock.Clock) error {
 		close(asked)
 		shutDown(clk)
 	}()
-	err = supervise(services(&c), asked, clk)
+	err = superviseAll(&c, asked, clk)
 	select {
 	case <-asked:
 		return reapAll() // A requested shutdown is no error.
@@ -58,6 +58,21 @@ func boot(dir, hyperkube string, clk clock.Clock) error {
 	}
 	go shutDown(clk)
 	return errors.Join(err, reapAll())
+}
+
+// superviseAll carries out the user data and supervises the services that it leaves running. What is wrong with the user data is on the
+// console; the machine stays on, as one does whose kubelet is never started.
+func superviseAll(c *Config, asked <-chan struct{}, clk clock.Clock) error {
+	running, err := started(c)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	select {
+	case <-asked:
+		return nil
+	default:
+		return supervise(running, asked, clk)
+	}
 }
 
 // requestReboot makes the shutdown a reboot.

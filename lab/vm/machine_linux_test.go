@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -59,6 +60,12 @@ func program(t *testing.T, script string) string {
 // power switches a machine on.
 func power(t *testing.T, args []string) (hull *exec.Cmd, output *bufio.Reader) {
 	t.Helper()
+	return powerWith(t, os.Stderr, args)
+}
+
+// powerWith switches on a machine with that console for errors.
+func powerWith(t *testing.T, errs io.Writer, args []string) (hull *exec.Cmd, output *bufio.Reader) {
+	t.Helper()
 	if err := Check(t.Context()); err != nil {
 		unfit(t, err)
 	}
@@ -67,7 +74,7 @@ func power(t *testing.T, args []string) (hull *exec.Cmd, output *bufio.Reader) {
 		t.Fatal(err)
 	}
 	hull = exec.CommandContext(t.Context(), self, append([]string{Command}, args...)...)
-	hull.Stderr = os.Stderr
+	hull.Stderr = errs
 	pipe, err := hull.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -199,6 +206,76 @@ exec sleep 1000
 	expect(t, output, "extra yes")
 	if next := line(output); next == first || len(next) < 30 {
 		t.Errorf("the boot ID is %q, and was %q before", next, first)
+	}
+}
+
+// withUserData returns flags for a machine with user data, and a daemon that is a script.
+func withUserData(t *testing.T, userData, daemon string) []string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "user-data")
+	if err := os.WriteFile(path, []byte(userData), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return append(complete(t), "--user-data="+path, "--hyperkube="+program(t, "echo kubelet; exec sleep 1000"), "--daemon="+program(t, daemon))
+}
+
+// User data that is a #cloud-config has the daemon apply the first configuration before the kubelet starts, across a reboot.
+func TestUserData(t *testing.T) {
+	t.Parallel()
+	args := withUserData(t, firstBootUserData, `for arg in "$@"; do case "$arg" in
+--root=*) root=${arg#*=};; --initial=*) initial=${arg#*=};; --reboot-command=sh,-c,*) reboot=${arg#*=sh,-c,};; esac; done
+if [ -z "$initial" ]; then echo daemon; exec sleep 1000; fi
+echo "applies $(cat $initial)"
+if [ ! -e $root/applied ]; then touch $root/applied; eval "$reboot"; exit 3; fi
+`)
+	hull, output := powerWith(t, io.Discard, args)
+	expect(t, output, "applies the configuration")
+	expectOff(t, output)
+	if err := hull.Wait(); err != nil {
+		t.Errorf("a machine that reboots: %v", err)
+	}
+	_, output = power(t, args)
+	expect(t, output, "applies the configuration")
+	started := map[string]bool{}
+	for range 2 {
+		line, err := output.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		started[strings.TrimSpace(line)] = true
+	}
+	if !started["kubelet"] || !started["daemon"] {
+		t.Errorf("%v started", started)
+	}
+}
+
+// A machine whose user data is damaged stays on without a kubelet, and its console has the reason.
+func TestUserData_Damaged(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ userData, want string }{
+		"not valid":     {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: '%'}]\n", "the user data: write_files[0], the content of /a"},
+		"not written":   {"#cloud-config\nwrite_files: [{path: /a}, {path: /a/b}]\nruncmd: [systemctl start kubelet.service]\n", "the user data: write_files: "},
+		"fails":         {firstBootUserData, "user data: runcmd[2]: systemctl start machine-config-initial.service: machine-config-daemon ended with exit status 1"},
+		"other program": {strings.ReplaceAll(firstBootUserData, daemonProgram, "/bin/false"), "user data: runcmd[2]: systemctl start machine-config-initial.service: ExecStart: expected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			read, write := io.Pipe()
+			hull, output := powerWith(t, write, withUserData(t, test.userData, "exit 1"))
+			console := bufio.NewReader(read)
+			line, err := console.ReadString('\n')
+			go func() { _, _ = io.Copy(io.Discard, console) }()
+			if err != nil || !strings.HasPrefix(line, test.want) {
+				t.Errorf("the console has %q (%v), want %q", line, err, test.want)
+			}
+			if err := hull.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			expectOff(t, output) // Without a word of the kubelet.
+			if err := hull.Wait(); err != nil {
+				t.Errorf("a machine that is shut down: %v", err)
+			}
+		})
 	}
 }
 

@@ -3,13 +3,17 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudconfig"
 )
 
 // restartTime is how long after its end a service is started again.
@@ -32,13 +36,72 @@ func services(c *Config) []*service {
 	if c.Daemon == "" {
 		return []*service{kubelet}
 	}
-	args := append([]string{
-		"machine-config-daemon", "--root=" + RootDir, "--systemd=none", "--boot-id-file=" + BootIDPath, "--reboot-command=sh,-c,kill -INT 1",
+	args := slices.Concat(machineArgs(), []string{
 		"--kubeconfig=" + KubeletDir + "/kubeconfig", "--node-name=" + c.Name,
 		"--health-url=http://" + net.JoinHostPort(c.NodeIP, strconv.Itoa(c.HealthPort)) + "/healthz",
-	}, c.DaemonFlags...)
+	}, c.DaemonFlags)
 	return []*service{kubelet, {name: "machine-config-daemon", path: daemonPath, args: args, restarts: true}}
 }
+
+// started returns the services that a machine runs, after it has carried out its user data. Without a #cloud-config that is all of them.
+func started(c *Config) ([]*service, error) {
+	all := services(c)
+	userData, err := os.ReadFile(userDataPath)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the user data: %w", err)
+	}
+	config, err := cloudconfig.Parse(userData)
+	if err != nil {
+		return nil, fmt.Errorf("the user data: %w", err)
+	}
+	if config == nil {
+		return all, nil
+	}
+	root, err := os.OpenRoot(RootDir)
+	if err != nil {
+		return nil, fmt.Errorf("the machine's root: %w", err)
+	}
+	defer root.Close()
+	s := &software{config: config, root: root, run: runInitial(c), log: os.Stderr, tried: map[string]error{}}
+	for _, of := range all {
+		s.services = append(s.services, of.unit())
+	}
+	switch _, err = os.Stat(userDataWrittenPath); {
+	case err == nil:
+		err = s.laterBoot()
+	case errors.Is(err, fs.ErrNotExist):
+		err = s.firstBoot(func() error { return os.WriteFile(userDataWrittenPath, nil, 0o600) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the user data: %w", err)
+	}
+	return slices.DeleteFunc(all, func(of *service) bool { return !slices.Contains(s.running, of.unit()) }), nil
+}
+
+// runInitial returns a function that runs the machine-config-daemon of a unit of user data to its end.
+func runInitial(c *Config) func(exec []string) error {
+	return func(exec []string) error {
+		if c.Daemon == "" {
+			return errors.New("this machine has no machine-config-daemon: start the lab with MACHINE_CONFIGURATION=1")
+		}
+		args, err := firstConfigurationArgs(exec)
+		if err != nil {
+			return err
+		}
+		daemon := &service{name: "machine-config-daemon", path: daemonPath, args: args}
+		if err := daemon.start(); err != nil {
+			return err
+		}
+		_, status, err := reap([]*service{daemon})
+		if err == nil && status != 0 {
+			err = fmt.Errorf("%s ended with %s", daemon.name, describe(status))
+		}
+		return err
+	}
+}
+
+// unit is the name of the service for user data.
+func (s *service) unit() string { return s.name + ".service" }
 
 func (s *service) start() error {
 	// Not with os/exec: supervise waits for any child, and an exec.Cmd would wait for its own.
@@ -52,8 +115,12 @@ func (s *service) start() error {
 }
 
 // supervise runs services, and reaps orphans, until a service ends that is not restarted, which is an error, or, after asked was closed,
-// any service ends.
+// any service ends. A machine without services stays on until then.
 func supervise(all []*service, asked <-chan struct{}, clk clock.Clock) error {
+	if len(all) == 0 {
+		<-asked
+		return nil
+	}
 	for _, s := range all {
 		if err := s.start(); err != nil {
 			return err

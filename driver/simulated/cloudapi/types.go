@@ -134,7 +134,7 @@ type CreateInstanceRequest struct {
 	// Boot is the boot mode.
 	Boot BootMode `json:"boot,omitempty"`
 	// UserData is handed to the VM as it is. The VM looks for a bootstrap token (6 characters, a dot, 16 characters of
-	// a–z and 0–9) in it; without one it boots and never joins.
+	// a–z and 0–9) in it; without one it boots and never joins. One with a real kubelet carries out a #cloud-config.
 	UserData []byte `json:"userData,omitempty"`
 	// DataVolumes are made with the VM, attached to it, and removed with it.
 	DataVolumes []DataVolume `json:"dataVolumes,omitempty"`

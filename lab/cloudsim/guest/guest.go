@@ -25,6 +25,8 @@ type VM struct {
 	GPU          int64
 	// BootstrapToken was found in the user data; "" when there was none.
 	BootstrapToken string
+	// UserData is what the VM boots with. Only VMs with a real kubelet have it.
+	UserData []byte
 	// Joined reports whether this VM has registered its Node already; it does not register it again.
 	Joined bool
 	// Resumed reports whether the VM was on before the cloud started, and may be in a later state than the cloud knows.

@@ -136,6 +136,7 @@ func aVM() guest.VM {
 	return guest.VM{
 		ID: "i-1", Name: "a", ProviderID: "simulated:///r/z/i-1", Region: "r", Zone: "z", InstanceType: "standard-4",
 		IP: "127.0.0.1", CPU: 4, MemoryMiB: 16384, BootstrapToken: "abcdef.0123456789abcdef",
+		UserData: []byte("USER DATA"),
 	}
 }
 
@@ -181,6 +182,7 @@ func TestPowerOnAndOff(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--dir": s.vmDir(), "--name": "a", "--provider-id": "simulated:///r/z/i-1", "--node-ip": "127.0.0.1", "--cpu": "4",
 		"--memory-mib": "16384", "--bootstrap-kubeconfig": filepath.Join(s.vmDir(), bootstrapFile),
+		"--user-data":  filepath.Join(s.vmDir(), userDataFile),
 		"--forced-env": "KUBERNETES_SERVICE_HOST=127.0.0.1,KUBERNETES_SERVICE_PORT=6443",
 	} {
 		if at := slices.Index(args, flag); at < 0 || args[at+1] != want {
@@ -189,6 +191,9 @@ func TestPowerOnAndOff(t *testing.T) {
 	}
 	if got := s.read(clientCAFile); got != "CLIENT CA" {
 		t.Errorf("authority for clients: %q", got)
+	}
+	if got := s.read(userDataFile); got != "USER DATA" {
+		t.Errorf("user data: %q", got)
 	}
 	for _, want := range []string{"token: abcdef.0123456789abcdef", "server: https://127.0.0.1:6443"} {
 		if got := s.read(bootstrapFile); !strings.Contains(got, want) {

@@ -30,6 +30,7 @@ const dirVariable = "CLOUDSIM_VM_DIR"
 const (
 	bootstrapFile = "bootstrap.kubeconfig"
 	clientCAFile  = "client-ca.crt"
+	userDataFile  = "user-data"
 	consoleFile   = "console.log"
 	// rebootFile is there when a VM that has ended has to be switched on again.
 	rebootFile = "reboot"
@@ -135,6 +136,9 @@ func (h *Host) furnish(ctx context.Context, m *machine) error {
 	if err := os.WriteFile(m.file(clientCAFile), []byte(published.Data[key]), 0o600); err != nil {
 		return fmt.Errorf("write the authority for clients: %w", err)
 	}
+	if err := os.WriteFile(m.file(userDataFile), m.UserData, 0o600); err != nil {
+		return fmt.Errorf("write the user data: %w", err)
+	}
 	ca, err := serverCA(h.cfg.Cluster.CAData, h.cfg.Cluster.CAFile)
 	if err != nil {
 		return err
@@ -184,6 +188,7 @@ func (h *Host) args(m *machine) ([]string, error) {
 		"--memory-mib", strconv.FormatInt(m.MemoryMiB, 10),
 		"--bootstrap-kubeconfig", m.file(bootstrapFile),
 		"--client-ca-file", m.file(clientCAFile),
+		"--user-data", m.file(userDataFile),
 		"--volumes", h.cfg.Volumes,
 		"--attached", m.file(attachedFolder),
 		// What a Service network would do for pods: the address of the API server.
