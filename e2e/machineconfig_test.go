@@ -32,6 +32,18 @@ func TestMachineConfiguration(t *testing.T) {
 		t.Parallel()
 		newSpace(t, lab, "pool", realKubelet).poolRolls()
 	})
+	t.Run("Boot", func(t *testing.T) {
+		t.Parallel()
+		bootSpace(t, lab, "boot").machinesBootConfigured()
+	})
+	t.Run("OutdatedBoot", func(t *testing.T) {
+		t.Parallel()
+		bootSpace(t, lab, "outdated-boot").outdatedCatchesUp()
+	})
+	t.Run("DamagedBoot", func(t *testing.T) {
+		t.Parallel()
+		bootSpace(t, lab, "damaged-boot", v1alpha1.PlaceholderMachineConfig, "H4sI").damagedUserDataIsSeen()
+	})
 }
 
 // inPool labels the Nodes of a MachineDeployment.

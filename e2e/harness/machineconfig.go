@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	configv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
 const (
@@ -145,6 +147,37 @@ func (l *Lab) MachineFile(vm, name string) string {
 }
 
 func (l *Lab) vmDir(vm string) string { return filepath.Join(l.Dir, "cloudsim", "vms", vm) }
+
+// Console returns the console of a VM with a real kubelet, by its provider ID.
+func (l *Lab) Console(providerID string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(l.vmDir(path.Base(providerID)), "console.log"))
+	if err != nil {
+		return "", fmt.Errorf("read the console of VM %s: %w", providerID, err)
+	}
+	return string(content), nil
+}
+
+// CloudConfig returns the #cloud-config of a page of the documentation for VMs of a lab: their image has the daemon, which is not downloaded,
+// and their kubelets join with the bootstrap token.
+func CloudConfig(page string) (string, error) {
+	const begin, header = "```yaml\n", "#cloud-config\n"
+	content, err := os.ReadFile(page)
+	if err != nil {
+		return "", fmt.Errorf("read the #cloud-config: %w", err)
+	}
+	_, rest, found := strings.Cut(string(content), begin+header)
+	form, _, ends := strings.Cut(rest, "```")
+	if !found || !ends {
+		return "", fmt.Errorf("%s: expected a block of code that begins with %q", page, header)
+	}
+	kept := []string{header, "# The kubelet joins with " + machinev1alpha1.PlaceholderBootstrapToken + "\n"}
+	for line := range strings.Lines(form) {
+		if !strings.HasPrefix(line, "- curl ") && !strings.Contains(line, "sha256sum") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, ""), nil
+}
 
 // Daemon returns the process of the machine-config-daemon of a VM with a real kubelet; 0 while it has none.
 func (l *Lab) Daemon(vm string) (pid int, err error) {

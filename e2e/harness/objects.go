@@ -25,7 +25,12 @@ const ClassName = "simulated"
 
 // Prepare creates a namespace with a class and its Secret; providerSpec is the class' JSON, "" for defaults.
 func (l *Lab) Prepare(ctx context.Context, namespace, providerSpec string) error {
-	return l.prepare(ctx, Class(namespace, providerSpec), map[string]string{v1alpha1.SecretKeyUserData: UserData})
+	return l.PrepareUserData(ctx, namespace, providerSpec, UserData)
+}
+
+// PrepareUserData is Prepare with other user data.
+func (l *Lab) PrepareUserData(ctx context.Context, namespace, providerSpec, userData string) error {
+	return l.prepare(ctx, Class(namespace, providerSpec), map[string]string{v1alpha1.SecretKeyUserData: userData})
 }
 
 // prepare creates the namespace of a class, its Secret with that content, and the class.
