@@ -50,7 +50,7 @@ func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSam
 		v = drain.Decide(facts)
 		d.memory, facts.Memory = v.Memory, v.Memory
 		klog.FromContext(ctx).V(4).Info("Decided on the drain", "action", v.Do, "pods", len(v.Pods), "attachments", len(v.Attachments))
-		d.of.detaches.set(task.Cluster, task.Owner, v.Moving)
+		d.of.detaches.set(task.Cluster, d.errand, task.Owner.Namespace, v.Moving)
 		if v.Do == drain.Rest {
 			d.await(task, v, freed)
 			if wait := d.ids.wait(d.of.cfg.Clock.Now()); wait > 0 && (v.Wake == 0 || wait < v.Wake) {
@@ -129,11 +129,11 @@ func ListPods(ctx context.Context, cluster *target.Cluster, node string) (pods [
 // await registers what the drain waits for; after its end, nothing.
 func (d *Drain) await(task Task, v drain.Verdict, freed int) {
 	if v.State.Ended() {
-		d.of.detaches.forget(d.owner)
+		d.of.detaches.forget(d.errand)
 		return
 	}
 	if len(v.Progress.Waiting) > 0 {
-		d.of.detaches.await(task.Cluster, d.owner, freed, task.Owner.Wake)
+		d.of.detaches.await(task.Cluster, d.errand, freed, task.Owner.Wake)
 	}
 	if session := d.current(); session != nil {
 		awaited := map[string]bool{}

@@ -3,8 +3,6 @@ package drainer
 import (
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
@@ -17,10 +15,10 @@ type detaches struct {
 
 // moving are the volumes that move in one target cluster.
 type moving struct {
-	namespaces map[string]int         // of owners
-	drains     map[types.UID]movingOf // by owner
-	waiting    map[types.UID]func()   // called when more volumes may move, by owner
-	freed      int                    // how often the number of moving volumes has decreased
+	namespaces map[string]int // of owners
+	drains     map[errand]movingOf
+	waiting    map[errand]func() // called when more volumes may move
+	freed      int               // how often the number of moving volumes has decreased
 }
 
 // movingOf are the volumes that move for a drain.
@@ -35,7 +33,7 @@ func newDetaches() *detaches { return &detaches{clusters: map[*target.Cluster]*m
 func (d *detaches) in(cluster *target.Cluster) *moving {
 	m, ok := d.clusters[cluster]
 	if !ok {
-		m = &moving{namespaces: map[string]int{}, drains: map[types.UID]movingOf{}, waiting: map[types.UID]func(){}}
+		m = &moving{namespaces: map[string]int{}, drains: map[errand]movingOf{}, waiting: map[errand]func(){}}
 		d.clusters[cluster] = m
 	}
 	return m
@@ -49,29 +47,29 @@ func (d *detaches) free(cluster *target.Cluster, namespace string) (volumes, fre
 	return m.free(namespace), m.freed
 }
 
-// set records how many volumes move for the drain of an owner.
-func (d *detaches) set(cluster *target.Cluster, owner Owner, volumes int) {
+// set records how many volumes move for a drain. namespace is that of its owner.
+func (d *detaches) set(cluster *target.Cluster, e errand, namespace string, volumes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.in(cluster).set(owner.UID, movingOf{owner.Namespace, volumes})
+	d.in(cluster).set(e, movingOf{namespace, volumes})
 }
 
 // reserve adds volumes to those that move for a drain, and reports whether they may begin to move; otherwise it adds none. A pod may have
 // more volumes than one namespace may ever move: for it, room for drain.MaxDetachesOfOne suffices; otherwise it could never be removed.
-func (d *detaches) reserve(cluster *target.Cluster, owner Owner, volumes int) bool {
+func (d *detaches) reserve(cluster *target.Cluster, e errand, namespace string, volumes int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := d.in(cluster)
-	if min(volumes, drain.MaxDetachesOfOne) > m.free(owner.Namespace) {
+	if min(volumes, drain.MaxDetachesOfOne) > m.free(namespace) {
 		return false
 	}
-	m.set(owner.UID, movingOf{owner.Namespace, m.drains[owner.UID].volumes + volumes})
+	m.set(e, movingOf{namespace, m.drains[e].volumes + volumes})
 	return true
 }
 
 // await calls wake once, when the number of moving volumes has decreased since free returned freed; at once if it has already. wake
 // is called with d.mu held and must not use detaches.
-func (d *detaches) await(cluster *target.Cluster, owner types.UID, freed int, wake func()) {
+func (d *detaches) await(cluster *target.Cluster, e errand, freed int, wake func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := d.in(cluster)
@@ -79,16 +77,16 @@ func (d *detaches) await(cluster *target.Cluster, owner types.UID, freed int, wa
 		wake()
 		return
 	}
-	m.waiting[owner] = wake
+	m.waiting[e] = wake
 }
 
 // forget records that a drain has ended: it moves no volumes, and waits for none.
-func (d *detaches) forget(owner types.UID) {
+func (d *detaches) forget(e errand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, m := range d.clusters {
-		delete(m.waiting, owner)
-		m.set(owner, movingOf{})
+		delete(m.waiting, e)
+		m.set(e, movingOf{})
 	}
 }
 
@@ -105,13 +103,13 @@ func (m *moving) free(namespace string) int {
 	return max((times*left-m.namespaces[namespace])/(times+1), 0)
 }
 
-func (m *moving) set(owner types.UID, now movingOf) {
-	before := m.drains[owner]
+func (m *moving) set(e errand, now movingOf) {
+	before := m.drains[e]
 	m.count(before.namespace, -before.volumes)
 	m.count(now.namespace, now.volumes)
-	m.drains[owner] = now
+	m.drains[e] = now
 	if now.volumes == 0 {
-		delete(m.drains, owner)
+		delete(m.drains, e)
 	}
 	if now.volumes >= before.volumes {
 		return

@@ -77,12 +77,12 @@ func (d *Drainer) Run(ctx context.Context) { d.watches.Run(ctx) }
 
 // Drain is one drain. Only the pass of its owner uses its methods and the fields above mu.
 type Drain struct {
+	errand
+
 	// Reported is the progress that was reported last.
 	Reported drain.Reported
 
 	of           *Drainer
-	owner        types.UID
-	aim          Aim
 	memory       drain.Memory
 	ids          volumeIDs
 	removed      bool      // the removal of a pod or an attachment was requested
@@ -102,7 +102,7 @@ func (d *Drainer) Of(owner types.UID, aim Aim) *Drain {
 	e := errand{owner, aim}
 	one, ok := d.known[e]
 	if !ok {
-		one = &Drain{of: d, owner: owner, aim: aim, ids: volumeIDs{reported: map[string]string{}}}
+		one = &Drain{of: d, errand: e, ids: volumeIDs{reported: map[string]string{}}}
 		d.known[e] = one
 	}
 	return one
@@ -129,7 +129,7 @@ func (d *Drainer) Len() int {
 func (d *Drainer) VMDeleted(machine types.UID) {
 	if d.State(machine) == drain.Unknown {
 		d.Of(machine, ForDeletion).end(drain.Drained)
-		d.detaches.forget(machine)
+		d.detaches.forget(errand{machine, ForDeletion})
 	}
 }
 
@@ -149,7 +149,7 @@ func (d *Drainer) Drop(owner types.UID, aim Aim) {
 	d.mu.Unlock()
 	if ok {
 		one.end(drain.Unknown)
-		d.detaches.forget(e.owner)
+		d.detaches.forget(e)
 	}
 }
 
@@ -177,7 +177,7 @@ func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, 
 		klog.FromContext(ctx).Error(err, "Drain timed out while requests to the target cluster fail; deleting VM", "node", node)
 		report = drain.GiveUp(node)
 		d.end(report.State)
-		d.of.detaches.forget(d.owner)
+		d.of.detaches.forget(d.errand)
 		return report, true
 	case failing < d.of.cfg.Patience:
 		return drain.Report{}, false

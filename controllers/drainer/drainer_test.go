@@ -238,7 +238,7 @@ func TestPodsAreDeletedByUID(t *testing.T) {
 func TestAPodWaitsForRoom(t *testing.T) {
 	pod := targettest.PodOn("m", "db", "")
 	d, task, cluster := drainBench(t, pod)
-	d.of.detaches.set(task.Cluster, ownerIn(task.Owner.Namespace, "other"), drain.MaxDetachesOfOne)
+	d.of.detaches.set(task.Cluster, deletionOf("other"), task.Owner.Namespace, drain.MaxDetachesOfOne)
 	facts := drain.Facts{}
 	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: pod, How: drain.Delete, Moves: 1}}}
 	if err := d.remove(t.Context(), task, &facts, verdict); err != nil {
@@ -283,13 +283,13 @@ func TestDrainIsWokenByAVolumeSlotFreedWhileItDecides(t *testing.T) {
 		running.Go(func() { d.of.Run(ctx) })
 		defer running.Wait()
 		defer end()
-		d.of.detaches.set(task.Cluster, ownerIn(task.Owner.Namespace, "another"), drain.MaxDetachesOfOne)
+		d.of.detaches.set(task.Cluster, deletionOf("another"), task.Owner.Namespace, drain.MaxDetachesOfOne)
 		if _, _, err := d.Continue(ctx, task); err != nil { // begins to watch
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		woken.Store(0)
-		task.Driver = freeingDriver{free: func() { d.of.detaches.forget("another") }}
+		task.Driver = freeingDriver{free: func() { d.of.detaches.forget(deletionOf("another")) }}
 		v, _, err := d.Continue(ctx, task)
 		if err != nil || len(v.Progress.Waiting) == 0 {
 			t.Fatalf("verdict %+v, error %v; want the pod to wait until more volumes may move", v, err)

@@ -39,7 +39,7 @@ func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v dra
 		return nil
 	}
 	for _, r := range v.Pods {
-		if r.Moves > 0 && !d.of.detaches.reserve(task.Cluster, task.Owner, r.Moves) {
+		if r.Moves > 0 && !d.of.detaches.reserve(task.Cluster, d.errand, task.Owner.Namespace, r.Moves) {
 			return nil // other drains were faster; the next decision is about what is left
 		}
 		if err := note(r.Pod.UID, r.How, removePod(ctx, task.Cluster, r, d.of.cfg.Clock.Now())); err != nil {
@@ -47,7 +47,7 @@ func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v dra
 		}
 	}
 	for _, a := range v.Attachments {
-		if !d.of.detaches.reserve(task.Cluster, task.Owner, 1) {
+		if !d.of.detaches.reserve(task.Cluster, d.errand, task.Owner.Namespace, 1) {
 			return nil
 		}
 		if err := note(a.UID, drain.Delete, deleteAttachment(ctx, task.Cluster.Client, a)); err != nil {
