@@ -343,9 +343,23 @@ func TestTheWaitSurvivesAHandOver(t *testing.T) {
 	})
 }
 
-// TestAnotherClassIsTriedAtOnce corrects a refused class, while a process runs and while none does.
+// TestAnotherClassIsTriedAtOnce corrects a refused class, while a process runs, while none does, and while the watch of a process is away.
 func TestAnotherClassIsTriedAtOnce(t *testing.T) {
-	for name, attended := range map[string]bool{"while the process lives": true, "between two processes": false} {
+	mend := func(b *bench) { b.patchClass(`{"providerSpec":{"mended":true}}`) }
+	for name, correct := range map[string]func(b *bench){
+		"while the process lives": mend,
+		"between two processes": func(b *bench) {
+			b.end()
+			mend(b)
+			b.start()
+		},
+		"by another of the same name, while the watch is away": func(b *bench) {
+			b.server.ShowIn(objectcache.NewView())
+			b.loseClass()
+			b.createClass()
+			b.server.ShowIn(b.process.cfg.View)
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.cloud.fails(testFault{code: driver.InvalidArgument}, driver.OpStatus)
@@ -358,13 +372,7 @@ func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 					t.Error("nothing has changed, and the cloud got another request")
 				}
 				b.cloud.works()
-				if !attended {
-					b.end()
-				}
-				b.patchClass(`{"providerSpec":{"mended":true}}`)
-				if !attended {
-					b.start()
-				}
+				correct(b)
 				b.becomes(v1alpha1.MachineRunning, bootTime)
 			})
 		})

@@ -27,16 +27,10 @@ func (c *Controller) omitsComponentsTaint(m *v1alpha1.Machine) bool {
 	return c.cfg.NoComponentsTaint
 }
 
-// setChanged enqueues the machines of a set when what their Nodes must carry has changed.
+// setChanged enqueues the machines of a set when what their Nodes must carry has changed. While the cache does not show a set, its
+// rollout may end: its machines are enqueued whatever a set that appears says.
 func (c *Controller) setChanged(before, after *v1alpha1.MachineSet) {
-	var was, is nodesync.Rollout
-	if before != nil {
-		was = nodesync.RolloutOf(before)
-	}
-	if after != nil {
-		is = nodesync.RolloutOf(after)
-	}
-	if was == is || after == nil {
+	if after == nil || before != nil && nodesync.RolloutOf(before) == nodesync.RolloutOf(after) {
 		return
 	}
 	for _, m := range c.cfg.View.Machines.Under(after) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // rolledBench is a machine that runs, of a set.
@@ -35,6 +36,18 @@ func onRolledBench(t *testing.T, test func(b rolledBench)) {
 func (b rolledBench) setRollout(preferNoSchedule, rolling string) (requests []string) {
 	b.Helper()
 	b.target.ClearActions()
+	b.annotateSet(preferNoSchedule, rolling)
+	b.pass(time.Hour)
+	for _, action := range b.target.Actions() {
+		if action.GetResource().Resource == "nodes" {
+			requests = append(requests, action.GetVerb())
+		}
+	}
+	return requests
+}
+
+func (b rolledBench) annotateSet(preferNoSchedule, rolling string) {
+	b.Helper()
 	annotation := func(value string) string {
 		if value == "" {
 			return "null"
@@ -45,13 +58,6 @@ func (b rolledBench) setRollout(preferNoSchedule, rolling string) (requests []st
 		`{"metadata":{"annotations":{%q:%s,%q:%s}}}`, v1alpha1.AnnotationPreferNoSchedule, annotation(preferNoSchedule),
 		v1alpha1.AnnotationRolling, annotation(rolling)), metav1.PatchOptions{})
 	b.must(err)
-	b.pass(time.Hour)
-	for _, action := range b.target.Actions() {
-		if action.GetResource().Resource == "nodes" {
-			requests = append(requests, action.GetVerb())
-		}
-	}
-	return requests
 }
 
 // carries returns the marks of a rollout on the Node.
@@ -86,6 +92,23 @@ func TestNodesOfARolloutAreWrittenOnlyWhereTheyChange(t *testing.T) {
 				t.Errorf("set tainted %q and rolling %q: requests %v and the Node %s; want %v, %s",
 					step.tainted, step.rolling, requests, b.carries(), want, step.want)
 			}
+		}
+	})
+}
+
+// TestARolloutMayEndWhileItsSetIsNotShown has the set in another slot when it becomes the new one again.
+func TestARolloutMayEndWhileItsSetIsNotShown(t *testing.T) {
+	onRolledBench(t, func(b rolledBench) {
+		b.setRollout(v1alpha1.PreferNoScheduleTrue, "")
+		view := b.process.cfg.View
+		b.server.ShowIn(objectcache.NewView())
+		view.Sets.Delete(types.NamespacedName{Namespace: "n", Name: "set"}, "")
+		b.annotateSet("", "")
+		b.pass(time.Hour)
+		b.server.ShowIn(view)
+		b.pass(time.Hour)
+		if got, want := b.carries(), `tainted false, kept "", by us ""`; got != want {
+			t.Errorf("the Node is %s, want %s", got, want)
 		}
 	})
 }
