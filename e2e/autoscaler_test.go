@@ -33,7 +33,7 @@ func TestAutoscaler(t *testing.T) {
 	lab := startLab(t, "autoscaler", func(o *harness.Options) {
 		o.Replicas, o.CloudEndpoints = 2, []string{absent, late}
 	})
-	if err := lab.WaitHeld(t.Context(), slots); err != nil {
+	if err := held(t.Context(), lab); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("Beside", func(t *testing.T) {

@@ -24,7 +24,7 @@ func TestAzure(t *testing.T) {
 		o.Replicas, o.Clouds, o.Drivers = 2, harness.AzureClouds, harness.AzureDrivers
 		o.FleetFlags = "--machine-safety-orphan-vms-period=5s --machine-safety-orphan-vms-quarantine=5s"
 	})
-	if err := lab.WaitHeld(t.Context(), slots); err != nil {
+	if err := held(t.Context(), lab); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("Undisturbed", func(t *testing.T) {

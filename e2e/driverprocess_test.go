@@ -39,7 +39,7 @@ func TestDriverProcessIsKilled(t *testing.T) {
 		o.Drivers = sideProvider + "=simulated-driver --provider=" + sideProvider + " --endpoints={cloud}"
 	})
 	s := newSpace(t, lab, "driver-process", "")
-	s.must(lab.WaitHeld(t.Context(), slots))
+	s.must(held(t.Context(), lab))
 	class := harness.Class(s.name, "")
 	class.Name, class.Provider = sideProvider, sideProvider
 	_, err := s.api().MachineClasses(s.name).Create(t.Context(), class, metav1.CreateOptions{})

@@ -37,8 +37,16 @@ var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lab, lab.WaitHeld(ctx, slots)
+	return lab, held(ctx, lab)
 })
+
+// held waits until all slots of a lab are held. A new fleet creates their Leases first, which takes a machine that starts other labs
+// meanwhile minutes.
+func held(ctx context.Context, lab *harness.Lab) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	return lab.WaitHeld(ctx, slots)
+}
 
 // fleetLock is held exclusively by tests that stop the fleet.
 var fleetLock sync.RWMutex

@@ -56,9 +56,21 @@ func (s *space) killOwner(slot int, before func(owner)) owner {
 			return found
 		}
 		s.Logf("slot %d has left %s before that was killed", slot, found.session)
-		s.must(s.lab.Do(s.Context(), found.replica, harness.Start))
-		s.must(s.lab.Ready(s.Context(), found.replica))
+		s.starts(found.replica)
 	}
+}
+
+// starts has a killed replica start again, and waits until it is ready.
+func (s *space) starts(replica string) {
+	s.Helper()
+	s.must(s.lab.Do(s.Context(), replica, harness.Start))
+	s.comesUp(replica)
+}
+
+// comesUp waits until a replica is ready.
+func (s *space) comesUp(replica string) {
+	s.Helper()
+	s.eventually(replica+" is ready", func(ctx context.Context) error { return s.lab.Ready(ctx, replica) })
 }
 
 // serving waits until a replica, except those that are named, serves a slot that is assigned to it.

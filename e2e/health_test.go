@@ -48,7 +48,7 @@ func healthLab(t *testing.T, name string) *harness.Lab {
 		o.Replicas = 2
 		o.FleetFlags = fmt.Sprintf("--machine-health-timeout=%s --circuit-breaker-close-after=%s", healthTimeout, resumeAfter)
 	})
-	if err := lab.WaitHeld(t.Context(), slots); err != nil {
+	if err := held(t.Context(), lab); err != nil {
 		t.Fatal(err)
 	}
 	return lab

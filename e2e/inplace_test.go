@@ -83,11 +83,14 @@ func TestUpdateInPlaceContinuesAtTheNextOwner(t *testing.T) {
 
 	s.agents(cloudapi.UpdateNever)
 	for node := range nodes {
-		s.podOn(node, "on-"+node, pause(), map[string]string{cloudapi.AnnotationPodTermination: "10s"})
+		s.podOn(node, "on-"+node, pause(), neverEnds)
 		s.ready("on-"+node, 1)
 	}
 	s.rollIt("third")
 	s.movesAt(v1alpha1.NodeReasonSelectedForUpdate)
+	for node := range nodes {
+		s.ends("on-" + node)
+	}
 	s.movesAt(v1alpha1.NodeReasonReadyForUpdate)
 	s.agents(cloudapi.UpdateFailed)
 	failed := s.movesAt(v1alpha1.NodeReasonUpdateFailed, v1alpha1.UpdateResultFailed)

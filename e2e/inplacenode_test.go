@@ -69,15 +69,16 @@ func (s *space) isBackFromUpdate(machine string) {
 	})
 }
 
-// TestInPlaceUpdate updates three Nodes in place, whose agents succeed, fail, and do nothing.
+// TestInPlaceUpdate updates three Nodes in place, whose agents succeed, fail, and do nothing. The first one begins when the test has seen
+// that it may.
 func TestInPlaceUpdate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "inplace", "")
 	s.workload()
 	names := []string{s.name + "-good", s.name + "-bad", s.name + "-lazy"}
-	s.createMachine(names[0], updating(cloudapi.UpdateSuccessful, 20*time.Minute))
+	s.createMachine(names[0], updating(cloudapi.UpdateNever, 20*time.Minute))
 	s.createMachine(names[1], updating(cloudapi.UpdateFailed, 20*time.Minute))
-	s.createMachine(names[2], updating(cloudapi.UpdateNever, 10*time.Second))
+	s.createMachine(names[2], updating(cloudapi.UpdateNever, lateUpdate))
 	s.running("", len(names))
 	vms := s.joined()
 	for name, test := range map[string]func(s *space, machine string){"good": updateSucceeds, "bad": updateFails, "lazy": updateIsLate} {
@@ -101,12 +102,14 @@ func TestInPlaceUpdate(t *testing.T) {
 
 // updateSucceeds updates a Node with pods: they are evicted before, and the VM stays.
 func updateSucceeds(s *space, machine string) {
-	s.podOn(machine, "slow", pause(), map[string]string{cloudapi.AnnotationPodTermination: "5s"})
+	s.podOn(machine, "slow", pause(), neverEnds)
 	s.ready("slow", 1)
 	s.selectForUpdate(machine)
 	_, node := s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonSelectedForUpdate)
 	s.describes(machine, "1 pod left")
+	s.ends("slow")
 	s.comesTo(machine, v1alpha1.MachineInPlaceUpdating, v1alpha1.NodeReasonReadyForUpdate)
+	s.agentBecomes(machine, cloudapi.UpdateSuccessful)
 	if _, err := s.lab.Target.CoreV1().Pods(s.name).Get(s.Context(), "slow", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		s.Errorf("the pod on a Node that is updated: want none, got %v", err)
 	}
@@ -138,16 +141,19 @@ func updateFails(s *space, machine string) {
 	s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonUpdateSuccessful)
 }
 
+// lateUpdate is the timeout of updateIsLate.
+const lateUpdate = 10 * time.Second
+
 // updateIsLate: no agent does the update until its timeout is over.
 func updateIsLate(s *space, machine string) {
 	s.selectForUpdate(machine)
 	m, _ := s.comesTo(machine, v1alpha1.MachineInPlaceUpdating, v1alpha1.NodeReasonReadyForUpdate)
 	since := m.Status.CurrentStatus.LastUpdateTime
 	m, _ = s.comesTo(machine, v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.NodeReasonReadyForUpdate)
-	if took := m.Status.CurrentStatus.LastUpdateTime.Sub(since.Time); took < 10*time.Second || took > 15*time.Second {
-		s.Errorf("the update has failed after %s, its timeout is 10s", took)
+	if took := m.Status.CurrentStatus.LastUpdateTime.Sub(since.Time); took < lateUpdate || took > lateUpdate+slack {
+		s.Errorf("the update has failed after %s, its timeout is %s", took, lateUpdate)
 	}
-	s.describes(machine, "within the timeout of 10s")
+	s.describes(machine, fmt.Sprintf("within the timeout of %s", lateUpdate))
 	s.agentBecomes(machine, cloudapi.UpdateSuccessful)
 	s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonUpdateSuccessful)
 }
@@ -188,25 +194,28 @@ func TestMachinesWhoseUpdateFailsAreReplaced(t *testing.T) {
 	s.oneByOne(film, names)
 }
 
-// oneByOne checks that a film shows the deletion of all these machines, and never of two at a time.
+// oneByOne waits until a film shows the deletion of all these machines, and checks that it never shows that of two at a time.
 func (s *space) oneByOne(film *recording, names []string) {
 	s.Helper()
-	machines, moments := shown[*v1alpha1.Machine](s, film)
-	leaving, gone := map[string]bool{}, 0
-	for i, m := range machines {
-		switch {
-		case !slices.Contains(names, m.Name) || m.DeletionTimestamp == nil:
-		case moments[i].gone:
-			delete(leaving, m.Name)
-			gone++
-		default:
-			leaving[m.Name] = true
+	s.eventually("all of them are gone", func(context.Context) error {
+		machines, moments := shown[*v1alpha1.Machine](s, film)
+		leaving, gone := map[string]bool{}, 0
+		for i, m := range machines {
+			switch {
+			case !slices.Contains(names, m.Name) || m.DeletionTimestamp == nil:
+			case moments[i].gone:
+				delete(leaving, m.Name)
+				gone++
+			default:
+				leaving[m.Name] = true
+			}
+			if len(leaving) > 1 {
+				s.Fatalf("these machines are deleted at the same time: %v", leaving)
+			}
 		}
-		if len(leaving) > 1 {
-			s.Fatalf("these machines are deleted at the same time: %v", leaving)
+		if gone != len(names) {
+			return fmt.Errorf("%d machines of %v are gone", gone, names)
 		}
-	}
-	if gone != len(names) {
-		s.Errorf("%d machines of %v are gone", gone, names)
-	}
+		return nil
+	})
 }

@@ -45,11 +45,11 @@ func TestMetrics(t *testing.T) {
 	s.running("pool", 1)
 	replicas, err := lab.Replicas(t.Context())
 	s.must(err)
+	s.must(held(t.Context(), lab))
 	known := goldenMetrics(t)
 	traces := map[string]bool{}
-	machines := 0
 	for _, replica := range replicas {
-		text, open := scraped(t, lab, replica, "text/plain"), scraped(t, lab, replica, "application/openmetrics-text; version=1.0.0")
+		text, open := s.scrapedAlike(replica)
 		checkByPromtool(t, text)
 		families, series := read(t, text)
 		for name, kind := range families {
@@ -62,18 +62,25 @@ func TestMetrics(t *testing.T) {
 				t.Errorf("%s serves %s with the labels %q, and the golden list has %s", replica, name, labels, is)
 			}
 		}
-		if _, inOpen := read(t, open); !maps.Equal(series, inOpen) {
-			t.Errorf("%s serves the series %v as text, and %v as OpenMetrics", replica, slices.Sorted(maps.Keys(series)), slices.Sorted(maps.Keys(inOpen)))
-		}
-		machines += strings.Count(text, "\nmcm_machine_info{")
 		for _, found := range regexp.MustCompile(`(?m)^(mcf_machine_step_seconds|controller_runtime_reconcile_time_seconds|mcm_cloud_api_driver_request_duration_seconds)_bucket.*trace_id="(\w+)"`).
 			FindAllStringSubmatch(open, -1) {
 			traces[found[1]+" "+found[2]] = true
 		}
 	}
-	if machines != 1 {
-		t.Errorf("%d machines have series, want 1: of those that exist, once", machines)
-	}
+	s.eventually("one machine has series: of those that exist, once", func(ctx context.Context) error {
+		machines := 0
+		for _, replica := range replicas {
+			text, err := scraped(ctx, lab, replica, asText)
+			if err != nil {
+				return err
+			}
+			machines += strings.Count(text, "\nmcm_machine_info{")
+		}
+		if machines != 1 {
+			return fmt.Errorf("%d have", machines)
+		}
+		return nil
+	})
 	checkTraces(t, lab, slices.Collect(maps.Keys(traces)))
 }
 
@@ -94,14 +101,34 @@ func checkTraces(t *testing.T, lab *harness.Lab, exemplars []string) {
 	}
 }
 
+// Formats of metrics.
+const (
+	asText        = "text/plain"
+	asOpenMetrics = "application/openmetrics-text; version=1.0.0"
+)
+
+// scrapedAlike returns the metrics of a replica in both formats, with the same series. Between the two scrapes, some may have come.
+func (s *space) scrapedAlike(replica string) (text, open string) {
+	s.Helper()
+	s.eventually(replica+" serves the same series in both formats", func(ctx context.Context) (err error) {
+		if text, err = scraped(ctx, s.lab, replica, asText); err != nil {
+			return err
+		}
+		if open, err = scraped(ctx, s.lab, replica, asOpenMetrics); err != nil {
+			return err
+		}
+		_, inText := read(s.T, text)
+		if _, inOpen := read(s.T, open); !maps.Equal(inText, inOpen) {
+			return fmt.Errorf("as text %v, as OpenMetrics %v", slices.Sorted(maps.Keys(inText)), slices.Sorted(maps.Keys(inOpen)))
+		}
+		return nil
+	})
+	return text, open
+}
+
 // scraped returns the metrics of a replica in a format.
-func scraped(t *testing.T, lab *harness.Lab, replica, format string) string {
-	t.Helper()
-	text, err := fetched(t.Context(), lab.Endpoint(replica)+"/metrics", format)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+func scraped(ctx context.Context, lab *harness.Lab, replica, format string) (string, error) {
+	return fetched(ctx, lab.Endpoint(replica)+"/metrics", format)
 }
 
 func fetched(ctx context.Context, url, accept string) (string, error) {

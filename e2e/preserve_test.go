@@ -93,6 +93,7 @@ func (s *space) sick(node string, status corev1.ConditionStatus) {
 func TestPreserve(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "preserve", "")
+	s.workload()
 	s.deploy("pool", 1, func(d *v1alpha1.MachineDeployment) {
 		conditions := sick
 		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{
@@ -103,10 +104,9 @@ func TestPreserve(t *testing.T) {
 	})
 	first := s.preserved("pool", "Pending")
 	node := first.Labels[v1alpha1.LabelNode]
-	s.workload()
-	s.podOn(node, "web", pause(), nil)
+	s.preserve(node, v1alpha1.PreserveWhenFailed) // before its time to become a healthy Node is over
 	s.sick(node, corev1.ConditionTrue)
-	s.preserve(node, v1alpha1.PreserveWhenFailed)
+	s.podOn(node, "web", pause(), nil)
 	if m := s.preserved("pool", "Failed preserved annotated tainted True"); m.UID != first.UID {
 		t.Fatalf("machine %s has replaced %s", m.Name, first.Name)
 	}

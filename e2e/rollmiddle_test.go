@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
 // rolls creates the MachineDeployment pool with three machines of template "first", and rolls it to "second" until the first new
@@ -251,10 +250,7 @@ func TestOwnerKilledDuringARollout(t *testing.T) {
 func (s *space) losesOwner() (comesBack func()) {
 	s.Helper()
 	killed := s.killOwner(s.slot("pool"), func(owner) {})
-	return func() {
-		s.must(s.lab.Do(s.Context(), killed.replica, harness.Start))
-		s.must(s.lab.Ready(s.Context(), killed.replica))
-	}
+	return func() { s.starts(killed.replica) }
 }
 
 // TestHandedOverDuringARollout moves the slot back and forth while machines are replaced.

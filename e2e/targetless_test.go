@@ -24,9 +24,10 @@ func TestNoTargetCluster(t *testing.T) {
 	const minReady = 5 * time.Second
 	s.deploy("pool", 2, func(d *v1alpha1.MachineDeployment) { d.Spec.MinReadySeconds = int32(minReady.Seconds()) })
 	s.eventually("2 machines are available", func(ctx context.Context) error {
-		machines, err1 := s.machines(ctx, "pool")
-		d, err2 := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
-		sets, err3 := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+		// The machines are read last: they are at least as old as when they were reported.
+		d, err1 := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
+		sets, err2 := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+		machines, err3 := s.machines(ctx, "pool")
 		s.must(errors.Join(err1, err2, err3))
 		reported := d.Status.AvailableReplicas
 		for _, set := range sets.Items {

@@ -74,6 +74,12 @@ func (s *space) podOn(node, name string, spec corev1.PodSpec, annotations map[st
 	s.must(err)
 }
 
+// ends removes a pod that neverEnds from the API server, as a kubelet does when its containers have ended.
+func (s *space) ends(pod string) {
+	s.Helper()
+	s.must(s.lab.Target.CoreV1().Pods(s.name).Delete(s.Context(), pod, *metav1.NewDeleteOptions(0)))
+}
+
 // spread creates a ReplicaSet whose pods run on these Nodes only, one on each.
 func (s *space) spread(name string, replicas int32, nodes []string) {
 	s.Helper()
