@@ -99,8 +99,8 @@ const planned = 2 * time.Second
 
 // handOver requests the hand-over of a slot, as the leader does, from the session that holds it to another replica, and waits
 // until that has begun. If the leader assigns the slot to another replica at once, it repeats the request: the leader does not
-// move a slot again for 5 minutes.
-func (s *space) handOver(slot int) (m move) {
+// move a slot again for 5 minutes. The session passes all checks before the request.
+func (s *space) handOver(slot int, checks ...func(context.Context, owner) error) (m move) {
 	s.Helper()
 	var since time.Time // since when the slot is assigned to m.to
 	s.eventually(fmt.Sprintf("slot %d is being handed over", slot), func(ctx context.Context) error {
@@ -113,6 +113,11 @@ func (s *space) handOver(slot int) (m move) {
 		case m.to == "" || now != m.from: // it has moved to another replica
 			if err := s.isServed(ctx, now.replica, slot); err != nil {
 				return err
+			}
+			for _, check := range checks {
+				if err := check(ctx, now); err != nil {
+					return err
+				}
 			}
 			m = move{slot: slot, from: now, to: harness.Fleet}
 			if now.replica == m.to {

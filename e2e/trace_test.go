@@ -30,7 +30,7 @@ func TestTraces(t *testing.T) {
 	s.running("pool", 2)
 	s.findSlot("pool")
 
-	moved := s.handOver(s.slot)
+	moved := s.handsOver("pool")
 	first := moved.from
 	s.finds("hand-over", owner{}, first.next(), isOfAnother, func(s harness.Span) bool { return s.Tags["replica"] == moved.to })
 	s.must(lab.Do(t.Context(), first.replica, harness.Stop)) // pending spans are sent before it ends
@@ -75,7 +75,7 @@ func TestSampledLivesAreWhole(t *testing.T) {
 		s.running(pool, 2)
 	}
 	s.findSlot(sampled)
-	moved := s.handOver(s.slot)
+	moved := s.handsOver(sampled)
 	second := s.serving(s.slot, moved.from.replica) // rebalancing may move the slot again after this
 	set, machine := s.family(sampled)
 	s.finds("hand-over", owner{}, moved.from.next())
@@ -200,6 +200,26 @@ func (s *traced) findSlot(pool string) {
 	})
 }
 
+// handsOver requests the hand-over of the slot from a session that has reconciled all objects of a pool. A session that gets the slot
+// before the fleet is at rest may give it away again before that.
+func (s *traced) handsOver(pool string) move {
+	s.Helper()
+	set, _ := s.family(pool)
+	machines, err := s.machines(s.Context(), pool)
+	s.must(err)
+	return s.handOver(s.slot, func(ctx context.Context, from owner) error {
+		_, err1 := s.span(ctx, "reconcile machinedeployment", from, tags{"key": s.name + "/" + pool})
+		_, err2 := s.span(ctx, "reconcile machineset", from, set.key(), set.linked)
+		errs := []error{err1, err2}
+		for _, m := range machines {
+			of := childOf(&m)
+			_, err := s.span(ctx, "reconcile machine", from, of.key(), of.linked)
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}
+
 // child is an object that the fleet has created.
 type child struct{ namespace, name, traceparent string }
 
@@ -261,23 +281,28 @@ func (c child) origin() (trace, span string) {
 // finds waits until Jaeger has a span with the name, owner and attributes, that passes all checks. The zero owner is any.
 func (s *traced) finds(name string, by owner, with tags, desired ...func(harness.Span) bool) (found harness.Span) {
 	s.Helper()
+	s.eventually(fmt.Sprintf("Jaeger has a span %q by %+v with %v", name, by, with), func(ctx context.Context) (err error) {
+		found, err = s.span(ctx, name, by, with, desired...)
+		return err
+	})
+	return found
+}
+
+// span is finds without the wait.
+func (s *traced) span(ctx context.Context, name string, by owner, with tags, desired ...func(harness.Span) bool) (harness.Span, error) {
 	search := tags{"slot": strconv.Itoa(s.slot)}
 	if by != (owner{}) {
 		search["replica"], search["session"], search["epoch"] = by.replica, by.session, strconv.FormatInt(by.epoch, 10)
 	}
 	maps.Copy(search, with)
-	s.eventually(fmt.Sprintf("Jaeger has a span %q with %v", name, search), func(ctx context.Context) error {
-		spans, err := s.lab.Spans(ctx, name, search)
-		if err != nil {
-			return err
+	spans, err := s.lab.Spans(ctx, name, search)
+	if err != nil {
+		return harness.Span{}, err
+	}
+	for _, span := range spans {
+		if !slices.ContainsFunc(desired, func(want func(harness.Span) bool) bool { return !want(span) }) {
+			return span, nil
 		}
-		for _, span := range spans {
-			if !slices.ContainsFunc(desired, func(want func(harness.Span) bool) bool { return !want(span) }) {
-				found = span
-				return nil
-			}
-		}
-		return fmt.Errorf("it has %d, and none of them passes the checks", len(spans))
-	})
-	return found
+	}
+	return harness.Span{}, fmt.Errorf("of %d spans %q with %v none passes the checks", len(spans), name, search)
 }

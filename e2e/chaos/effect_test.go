@@ -22,6 +22,7 @@ type standing struct {
 	replica, session string
 	suspensions      float64
 	slots            map[string]int64 // the epochs of the slots that the session holds, by slot Lease
+	renewed          time.Time        // when the session has renewed its Lease for the last time, once it is pinned
 }
 
 // standing selects a working replica at random.
@@ -56,11 +57,16 @@ func (b *bed) slotsOf(t *testing.T, session string) map[string]int64 {
 	return epochs
 }
 
-// pinned is slotsOf for a session that can send nothing any more: no other session gets these slots before a take-over.
-func (b *bed) pinned(t *testing.T, session string) map[string]int64 {
+// pin records what a session has that can send nothing any more: no other session gets these slots before a take-over.
+func (b *bed) pin(t *testing.T, s *standing) {
 	t.Helper()
 	b.wait(t, 200*time.Millisecond) // requests that were sent before have arrived then
-	return b.slotsOf(t, session)
+	s.slots = b.slotsOf(t, s.session)
+	lease, err := b.sessionLease(b.ctx, s.replica)
+	if err != nil || lease.Spec.RenewTime == nil {
+		t.Fatalf("the session Lease of %s is %+v (%v), want one that was renewed", s.session, lease, err)
+	}
+	s.renewed = lease.Spec.RenewTime.Time
 }
 
 // goesOn: the fault was over before the fence, or did not concern Leases. The session is the same, and was never suspended.
@@ -91,13 +97,19 @@ func (b *bed) suspends(t *testing.T, s standing) {
 	t.Logf("%s was suspended after %.1f s", s.session, time.Since(start).Seconds())
 }
 
-// stands: no slot of a session was taken over that was silent for less than a take-over.
+// stands: no slot of a session was taken over that was silent for less than a take-over. On a busy machine this process may look too
+// late to say so.
 func (b *bed) stands(t *testing.T, s standing) {
 	t.Helper()
-	if now, err := b.session(b.ctx, s.replica); err != nil || now != s.session {
-		t.Errorf("the session Lease of %s is held by %q before a take-over is due (%v), want %s", s.replica, now, err, s.session)
-	}
+	holder, err := b.session(b.ctx, s.replica)
 	now := b.slotsOf(t, s.session)
+	if silent := time.Since(s.renewed); silent >= member.DefaultConfig().TakeOver {
+		t.Logf("%s was silent for %s when the test looked: a take-over was due", s.session, silent)
+		return
+	}
+	if err != nil || holder != s.session {
+		t.Errorf("the session Lease of %s is held by %q before a take-over is due (%v), want %s", s.replica, holder, err, s.session)
+	}
 	for lease, epoch := range s.slots {
 		if now[lease] != epoch {
 			t.Errorf("%s was taken from %s, which held it under epoch %d, before a take-over is due", lease, s.session, epoch)
@@ -163,7 +175,7 @@ func pause(t *testing.T, b *bed, d time.Duration) {
 	s := b.standing(t)
 	b.do(t, s.replica, harness.Pause)
 	paused := time.Now()
-	s.slots = b.pinned(t, s.session)
+	b.pin(t, &s)
 	config := member.DefaultConfig()
 	if d > config.TakeOver {
 		b.loses(t, s)
@@ -187,7 +199,7 @@ func pause(t *testing.T, b *bed, d time.Duration) {
 func cutOff(t *testing.T, b *bed, cut harness.Fault, long bool) {
 	s := b.standing(t)
 	b.link(t, s.replica, harness.LinkControl, cut)
-	s.slots = b.pinned(t, s.session)
+	b.pin(t, &s)
 	b.suspends(t, s)
 	if long {
 		b.loses(t, s)

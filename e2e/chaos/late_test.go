@@ -28,6 +28,9 @@ type trace func(b *bed, what string, from, to time.Time) ([]check.Actor, error)
 // end.
 const lateTries = 3
 
+// lateArrives is how long after the resume a late request is looked for.
+const lateArrives = 10 * time.Second
+
 // late stops a request between its check and its send, pauses the whole process until others have its slots, and resumes the
 // request then. find shows that it arrives, from a session that has lost the slot.
 func late(t *testing.T, b *bed, match string, find trace) {
@@ -136,6 +139,9 @@ func pauseInCall(t *testing.T, b *bed) {
 // receives the answers when it resumes: its session is the same, and its machines have these VMs.
 func pauseInShortCall(t *testing.T, b *bed) {
 	const call, pause = 3 * time.Second, 5 * time.Second
+	if err := b.lab.WaitAtRest(b.ctx); err != nil { // the holder of a slot that moves is not the one that calls
+		t.Fatal(err)
+	}
 	b.cloud(t, fmt.Sprintf(`{"latency":{"CreateInstance":{"mean":%q,"spread":"0s"}}}`, call))
 	b.wait(t, 2*time.Second) // earlier calls have been answered then
 	name, session := b.calling(t)
@@ -264,7 +270,7 @@ func (b *bed) arrived(t *testing.T, session string, holders map[string]string, f
 // seen is arrived with an error instead of a failure of the test.
 func (b *bed) seen(t *testing.T, session string, holders map[string]string, find func() ([]check.Actor, error)) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, lateArrives)
 	defer cancel()
 	return harness.Eventually(ctx, "the late request is in the logs", func(context.Context) error {
 		actors, err := find()

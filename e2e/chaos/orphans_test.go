@@ -99,12 +99,33 @@ func TestOrphanVMs(t *testing.T) {
 func TestLateCreateIsSwept(t *testing.T) {
 	t.Parallel()
 	b := newBedWith(t, 3, slots, sweepFlags)
+	for try := 1; !b.createsLate(t, fmt.Sprintf("late-%d", try)); try++ {
+		if try == lateTries {
+			t.Fatal("no create was sent late")
+		}
+	}
+	start := time.Now()
+	b.eventually(t, "that VM is deleted", func(ctx context.Context) error {
+		vms, err := b.lab.Cloud.VMs(ctx, b.namespace)
+		if err == nil && len(vms) > 0 {
+			err = fmt.Errorf("%d VMs are left", len(vms))
+		}
+		return err
+	})
+	t.Logf("the VM was deleted %.0f s after it was made", time.Since(start).Seconds())
+	b.end(t)
+}
+
+// createsLate has a replica send the create of a machine of a MachineDeployment after the machine is gone, and reports whether the cloud
+// has made the VM: the resumed process may notice first how late it is, and end.
+func (b *bed) createsLate(t *testing.T, name string) bool {
+	t.Helper()
 	point, err := b.lab.StopNext(b.ctx, "POST "+cloudapi.PathInstances)
 	if err != nil {
 		t.Fatal(err)
 	}
 	api := b.lab.Machines.MachineV1alpha1()
-	if _, err := api.MachineDeployments(b.namespace).Create(b.ctx, harness.Deployment(b.namespace, "late", 1), metav1.CreateOptions{}); err != nil {
+	if _, err := api.MachineDeployments(b.namespace).Create(b.ctx, harness.Deployment(b.namespace, name, 1), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	at, err := point.Wait(b.ctx)
@@ -133,23 +154,19 @@ func TestLateCreateIsSwept(t *testing.T) {
 	if err := <-released; err != nil {
 		t.Logf("the process ended before it answered: %v", err)
 	}
-	start := time.Now()
-	b.eventually(t, "the cloud has a VM of the machine that is gone", func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(b.ctx, lateArrives)
+	defer cancel()
+	err = harness.Eventually(ctx, "the cloud has a VM of the machine that is gone", func(ctx context.Context) error {
 		vms, err := b.lab.Cloud.VMs(ctx, b.namespace)
 		if err == nil && len(vms) == 0 {
 			err = errors.New("it has none")
 		}
 		return err
 	})
-	b.eventually(t, "that VM is deleted", func(ctx context.Context) error {
-		vms, err := b.lab.Cloud.VMs(ctx, b.namespace)
-		if err == nil && len(vms) > 0 {
-			err = fmt.Errorf("%d VMs are left", len(vms))
-		}
-		return err
-	})
-	t.Logf("the VM was deleted %.0f s after it was made", time.Since(start).Seconds())
-	b.end(t)
+	if err != nil {
+		t.Log(err)
+	}
+	return err == nil
 }
 
 // TestLeaderKilledInEachStepOfASweep kills the leader before each kind of request that a sweep makes as the leader: nothing is

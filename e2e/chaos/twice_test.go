@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -112,9 +113,13 @@ func (b *bed) isAtWork(ctx context.Context, replica string) (session string, err
 
 // session returns the holder of the session Lease of a replica, "" for none.
 func (b *bed) session(ctx context.Context, replica string) (string, error) {
-	lease, err := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, member.SessionLeaseName(harness.FleetName, replica), metav1.GetOptions{})
+	lease, err := b.sessionLease(ctx, replica)
 	if err != nil || lease.Spec.HolderIdentity == nil {
 		return "", err
 	}
 	return *lease.Spec.HolderIdentity, nil
+}
+
+func (b *bed) sessionLease(ctx context.Context, replica string) (*coordinationv1.Lease, error) {
+	return b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, member.SessionLeaseName(harness.FleetName, replica), metav1.GetOptions{})
 }
