@@ -1,7 +1,6 @@
 package aws
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,12 +8,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/aws/ec2test"
 )
-
-// shortly returns a context for a call that is not answered.
-func (w *world) shortly(t *testing.T) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithTimeout(t.Context(), 300*time.Millisecond)
-}
 
 // life is the life of one machine, whose driver is killed at a request and starts again without a memory.
 type life struct {

@@ -127,25 +127,36 @@ func TestAway_CallsFailAtOnce(t *testing.T) {
 	}
 }
 
-func TestHang_CallsEndWithTheirContext(t *testing.T) {
-	ended := make(chan struct{})
-	d := &scripted{status: func(ctx context.Context, _ driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+// hanging returns a client of a driver whose calls hang until their contexts end, and channels that receive when they begin and end.
+func hanging(t *testing.T) (client *plugin.Client, began, ended <-chan struct{}) {
+	t.Helper()
+	begins, ends := make(chan struct{}, 100), make(chan struct{}, 100)
+	return connect(t, plugin.Served{Driver: &scripted{status: func(ctx context.Context, _ driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+		begins <- struct{}{}
 		<-ctx.Done()
-		ended <- struct{}{}
+		ends <- struct{}{}
 		return driver.GetMachineStatusResponse{}, driver.Errorf(driver.OpStatus, driver.NotFound, "too late to be used")
-	}}
-	client := connect(t, plugin.Served{Driver: d})
-	_, err := statusOf(t, client, soon)
-	<-ended // of the driver's context, too
-	if code := driver.CodeOf(err); code != driver.DeadlineExceeded && code != driver.NotFound {
-		t.Errorf("a driver that hangs: %v", err)
-	}
+	}}}), begins, ends
+}
 
+func TestHang_CallsEndWithTheirContext(t *testing.T) {
+	client, began, ended := hanging(t)
+	for deadline := soon; len(began) == 0; deadline *= 2 { // on a busy machine it may pass before the driver is called
+		_, err := statusOf(t, client, deadline)
+		if code := driver.CodeOf(err); code != driver.DeadlineExceeded && code != driver.NotFound {
+			t.Errorf("a driver that hangs: %v", err)
+		}
+	}
+	<-ended // of the driver's context, too
+
+	client, began, ended = hanging(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	later, stop := context.WithTimeout(t.Context(), soon)
-	defer stop()
-	context.AfterFunc(later, cancel)
-	_, err = client.GetMachineStatus(ctx, driver.GetMachineStatusRequest{Target: of("m")})
+	defer cancel()
+	go func() {
+		<-began
+		cancel()
+	}()
+	_, err := client.GetMachineStatus(ctx, driver.GetMachineStatusRequest{Target: of("m")})
 	want(t, "a call that is cancelled", err, driver.Canceled)
 	<-ended
 	_, err = client.GetMachineStatus(ctx, driver.GetMachineStatusRequest{Target: of("m")})

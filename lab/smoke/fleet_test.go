@@ -17,7 +17,7 @@ import (
 
 // Each replica has a network of its own, with TLS from end to end.
 func testLinks(t *testing.T, l lab) {
-	cut, other := l.patientClient(t, "fleet-1.control.kubeconfig"), l.patientClient(t, "fleet-2.control.kubeconfig")
+	const own, others = "fleet-1.control.kubeconfig", "fleet-2.control.kubeconfig"
 	probe := func(client kubernetes.Interface) error {
 		_, err := client.CoordinationV1().Leases(fleetNamespace).List(t.Context(), metav1.ListOptions{})
 		return err
@@ -25,19 +25,19 @@ func testLinks(t *testing.T, l lab) {
 	if said := l.run(t, "cut", "fleet-1", "control"); strings.Count(said, "cut") != 1 {
 		t.Errorf("cut: %s", said)
 	}
-	if err := probe(cut); err == nil {
+	if err := probe(l.shortly(t, own)); err == nil {
 		t.Error("a replica is answered through a cut")
 	}
-	if err := probe(other); err != nil {
+	if err := probe(l.client(t, others)); err != nil {
 		t.Errorf("another replica: %v", err)
 	}
 	l.run(t, "heal", "fleet-1")
-	if err := probe(cut); err != nil {
+	if err := probe(l.client(t, own)); err != nil {
 		t.Errorf("after the cut: %v", err)
 	}
 	l.run(t, "delay", "fleet-1", "control", "--by=150ms")
 	began := time.Now()
-	if err := probe(cut); err != nil || time.Since(began) < 300*time.Millisecond {
+	if err := probe(l.client(t, own)); err != nil || time.Since(began) < 300*time.Millisecond {
 		t.Errorf("delayed: %v after %v, want 150 ms in each direction", err, time.Since(began))
 	}
 	l.run(t, "heal", "fleet-1")
@@ -47,8 +47,8 @@ func testLinks(t *testing.T, l lab) {
 	l.answers(t, "fleet-1")
 }
 
-// patientClient is a client with a timeout of a second.
-func (l lab) patientClient(t *testing.T, kubeconfig string) kubernetes.Interface {
+// shortly is a client with a timeout of a second, for requests that are not to be answered.
+func (l lab) shortly(t *testing.T, kubeconfig string) kubernetes.Interface {
 	t.Helper()
 	config := l.config(t, kubeconfig)
 	config.Timeout = time.Second

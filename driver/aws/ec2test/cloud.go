@@ -126,6 +126,8 @@ type Failure struct {
 	FollowingPages bool
 	// Hang leaves requests without an answer until their client gives up.
 	Hang bool
+	// Hung is called when a request begins to hang, after it has taken effect; nil for no call.
+	Hung func()
 	// Partly makes RunInstances fail after it has made network interfaces and volumes.
 	Partly bool
 }

@@ -77,6 +77,9 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request, body []byte, form 
 	case isCut:
 		panic(http.ErrAbortHandler)
 	case failure.Hang:
+		if failure.Hung != nil {
+			failure.Hung()
+		}
 		<-r.Context().Done()
 	case refused != nil:
 		writeRefusal(w, refused, failure.RetryAfterSeconds)
