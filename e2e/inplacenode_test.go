@@ -144,13 +144,13 @@ func updateFails(s *space, machine string) {
 // lateUpdate is the timeout of updateIsLate.
 const lateUpdate = 10 * time.Second
 
-// updateIsLate: no agent does the update until its timeout is over.
+// updateIsLate: no agent does the update until its timeout is over. In the first minute of a fleet, it ends no timeout.
 func updateIsLate(s *space, machine string) {
 	s.selectForUpdate(machine)
 	m, _ := s.comesTo(machine, v1alpha1.MachineInPlaceUpdating, v1alpha1.NodeReasonReadyForUpdate)
 	since := m.Status.CurrentStatus.LastUpdateTime
 	m, _ = s.comesTo(machine, v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.NodeReasonReadyForUpdate)
-	if took := m.Status.CurrentStatus.LastUpdateTime.Sub(since.Time); took < lateUpdate || took > lateUpdate+slack {
+	if took := m.Status.CurrentStatus.LastUpdateTime.Sub(since.Time); took < lateUpdate {
 		s.Errorf("the update has failed after %s, its timeout is %s", took, lateUpdate)
 	}
 	s.describes(machine, fmt.Sprintf("within the timeout of %s", lateUpdate))
@@ -175,10 +175,12 @@ func (s *space) agentBecomes(machine string, result cloudapi.UpdateResult) {
 func TestMachinesWhoseUpdateFailsAreReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "inplace-failed", "")
+	s.deploy("others", 4) // without them half of the machines would fail, and the circuit breaker open
 	s.deploy("pool", 2, func(d *v1alpha1.MachineDeployment) {
 		d.Spec.Template.Spec.NodeTemplateSpec.Annotations = map[string]string{cloudapi.AnnotationUpdateResult: string(cloudapi.UpdateFailed)}
 		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: 5 * time.Second}}
 	})
+	s.running("others", 4)
 	s.running("pool", 2)
 	victims, err := s.machines(t.Context(), "pool")
 	s.must(err)
