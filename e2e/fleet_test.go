@@ -27,13 +27,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// slots is the default number of slots, which the labs have.
-const slots = 256
+// slots of the lab with three replicas. Its tests take them over, hand them over and wait until all are held, many times; with the default
+// number of them TestKubectlGetLeases, the faults (e2e/chaos) and the chart (e2e/helm) do.
+const slots = 64
 
 // fleetLab is a lab with three replicas. TestMain stops it.
 var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 	ctx := context.Background()
-	lab, err := up(ctx, harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3})
+	lab, err := up(ctx, harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3, Slots: slots})
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 func held(ctx context.Context, lab *harness.Lab) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
-	return lab.WaitHeld(ctx, slots)
+	return lab.WaitHeld(ctx, lab.SlotCount)
 }
 
 // fleetLock is held exclusively by tests that stop the fleet.
@@ -79,7 +80,7 @@ func openFleet(t *testing.T) *harness.Lab {
 // inSlot returns a name of a root of the namespace that is in a slot. Tests that share a fleet use different slots.
 func (s *space) inSlot(slot int) string {
 	s.Helper()
-	spread, err := ring.NewSlots(slots, ring.Deployment)
+	spread, err := ring.NewSlots(s.lab.SlotCount, ring.Deployment)
 	s.must(err)
 	for i := 0; ; i++ {
 		if name := fmt.Sprintf("pool-%d", i); spread.Of(s.name, name) == slot {
@@ -88,7 +89,9 @@ func (s *space) inSlot(slot int) string {
 	}
 }
 
-func slotLease(slot int) string { return member.SlotLeaseName(harness.FleetName, slot, slots) }
+func slotLease(lab *harness.Lab, slot int) string {
+	return member.SlotLeaseName(harness.FleetName, slot, lab.SlotCount)
+}
 
 // TestOtherSettingsRefuseToStart starts replicas with other settings than those that the fleet was installed with.
 func TestOtherSettingsRefuseToStart(t *testing.T) {
@@ -391,9 +394,9 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 		Annotations: map[string]string{v1alpha1.AnnotationLeaving: "true"}, // it gets no slots
 	}, session)
 	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
-	s.must(leases.Delete(t.Context(), slotLease(slot), metav1.DeleteOptions{}))
+	s.must(leases.Delete(t.Context(), slotLease(s.lab, slot), metav1.DeleteOptions{}))
 	s.atLeastOne("mcf_unowned_slots")
-	s.emitted(d, v1alpha1.EventSlotUnowned, harness.FleetNamespace+"/"+slotLease(slot))
+	s.emitted(d, v1alpha1.EventSlotUnowned, harness.FleetNamespace+"/"+slotLease(s.lab, slot))
 	s.oneEvent(d.UID, v1alpha1.EventSlotUnowned)
 
 	stop()

@@ -39,7 +39,7 @@ func ownerOf(lease *coordinationv1.Lease) owner {
 // lease returns the Lease of a slot.
 func (s *space) lease(slot int) *coordinationv1.Lease {
 	s.Helper()
-	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(s.Context(), slotLease(slot), metav1.GetOptions{})
+	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(s.Context(), slotLease(s.lab, slot), metav1.GetOptions{})
 	s.must(err)
 	return lease
 }

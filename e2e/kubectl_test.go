@@ -58,7 +58,7 @@ func TestKubectlGetLeases(t *testing.T) {
 	lab := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := lab.WaitHeld(ctx, slots); err != nil {
+	if err := lab.WaitHeld(ctx, lab.SlotCount); err != nil {
 		t.Fatal(err)
 	}
 	replicas, err := lab.Replicas(ctx)
@@ -96,12 +96,12 @@ func TestKubectlGetLeases(t *testing.T) {
 	}
 	rows := leases("-l", v1alpha1.LabelLease+"="+v1alpha1.LeaseOfSlot)
 	for i, row := range rows {
-		if row[0] != slotLease(i) || !slices.Contains(sessions, row[1]) {
+		if row[0] != slotLease(lab, i) || !slices.Contains(sessions, row[1]) {
 			t.Errorf("row %d shows %s held by %s, want the slots in their order, and one of %v", i, row[0], row[1], sessions)
 		}
 	}
-	if len(rows) != slots {
-		t.Errorf("%d rows of slots, want %d", len(rows), slots)
+	if len(rows) != lab.SlotCount {
+		t.Errorf("%d rows of slots, want %d", len(rows), lab.SlotCount)
 	}
 	if rows := leases(harness.FleetName + "-leader"); len(rows) != 1 || !slices.Contains(sessions, rows[0][1]) {
 		t.Errorf("the leader Lease shows %v, want one of %v", rows, sessions)

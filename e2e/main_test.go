@@ -126,10 +126,14 @@ func up(ctx context.Context, options harness.Options) (*harness.Lab, error) {
 	return harness.Up(ctx, options)
 }
 
-// startLab starts a lab for one test, with one cluster.
+// fewSlots is the number of slots in labs of single tests. A fleet makes about a thousand requests, nearly all of them writes, before
+// it holds 256 slots, the default, which the shared lab has.
+const fewSlots = 32
+
+// startLab starts a lab for one test, with one cluster and fewSlots.
 func startLab(t *testing.T, name string, change ...func(*harness.Options)) *harness.Lab {
 	t.Helper()
-	options := harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), name), Clusters: 1}
+	options := harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), name), Clusters: 1, Slots: fewSlots}
 	for _, f := range change {
 		f(&options)
 	}

@@ -70,7 +70,7 @@ func TestTakeOverFromMCM(t *testing.T) {
 	})
 	calls := s.changes()
 
-	spread, err := ring.NewSlots(slots, ring.Deployment)
+	spread, err := ring.NewSlots(lab.SlotCount, ring.Deployment)
 	s.must(err)
 	s.labelled(1+load.Deployments*(2+2*load.Machines), func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
 	for i := range load.Deployments {
@@ -255,7 +255,7 @@ func TestLeave(t *testing.T) {
 		s.finalizersOfMCM()
 	})
 
-	spread, err := ring.NewSlots(slots, ring.Deployment)
+	spread, err := ring.NewSlots(lab.SlotCount, ring.Deployment)
 	s.must(err)
 	s.labelled(1+2+2*3, func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
 	s.scale("pool", 4) // it is reconciled again

@@ -23,7 +23,7 @@ func TestOnlyTheNamespace(t *testing.T) {
 	t.Parallel()
 	const served, many = "served", 1024
 	lab := startLab(t, "namespace", func(o *harness.Options) {
-		o.FleetFlags = fmt.Sprintf("--namespace=%s --shard-by=namespace --slots=%d", served, many)
+		o.Slots, o.FleetFlags = many, fmt.Sprintf("--namespace=%s --shard-by=namespace", served)
 	})
 	s := &space{T: t, lab: lab, name: served, seen: &memory{machines: map[types.UID]string{}}}
 	s.fourDigits(many)

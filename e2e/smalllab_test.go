@@ -174,7 +174,7 @@ func installMCMs(t *testing.T, lab *harness.Lab) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := lab.WaitHeld(ctx, slots); err != nil {
+	if err := lab.WaitHeld(ctx, lab.SlotCount); err != nil {
 		t.Fatal(err)
 	}
 	client, err := dynamic.NewForConfig(lab.Config)

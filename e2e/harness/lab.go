@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,9 @@ import (
 // Fleet is the name of the lab's first replica.
 const Fleet = "fleet-0"
 
+// DefaultSlots is the number of slots of a fleet whose flags set no other.
+const DefaultSlots = 256
+
 // downTimeout is longer than the sum of the timeouts of `lab down` for processes that do not end.
 const downTimeout = 2 * time.Minute
 
@@ -38,6 +42,8 @@ type Options struct {
 	Clusters int
 	// Replicas of the fleet; 0 means 1.
 	Replicas int
+	// Slots of the fleet; 0 means DefaultSlots.
+	Slots int
 	// NoFleet installs nothing of the fleet.
 	NoFleet bool
 	// Nodes of the control cluster that belong to no machine, with real kubelets.
@@ -78,6 +84,8 @@ type Lab struct {
 	// Config and TargetConfig are the administrator's access to the control cluster and to the target cluster.
 	Config, TargetConfig *rest.Config
 	Cloud                *Cloud
+	// SlotCount is the number of slots of the fleet. Open does not know it, and assumes DefaultSlots.
+	SlotCount int
 
 	launcher string // its URL
 }
@@ -150,6 +158,9 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if o.NoFleet {
 		replicas = 0
 	}
+	if o.Slots > 0 {
+		o.FleetFlags = strings.TrimSpace(fmt.Sprintf("--slots=%d %s", o.Slots, o.FleetFlags))
+	}
 	args := []string{
 		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--replicas", strconv.Itoa(replicas), "--nodes", strconv.Itoa(o.Nodes),
 		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags, "--tracing=" + strconv.FormatBool(o.Tracing),
@@ -167,7 +178,12 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if err := run(ctx, o.Output, args...); err != nil {
 		return nil, err
 	}
-	return Open(ctx, o.Dir)
+	lab, err := Open(ctx, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	lab.SlotCount = cmp.Or(o.Slots, DefaultSlots)
+	return lab, nil
 }
 
 // answerTime bounds the check whether a lab runs.
@@ -175,7 +191,7 @@ const answerTime = 5 * time.Second
 
 // Open connects to a lab that runs.
 func Open(ctx context.Context, dir string) (*Lab, error) {
-	lab := &Lab{Dir: dir}
+	lab := &Lab{Dir: dir, SlotCount: DefaultSlots}
 	endpoints, err := lab.endpoints()
 	if err != nil {
 		return nil, fmt.Errorf("open lab %s, see `make lab-up`: %w", dir, err)
