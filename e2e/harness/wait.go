@@ -21,6 +21,23 @@ func Eventually(ctx context.Context, what string, check func(context.Context) er
 
 // EventuallyEvery is Eventually with a longer interval, for example for many tests at a time on one lab.
 func EventuallyEvery(ctx context.Context, interval time.Duration, what string, check func(context.Context) error) error {
+	return eventually(ctx, interval, interval, what, check)
+}
+
+// The interval of EventuallyLasting grows with the time waited: it is that divided by waitedPerInterval, and at most longestInterval.
+const (
+	waitedPerInterval = 10
+	longestInterval   = time.Second
+)
+
+// EventuallyLasting is EventuallyEvery for a state that does not end by itself. The interval is only that of the first checks: waits of
+// minutes, many at a time, would else be much of the work of the API servers.
+func EventuallyLasting(ctx context.Context, interval time.Duration, what string, check func(context.Context) error) error {
+	return eventually(ctx, interval, longestInterval, what, check)
+}
+
+func eventually(ctx context.Context, interval, longest time.Duration, what string, check func(context.Context) error) error {
+	began := time.Now()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var last error
@@ -36,6 +53,9 @@ func EventuallyEvery(ctx context.Context, interval time.Duration, what string, c
 		case <-ctx.Done():
 			return fmt.Errorf("wait until %s: %w; last error: %w", what, ctx.Err(), last)
 		case <-tick.C:
+			if grown := min(time.Since(began)/waitedPerInterval, longest); grown > interval {
+				tick.Reset(grown)
+			}
 		}
 	}
 }

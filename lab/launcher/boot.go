@@ -27,8 +27,11 @@ const (
 	cloudsimName = "cloudsim"
 	targetPrefix = "target-"
 
-	awaitInterval = 50 * time.Millisecond
-	probeTimeout  = 2 * time.Second
+	// Between two probes is a tenth of the time waited, within these bounds: where a dozen labs start at a time that takes a minute, and
+	// probes at a fixed interval would be much of the work.
+	shortestInterval = 50 * time.Millisecond
+	longestInterval  = time.Second
+	probeTimeout     = 2 * time.Second
 )
 
 var errEnded = errors.New("process ended before it was ready")
@@ -346,8 +349,7 @@ func (l *Launcher) launch(spec supervise.Spec) error {
 
 // await probes until p has no error. It fails when ctx or the process ends.
 func (l *Launcher) await(ctx context.Context, what string, ended <-chan struct{}, p probe) error {
-	ticker := l.clock.NewTicker(awaitInterval)
-	defer ticker.Stop()
+	began := l.clock.Now()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, probeTimeout)
 		err := p(attempt)
@@ -360,7 +362,7 @@ func (l *Launcher) await(ctx context.Context, what string, ended <-chan struct{}
 			return fmt.Errorf("waiting for %s: %w (last error: %w)", what, ctx.Err(), err)
 		case <-ended:
 			return errEnded
-		case <-ticker.C():
+		case <-l.clock.After(min(max(l.clock.Since(began)/10, shortestInterval), longestInterval)):
 		}
 	}
 }
