@@ -118,8 +118,8 @@ func shared(t *testing.T) *harness.Lab {
 // starting is locked while a lab starts.
 var starting sync.Mutex
 
-// up starts a lab, after those that are starting: a start takes 12 s of CPU, and with a dozen at a time on two cores fleets miss
-// their deadlines.
+// up starts a lab, after those that are starting: a start takes 5 s of CPU, 8 s on a busy computer, and with a dozen at a time on two
+// cores fleets miss their deadlines.
 func up(ctx context.Context, options harness.Options) (*harness.Lab, error) {
 	starting.Lock()
 	defer starting.Unlock()
