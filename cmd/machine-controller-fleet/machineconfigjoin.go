@@ -10,6 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/joining"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 )
 
 // firstConfig returns the source of the configurations that new machines boot with; nil where there is no machine configuration.
@@ -27,7 +28,7 @@ func (m *machineConfiguration) joinMachines(o options, f *fleet, machines *machi
 	m.first = bootstrap.New(bootstrap.Config{Fleet: f.targetConfigs, Pools: m.cache, View: f.view})
 	m.cache.OnPool(func(_, _ *fleetv1alpha1.MachineConfigPool) { machines.FirstConfigChanged() })
 	return joining.New(joining.Config{
-		Machines: f.machines.MachineV1alpha1(), Fleet: f.targetConfigs, Pools: m.cache, View: f.view, Cluster: f.cluster,
+		Machines: f.machines.MachineV1alpha1(), Fleet: f.targetConfigs, Pools: m.cache, View: f.view, Cluster: f.cluster, NewSet: rollout.NewSet,
 		Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Clock: clock.RealClock{},
 		Gate: m.poolGate(), Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})

@@ -75,7 +75,7 @@ func (r *rolling) updateInPlace(name string) {
 	case phase == v1alpha1.MachineInPlaceUpdateFailed && result == v1alpha1.UpdateResultSuccessful && stage == v1alpha1.NodeReasonUpdateSuccessful:
 		r.setPhase(m, v1alpha1.MachineInPlaceUpdateSuccessful) // the agent was late
 	case phase == v1alpha1.MachineInPlaceUpdateFailed && result != v1alpha1.UpdateResultSuccessful:
-		if r.isOver(m, 5*time.Minute) {
+		if !r.keepsFailed && r.isOver(m, 5*time.Minute) {
 			r.machines.delete(m, r.now) // it has failed permanently
 		}
 	case result == v1alpha1.UpdateResultSuccessful && stage != v1alpha1.NodeReasonUpdateSuccessful:

@@ -8,11 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
@@ -26,8 +26,13 @@ const (
 type joinedPool struct {
 	*fleetv1alpha1.MachineConfigPool
 
-	failing map[types.UID]time.Time
+	failing map[string]time.Time // by Node and configuration
+	// breaks is a template that fails on every Node; "" is none.
+	breaks string
 }
+
+// failureOf names a failure of a Node with what it is assigned.
+func failureOf(node *corev1.Node) string { return node.Name + " " + node.Annotations[prefix.DesiredConfig()] }
 
 // newJoined makes a deployment of template a that no pool has stamped, and a pool with the target b.
 func newJoined(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStrategy, replicas int32) *rolling {
@@ -36,7 +41,7 @@ func newJoined(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStr
 	pool := &fleetv1alpha1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "uid-p"}}
 	pool.Spec.Rollout = fleetv1alpha1.RolloutMachineDeployment
 	pool.Spec.MachineRef = &fleetv1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: "n", Name: rolled}
-	r.pool = &joinedPool{MachineConfigPool: pool, failing: map[types.UID]time.Time{}}
+	r.pool = &joinedPool{MachineConfigPool: pool, failing: map[string]time.Time{}}
 	r.aim("b")
 	return r
 }
@@ -68,6 +73,10 @@ func (r *rolling) passPool() {
 		return
 	}
 	sets, machines := catchUp(r.world, r.sets, &c.sets), catchUp(r.world, r.machines, &c.machines)
+	var fresh *v1alpha1.MachineSet
+	if !d.Spec.Paused {
+		fresh = rollout.NewSet(d, sorted(sets))
+	}
 	for _, node := range sorted(catchUp(r.world, r.nodes, &c.nodes)) {
 		m, known := machines[strings.TrimPrefix(node.Name, nodeName(""))]
 		if !known {
@@ -76,13 +85,13 @@ func (r *rolling) passPool() {
 		node = newest(r, node)
 		v := join.DecideNode(join.NodeWorld{
 			Now: r.owner.clock(), Prefix: prefix, Pool: pool, Machine: newest(r, m), Node: node,
-			To: sets[node.Annotations[v1alpha1.AnnotationUpdateTo]], FailingSince: r.pool.failing[node.UID],
+			To: sets[node.Annotations[v1alpha1.AnnotationUpdateTo]], New: fresh, FailingSince: r.pool.failing[failureOf(node)],
 		})
-		switch since := r.pool.failing[node.UID]; {
+		switch since := r.pool.failing[failureOf(node)]; {
 		case !v.IsFailing:
-			delete(r.pool.failing, node.UID)
+			delete(r.pool.failing, failureOf(node))
 		case since.IsZero():
-			r.pool.failing[node.UID] = r.owner.clock()
+			r.pool.failing[failureOf(node)] = r.owner.clock()
 		}
 		if v.Node == node {
 			continue
@@ -152,7 +161,7 @@ func (r *rolling) daemon(node *corev1.Node) {
 		return
 	case !node.Spec.Unschedulable:
 		r.Fatalf("seed %d: %s applies %s, and is not drained:\n%s", r.seed, node.Name, desired, r.tale())
-	case r.fails > 0 && r.dice.IntN(r.fails) == 0, state == string(fleetv1alpha1.StateDegraded) && r.dice.IntN(20) > 0:
+	case desired == rendered+r.pool.breaks, r.fails > 0 && r.dice.IntN(r.fails) == 0, state == string(fleetv1alpha1.StateDegraded) && r.dice.IntN(20) > 0:
 		a[prefix.State()] = string(fleetv1alpha1.StateDegraded)
 	default:
 		a[prefix.CurrentConfig()], a[prefix.State()], a[prefix.DesiredDrain()] = desired, string(fleetv1alpha1.StateWorking), uncordon
@@ -206,6 +215,31 @@ func TestJoinedPoolUnderFaults(t *testing.T) {
 			r.fails, r.pool.Spec.Paused = 0, false
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
 			r.calm(3 * time.Hour)
+			r.mustBeDone()
+			r.mustBeFree()
+			r.mustHaveTarget()
+		})
+	}
+}
+
+// TestJoinedPool_TakenBackStaysOnItsMachines: a configuration that fails on every Node is taken back, or corrected, at any moment. The Nodes on
+// which it has failed are healed in place, and all machines stay.
+func TestJoinedPool_TakenBackStaysOnItsMachines(t *testing.T) {
+	for i := range worlds.Some(*seeds) {
+		seed := *first + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := newJoined(t, seed, inPlaceUpdate("0", "1", auto), int32(1+seed%4))
+			r.calm(time.Hour)
+			r.mustBeDone()
+			before := r.names()
+			r.pool.breaks, r.keepsFailed = "c", true
+			r.aim("c")
+			r.calm(time.Duration(r.dice.IntN(300)) * time.Second)
+			r.aim(string("bd"[seed%2]))
+			r.calm(30 * time.Minute)
+			if got := r.names(); got != before {
+				t.Fatalf("seed %d: machines %s, want %s:\n%s", seed, got, before, r.tale())
+			}
 			r.mustBeDone()
 			r.mustBeFree()
 			r.mustHaveTarget()

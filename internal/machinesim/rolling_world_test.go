@@ -38,6 +38,7 @@ type rolling struct {
 	delays      func(metav1.Object) bool // writes that take effect late, after their process died
 	instant     bool                     // every order is tried, so nothing takes time
 	fails       int                      // one update in place in so many fails; 0 means none
+	keepsFailed bool                     // machines whose update has failed are not replaced
 	steady      bool                     // all machines have run
 	recreates   bool
 	foresees    bool // what follows from a new size is written with it

@@ -15,6 +15,8 @@
 //	ReadyForUpdate      done, and the Node is Ready              update-result=successful
 //	ReadyForUpdate      reports a failure for FailAfter          update-result=failed, with the reason
 //	UpdateFailed        done after all, and the Node is Ready    update-result=successful
+//	UpdateFailed        reports another failure for FailAfter    its reason
+//	either of them      any, and the new MachineSet is another   that one as the next MachineSet, and its desiredConfig
 //
 // Everything else is left to the machine controller and the controller of MachineDeployments: the drain, the time that an update may take, the
 // transfer of the machine, and that the Node is made schedulable again.

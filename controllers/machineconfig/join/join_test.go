@@ -166,12 +166,26 @@ const (
 	successful = machinev1alpha1.NodeReasonUpdateSuccessful
 )
 
+// newSet returns a MachineSet of a name whose template names a configuration, and the class "c".
+func newSet(name, config string) *machinev1alpha1.MachineSet {
+	set := &machinev1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID("uid-" + name)}}
+	set.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationMachineConfig: config}
+	set.Spec.Template.Spec.Class.Name = "c"
+	return set
+}
+
 func TestDecideNode(t *testing.T) {
 	a, b := config("a"), config("b")
 	assign := []string{v1alpha1.LabelPool + "=p", prefix.DesiredConfig() + "=" + b}
 	succeed := []string{machinev1alpha1.LabelUpdateResult + "=successful"}
 	fail := func(why string) []string {
 		return []string{machinev1alpha1.AnnotationUpdateFailedReason + "=" + why, machinev1alpha1.LabelUpdateResult + "=failed"}
+	}
+	becomes := func(set, letter string) func(w *NodeWorld) {
+		return func(w *NodeWorld) { w.New = newSet(set, config(letter)) }
+	}
+	redirect := func(set, letter string) []string {
+		return []string{v1alpha1.LabelPool + "=p", machinev1alpha1.AnnotationUpdateTo + "=" + set, prefix.DesiredConfig() + "=" + config(letter)}
 	}
 	answer := func(request string) []string { return []string{prefix.LastAppliedDrain() + "=" + request} }
 	for _, tc := range []struct {
@@ -210,8 +224,30 @@ func TestDecideNode(t *testing.T) {
 			change: func(w *NodeWorld) { w.FailingSince = now.Add(-FailAfter) }, want: fail("machine-config-daemon reports degraded with " + b + ": 1 differ"),
 		},
 		{name: "it was late, and is done", node: onNode{current: b, desired: b, state: "done", stage: failed, result: "failed"}, want: succeed},
-		{name: "it has failed", node: onNode{current: a, desired: b, state: "degraded", stage: failed, result: "failed"}},
+		{name: "it has failed, and reports another failure", node: onNode{current: a, desired: b, state: "degraded", stage: failed, result: "failed"}, wake: FailAfter},
+		{
+			name: "it has failed, and reports another failure for long", node: onNode{current: a, desired: b, state: "degraded", reason: "undone twice", stage: failed, result: "failed"},
+			change: func(w *NodeWorld) { w.FailingSince = now.Add(-FailAfter) },
+			want:   fail("machine-config-daemon reports degraded with " + b + ": undone twice")[:1],
+		},
+		{
+			name: "it has failed, as recorded", node: onNode{current: a, desired: b, state: "degraded", reason: "disk full", stage: failed, result: "failed"},
+			change: func(w *NodeWorld) {
+				w.FailingSince = now.Add(-FailAfter)
+				w.Node.Annotations[machinev1alpha1.AnnotationUpdateFailedReason] = "machine-config-daemon reports degraded with " + b + ": disk full"
+			},
+		},
 		{name: "it has failed, and is done with another one", node: onNode{current: a, desired: a, state: "done", stage: failed, result: "failed"}},
+		{name: "another template: it is redirected", node: onNode{current: a, desired: b, state: "working", stage: ready}, change: becomes("newer", "c"), want: redirect("newer", "c")},
+		{name: "another template: it is not assigned the one before", node: onNode{current: a, desired: a, state: "done", stage: ready}, change: becomes("newer", "c"), want: redirect("newer", "c")},
+		{name: "another template: the one before is not completed", node: onNode{current: b, desired: b, state: "done", stage: ready}, change: becomes("old", "a"), want: redirect("old", "a")},
+		{name: "another template: that it has failed with the one before does not count", node: onNode{current: a, desired: b, state: "degraded", stage: failed, result: "failed"}, change: becomes("old", "a"), want: redirect("old", "a")},
+		{name: "another template, and it has a result", node: onNode{current: b, desired: b, state: "done", stage: ready, result: "successful"}, change: becomes("old", "a")},
+		{name: "another template, and its failure is not recorded yet", node: onNode{current: a, desired: b, state: "degraded", stage: ready, result: "failed"}, change: becomes("old", "a")},
+		{name: "another template, and it is not drained yet", node: onNode{current: a, desired: a, state: "done", stage: machinev1alpha1.NodeReasonSelectedForUpdate}, change: becomes("newer", "c")},
+		{name: "another template, and another agent updates it", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) { becomes("newer", "c")(w); w.To.Spec.Template.Annotations = nil }},
+		{name: "another template that names no configuration", node: onNode{current: a, desired: b, state: "working", stage: ready}, change: func(w *NodeWorld) { becomes("newer", "c")(w); w.New.Spec.Template.Annotations = nil }},
+		{name: "another template of another class", node: onNode{current: a, desired: b, state: "working", stage: ready}, change: func(w *NodeWorld) { becomes("newer", "c")(w); w.New.Spec.Template.Spec.Class.Name = "large" }},
 		{name: "its failure was withdrawn", node: onNode{current: b, desired: b, state: "done", stage: failed}},
 		{name: "it has failed and still drains", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: failed, result: "failed"}, want: answer("drain-" + b)},
 		{name: "a user has reported the success too early", node: onNode{current: b, desired: b, state: "working", drain: "uncordon-" + b, stage: successful, result: "successful"}, want: answer("uncordon-" + b)},
@@ -245,10 +281,9 @@ func TestDecideNode(t *testing.T) {
 		{name: "it runs with it", node: onNode{current: b, desired: b, state: "done"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := NodeWorld{Now: now, Prefix: prefix, Pool: newPool(), Node: tc.node.node(), Machine: &machinev1alpha1.Machine{}, To: &machinev1alpha1.MachineSet{}}
+			w := NodeWorld{Now: now, Prefix: prefix, Pool: newPool(), Node: tc.node.node(), Machine: &machinev1alpha1.Machine{}, To: newSet("to", b), New: newSet("to", b)}
 			w.Machine.Annotations = map[string]string{v1alpha1.AnnotationMachineConfig: config("b")}
-			w.Machine.Spec.Class.Name, w.To.Spec.Template.Spec.Class.Name = "c", "c"
-			w.To.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationMachineConfig: config("b")}
+			w.Machine.Spec.Class.Name = "c"
 			if tc.change != nil {
 				tc.change(&w)
 			}
@@ -264,6 +299,9 @@ func TestDecideNode(t *testing.T) {
 				t.Errorf("the observed Node was changed:\n%s", diff)
 			}
 			w.Node = v.Node
+			if v.Did == DidRedirect {
+				w.To = w.New
+			}
 			if again := DecideNode(w); again.Node != w.Node {
 				t.Errorf("not idempotent: %v", changes(w.Node, again.Node))
 			}

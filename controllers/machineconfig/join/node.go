@@ -31,6 +31,9 @@ type NodeWorld struct {
 	Node    *corev1.Node
 	// To is the MachineSet whose template the machine gets by its update; nil when it is not known.
 	To *machinev1alpha1.MachineSet
+	// New is the new MachineSet of the MachineDeployment; nil when there is none yet, and when the MachineDeployment updates no machines in
+	// place by now or is paused.
+	New *machinev1alpha1.MachineSet
 	// FailingSince is when this process has first seen the failure that the daemon reports; zero when it reports none.
 	FailingSince time.Time
 }
@@ -41,7 +44,7 @@ type NodeVerdict struct {
 	Node *corev1.Node
 	// Did names what changes, for traces and logs; "" for nothing.
 	Did string
-	// IsFailing reports whether the daemon reports a failure with what it was assigned, and the update has no result yet.
+	// IsFailing reports whether the daemon reports a failure with what it was assigned, and the update has not succeeded.
 	IsFailing bool
 	// Wake is when to decide again if nothing changes; 0 is never.
 	Wake time.Duration
@@ -49,11 +52,12 @@ type NodeVerdict struct {
 
 // Changes of a Node, for NodeVerdict.Did.
 const (
-	DidAdopt   = "Adopt"
-	DidAssign  = "Assign"
-	DidAnswer  = "AnswerDrain"
-	DidSucceed = "ReportSuccess"
-	DidFail    = "ReportFailure"
+	DidAdopt    = "Adopt"
+	DidAssign   = "Assign"
+	DidRedirect = "Redirect"
+	DidAnswer   = "AnswerDrain"
+	DidSucceed  = "ReportSuccess"
+	DidFail     = "ReportFailure"
 )
 
 // DecideNode returns what a Node of a pool whose MachineDeployment rolls out has to carry. It is idempotent.
@@ -69,9 +73,7 @@ func DecideNode(w NodeWorld) NodeVerdict {
 	case machinev1alpha1.NodeReasonReadyForUpdate:
 		b.update()
 	case machinev1alpha1.NodeReasonUpdateFailed:
-		if to := b.target(); to != "" && isOf(to, w.Pool) && b.value(w.Prefix.DesiredConfig()) == to && b.result() == machinev1alpha1.UpdateResultFailed && b.isUpdated(to) {
-			b.succeed()
-		}
+		b.recover()
 	default:
 		b.adopt()
 	}
@@ -107,15 +109,14 @@ type bridge struct {
 func (b *bridge) adopt() {
 	current := b.value(b.Prefix.CurrentConfig())
 	if b.value(b.Prefix.DesiredConfig()) == "" && current != "" && current == b.Machine.Annotations[v1alpha1.AnnotationMachineConfig] && isOf(current, b.Pool) {
-		b.annotate(DidAdopt, b.Prefix.DesiredConfig(), current)
-		b.label(v1alpha1.LabelPool, b.Pool.Name)
+		b.assign(DidAdopt, current)
 	}
 }
 
 // update carries on the update of a Node that is drained.
 func (b *bridge) update() {
 	to := b.target()
-	if to == "" || b.result() != "" {
+	if to == "" || b.result() != "" || b.redirect() {
 		return // the update is about something else, or has ended
 	}
 	if why := b.impossible(to); why != "" {
@@ -123,10 +124,42 @@ func (b *bridge) update() {
 		return
 	}
 	if b.value(b.Prefix.DesiredConfig()) != to {
-		b.annotate(DidAssign, b.Prefix.DesiredConfig(), to)
-		b.label(v1alpha1.LabelPool, b.Pool.Name)
+		b.assign(DidAssign, to)
 		return
 	}
+	b.conclude(to)
+}
+
+// recover ends an update that has failed when it succeeds after all, or is about another configuration by now.
+func (b *bridge) recover() {
+	to := b.target()
+	if to == "" || b.result() != machinev1alpha1.UpdateResultFailed || b.redirect() {
+		return
+	}
+	if isOf(to, b.Pool) && b.value(b.Prefix.DesiredConfig()) == to {
+		b.conclude(to)
+	}
+}
+
+// redirect has an update end at the new MachineSet, if that is another one than the one for which it has begun, and reports whether it is. The
+// Node is drained and counts already, so nothing more becomes unavailable: a configuration that was corrected or taken back is neither
+// completed nor waited for. The machine is still of its old set, which may be the new one again. Other agents than the daemon are
+// not redirected: it is not known what they have done.
+func (b *bridge) redirect() bool {
+	if b.New == nil || b.New.UID == b.To.UID || b.New.Spec.Template.Spec.Class.Name != b.Machine.Spec.Class.Name {
+		return false
+	}
+	config := b.New.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig]
+	if !isOf(config, b.Pool) {
+		return false
+	}
+	b.annotate(DidRedirect, machinev1alpha1.AnnotationUpdateTo, b.New.Name)
+	b.assign(DidRedirect, config)
+	return true
+}
+
+// conclude records what the daemon reports about the configuration that it was assigned as the result of the update.
+func (b *bridge) conclude(to string) {
 	if b.isUpdated(to) {
 		b.succeed()
 		return
@@ -140,11 +173,14 @@ func (b *bridge) update() {
 	if !b.FailingSince.IsZero() {
 		failing = b.Now.Sub(b.FailingSince)
 	}
-	if failing < FailAfter {
+	why := fmt.Sprintf("machine-config-daemon reports %s with %s: %s", state, to, b.value(b.Prefix.Reason()))
+	switch {
+	case b.hasFailed(why):
+	case failing < FailAfter:
 		b.v.Wake = FailAfter - failing
-		return
+	default:
+		b.fail(why)
 	}
-	b.fail(fmt.Sprintf("machine-config-daemon reports %s with %s: %s", state, to, b.value(b.Prefix.Reason())))
 }
 
 // target returns the configuration that the template of the machine's next set names; "" when it names none.
@@ -183,9 +219,19 @@ func (b *bridge) succeed() {
 	b.v.Did = DidSucceed
 }
 
+// hasFailed reports whether the failure is recorded, with its reason.
+func (b *bridge) hasFailed(why string) bool {
+	return b.result() == machinev1alpha1.UpdateResultFailed && b.value(machinev1alpha1.AnnotationUpdateFailedReason) == bounded.Text(why, mostReason)
+}
+
 func (b *bridge) fail(why string) {
 	b.label(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultFailed)
 	b.annotate(DidFail, machinev1alpha1.AnnotationUpdateFailedReason, bounded.Text(why, mostReason))
+}
+
+func (b *bridge) assign(did, config string) {
+	b.annotate(did, b.Prefix.DesiredConfig(), config)
+	b.label(v1alpha1.LabelPool, b.Pool.Name)
 }
 
 // annotate and label change the Node, which is copied before the first change.

@@ -43,6 +43,8 @@ type Config struct {
 	// View shows the objects of the control cluster that this replica may reconcile, and Cluster its Nodes.
 	View    *objectcache.View
 	Cluster *target.Cluster
+	// NewSet returns the new set among the MachineSets of a MachineDeployment, the one of its template; nil when there is none.
+	NewSet func(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet) *machinev1alpha1.MachineSet
 	// Prefix is that of the annotations of Nodes.
 	Prefix v1alpha1.AnnotationPrefix
 	Events events.EventRecorder
@@ -107,11 +109,14 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if deployment == nil || !join.HasMachines(c.cfg.Pools.Pools(), pool) {
 		return runner.Result{}, err
 	}
+	deployment = c.deployments.Newest(deployment)
+	sets := c.cfg.View.Sets.Under(deployment)
+	fresh := c.newSet(deployment, sets)
 	var wake time.Duration
 	errs := []error{err}
-	for _, set := range c.cfg.View.Sets.Under(deployment) {
+	for _, set := range sets {
 		for _, m := range c.cfg.View.Machines.Under(set) {
-			again, err := c.updateNode(ctx, pool, m)
+			again, err := c.updateNode(ctx, pool, m, fresh)
 			wake, errs = machinefacts.Sooner(wake, again), append(errs, err)
 		}
 	}
@@ -170,13 +175,14 @@ func (c *Controller) stamp(ctx context.Context, pool *v1alpha1.MachineConfigPool
 	return nil
 }
 
-// updateNode carries on the update in place of the Node of a machine. wake is when to look again; 0 for at the next event.
-func (c *Controller) updateNode(ctx context.Context, pool *v1alpha1.MachineConfigPool, m *machinev1alpha1.Machine) (wake time.Duration, err error) {
+// updateNode carries on the update in place of the Node of a machine; fresh is the new set. wake is when to look again; 0 for at the next
+// event.
+func (c *Controller) updateNode(ctx context.Context, pool *v1alpha1.MachineConfigPool, m *machinev1alpha1.Machine, fresh *machinev1alpha1.MachineSet) (wake time.Duration, err error) {
 	node := c.nodeOf(m)
 	if node == nil {
 		return 0, nil
 	}
-	w := join.NodeWorld{Now: c.cfg.Clock.Now(), Prefix: c.cfg.Prefix, Pool: pool, Machine: m, Node: node, To: c.nextSet(m, node)}
+	w := join.NodeWorld{Now: c.cfg.Clock.Now(), Prefix: c.cfg.Prefix, Pool: pool, Machine: m, Node: node, To: c.nextSet(m, node), New: fresh}
 	w.FailingSince = c.failingSince(w)
 	v := join.DecideNode(w)
 	c.noteFailing(w, v.IsFailing)
@@ -207,6 +213,14 @@ func (c *Controller) nodeOf(m *machinev1alpha1.Machine) *corev1.Node {
 		return nil
 	}
 	return node
+}
+
+// newSet returns the MachineSet to which machines are updated in place by now; nil when there is none, and while they are not.
+func (c *Controller) newSet(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet) *machinev1alpha1.MachineSet {
+	if d.Spec.Paused || d.DeletionTimestamp != nil || d.Spec.Strategy.Type != machinev1alpha1.InPlaceUpdateMachineDeploymentStrategyType {
+		return nil
+	}
+	return c.cfg.NewSet(d, sets)
 }
 
 // nextSet returns the MachineSet that the machine of a Node is updated for; nil when it is not known.

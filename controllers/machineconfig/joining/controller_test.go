@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
@@ -110,7 +112,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 		b.cluster = target.New(nodes)
 		view := objectcache.NewView()
 		c, err := New(Config{
-			Machines: b.server.Client(), Fleet: b.fleet.FleetV1alpha1(), Pools: b.pools, View: view, Cluster: b.cluster, Prefix: prefix,
+			Machines: b.server.Client(), Fleet: b.fleet.FleetV1alpha1(), Pools: b.pools, View: view, Cluster: b.cluster, NewSet: newest, Prefix: prefix,
 			Events: b.events, Clock: clock.RealClock{},
 		})
 		if err != nil {
@@ -144,6 +146,16 @@ func (b *bench) create() {
 		node.Annotations[machinev1alpha1.AnnotationMachine] = machinev1alpha1.RefOf(m).String()
 		node.Annotations[machinev1alpha1.AnnotationUpdateTo] = "new"
 	})
+}
+
+// newest returns the set whose template names the same configuration as that of the MachineDeployment.
+func newest(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet) *machinev1alpha1.MachineSet {
+	for _, set := range sets {
+		if set.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig] == d.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig] {
+			return set
+		}
+	}
+	return nil
 }
 
 func (b *bench) set(d *machinev1alpha1.MachineDeployment, name, config string) *machinev1alpha1.MachineSet {
@@ -359,6 +371,56 @@ func TestNode_Fails(t *testing.T) {
 		b.report(map[string]string{prefix.CurrentConfig(): "rendered-p-b", prefix.State(): "done"})
 		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultSuccessful)
 		b.expect(machinev1alpha1.AnnotationUpdateFailedReason, "")
+	})
+}
+
+// updatesInPlace has the MachineDeployment do so.
+func (b *bench) updatesInPlace(isPaused bool) {
+	b.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"strategy":{"type":"InPlaceUpdate"},"paused":%t}}`, isPaused)
+	if _, err := b.server.Client().MachineDeployments("n").Patch(b.Context(), "d", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.pass(time.Second)
+}
+
+// aim gives the pool a target.
+func (b *bench) aim(config string) {
+	b.store(pool(config))
+	b.pools.show(pool(config))
+	b.pass(time.Second)
+}
+
+// The target changes while a Node is updated, and again when that has failed: the Node is redirected when the MachineSet of the new template
+// exists, and not while the MachineDeployment is paused.
+func TestNode_IsRedirected(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.updatesInPlace(false)
+		b.aim("rendered-p-b")
+		b.ready()
+		b.expect(prefix.DesiredConfig(), "rendered-p-b")
+		b.aim("rendered-p-c")
+		b.expect(prefix.DesiredConfig(), "rendered-p-b")
+		d, _ := b.server.Object("machinedeployments", "n", "d").(*machinev1alpha1.MachineDeployment)
+		if _, err := b.server.Client().MachineSets("n").Create(t.Context(), b.set(d, "newer", "rendered-p-c"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(time.Second)
+		b.expect(prefix.DesiredConfig(), "rendered-p-c")
+		b.expect(machinev1alpha1.AnnotationUpdateTo, "newer")
+
+		b.report(map[string]string{prefix.State(): "degraded"})
+		b.pass(join.FailAfter)
+		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultFailed)
+		b.change(func(node *corev1.Node) { node.Status.Conditions[0].Reason = machinev1alpha1.NodeReasonUpdateFailed })
+		b.updatesInPlace(true)
+		b.aim("rendered-p-b")
+		b.expect(prefix.DesiredConfig(), "rendered-p-c")
+		b.updatesInPlace(false)
+		b.expect(prefix.DesiredConfig(), "rendered-p-b")
+		b.expect(machinev1alpha1.AnnotationUpdateTo, "new")
+		b.report(map[string]string{prefix.CurrentConfig(): "rendered-p-b", prefix.State(): "done"})
+		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultSuccessful)
 	})
 }
 

@@ -2,6 +2,7 @@ package joining
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
@@ -14,6 +15,7 @@ import (
 func (c *Controller) watch() {
 	c.cfg.Pools.OnPool(c.poolChanged)
 	c.cfg.View.Deployments.OnChange(c.deploymentChanged)
+	c.cfg.View.Sets.OnChange(c.setChanged)
 	c.cfg.View.Machines.OnChange(c.machineChanged)
 	c.cfg.Cluster.Nodes.OnChange(c.nodeChanged)
 }
@@ -35,7 +37,7 @@ func (c *Controller) enqueue(root v1alpha1.MachineReference) {
 	}
 }
 
-// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose template has changed.
+// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose spec has changed.
 func (c *Controller) deploymentChanged(before, after *machinev1alpha1.MachineDeployment) {
 	if after == nil {
 		c.deployments.Forget(before.UID)
@@ -43,6 +45,16 @@ func (c *Controller) deploymentChanged(before, after *machinev1alpha1.MachineDep
 	}
 	if before == nil || before.Generation != after.Generation {
 		c.enqueue(join.ReferenceTo(after))
+	}
+}
+
+// setChanged enqueues the pools of the MachineDeployment of a set that appears: Nodes may be updated to it.
+func (c *Controller) setChanged(before, after *machinev1alpha1.MachineSet) {
+	if before != nil || after == nil {
+		return
+	}
+	if d := metav1.GetControllerOfNoCopy(after); d != nil && d.Kind == join.KindDeployment {
+		c.enqueue(v1alpha1.MachineReference{Kind: d.Kind, Namespace: after.Namespace, Name: d.Name})
 	}
 }
 

@@ -94,9 +94,12 @@ func orphansDependents(set *v1alpha1.MachineSet) bool {
 }
 
 // findNew returns the set that has the deployment's template; the oldest, should there be several.
-func findNew(w World) *v1alpha1.MachineSet {
-	for _, set := range oldestFirst(w.Owned) {
-		if set.DeletionTimestamp == nil && sameTemplate(&set.Spec.Template, &w.Deployment.Spec.Template) {
+func findNew(w World) *v1alpha1.MachineSet { return NewSet(w.Deployment, w.Owned) }
+
+// NewSet returns the new set among the sets of a deployment: the oldest that has its template; nil when there is none.
+func NewSet(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) *v1alpha1.MachineSet {
+	for _, set := range oldestFirst(owned) {
+		if set.DeletionTimestamp == nil && sameTemplate(&set.Spec.Template, &d.Spec.Template) {
 			return set
 		}
 	}

@@ -25,8 +25,8 @@ func (s *sets) nodesOutOfStep() (changed []*corev1.Node) {
 }
 
 // desiredNode is the Node of a machine as it should stand. A Node of an old machine is a candidate, and names its next set; once its
-// update has begun that name does not change. A Node whose machine has moved to that set is freed, as is one that was updated for a
-// set that does not exist any more.
+// update has begun only the agent's part changes that name (controllers/machineconfig/join). A Node whose machine has moved to that
+// set is freed, as is one that was updated for a set that does not exist any more.
 func (s *sets) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()
 	switch to := s.destination(t, node); {
