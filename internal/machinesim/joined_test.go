@@ -185,8 +185,8 @@ func (r *rolling) mustHaveTarget() {
 }
 
 // TestJoinedPoolUnderFaults: the target of a pool changes at any moment of an update in place, the pool and the deployment are paused and
-// resumed, daemons fail, processes die, caches lag and writes are late. The limits of the deployment hold, no daemon applies
-// anything on a Node that is not drained, and in the end all Nodes have the last target.
+// resumed, daemons fail, at times or with one of the targets always, processes die, caches lag and writes are late. The limits of the
+// deployment hold, no daemon applies anything on a Node that is not drained, and in the end all Nodes have the last target.
 func TestJoinedPoolUnderFaults(t *testing.T) {
 	strategies := []v1alpha1.MachineDeploymentStrategy{inPlaceUpdate("1", "0", auto), inPlaceUpdate("0", "1", auto), inPlaceUpdate("50%", "50%", auto)}
 	for i := range worlds.Some(*seeds) {
@@ -194,7 +194,7 @@ func TestJoinedPoolUnderFaults(t *testing.T) {
 		dice := newDice(seed * 7919)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newJoined(t, seed, strategies[dice.IntN(len(strategies))], int32(1+dice.IntN(5)))
-			r.fails = []int{0, 3}[dice.IntN(2)]
+			r.fails, r.pool.breaks = []int{0, 3}[dice.IntN(2)], []string{"", "c"}[dice.IntN(2)]
 			for range dice.IntN(6) {
 				r.storm(dice.IntN(300))
 				switch dice.IntN(5) {
@@ -212,7 +212,7 @@ func TestJoinedPoolUnderFaults(t *testing.T) {
 				}
 			}
 			r.storm(300)
-			r.fails, r.pool.Spec.Paused = 0, false
+			r.fails, r.pool.breaks, r.pool.Spec.Paused = 0, "", false
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
 			r.calm(3 * time.Hour)
 			r.mustBeDone()

@@ -217,7 +217,7 @@ func (c *Controller) nodeOf(m *machinev1alpha1.Machine) *corev1.Node {
 
 // newSet returns the MachineSet to which machines are updated in place by now; nil when there is none, and while they are not.
 func (c *Controller) newSet(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet) *machinev1alpha1.MachineSet {
-	if d.Spec.Paused || d.DeletionTimestamp != nil || d.Spec.Strategy.Type != machinev1alpha1.InPlaceUpdateMachineDeploymentStrategyType {
+	if d.Spec.Paused || d.Spec.Strategy.Type != machinev1alpha1.InPlaceUpdateMachineDeploymentStrategyType {
 		return nil
 	}
 	return c.cfg.NewSet(d, sets)

@@ -374,10 +374,10 @@ func TestNode_Fails(t *testing.T) {
 	})
 }
 
-// updatesInPlace has the MachineDeployment do so.
-func (b *bench) updatesInPlace(isPaused bool) {
+// roll gives the MachineDeployment a strategy, and pauses or resumes it.
+func (b *bench) roll(by machinev1alpha1.MachineDeploymentStrategyType, isPaused bool) {
 	b.Helper()
-	patch := fmt.Appendf(nil, `{"spec":{"strategy":{"type":"InPlaceUpdate"},"paused":%t}}`, isPaused)
+	patch := fmt.Appendf(nil, `{"spec":{"strategy":{"type":%q},"paused":%t}}`, by, isPaused)
 	if _, err := b.server.Client().MachineDeployments("n").Patch(b.Context(), "d", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
@@ -392,10 +392,11 @@ func (b *bench) aim(config string) {
 }
 
 // The target changes while a Node is updated, and again when that has failed: the Node is redirected when the MachineSet of the new template
-// exists, and not while the MachineDeployment is paused.
+// exists, and not while the MachineDeployment is paused, or replaces machines.
 func TestNode_IsRedirected(t *testing.T) {
+	const inPlace = machinev1alpha1.InPlaceUpdateMachineDeploymentStrategyType
 	onBench(t, func(b *bench) {
-		b.updatesInPlace(false)
+		b.roll(inPlace, false)
 		b.aim("rendered-p-b")
 		b.ready()
 		b.expect(prefix.DesiredConfig(), "rendered-p-b")
@@ -413,10 +414,12 @@ func TestNode_IsRedirected(t *testing.T) {
 		b.pass(join.FailAfter)
 		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultFailed)
 		b.change(func(node *corev1.Node) { node.Status.Conditions[0].Reason = machinev1alpha1.NodeReasonUpdateFailed })
-		b.updatesInPlace(true)
+		b.roll(inPlace, true)
 		b.aim("rendered-p-b")
 		b.expect(prefix.DesiredConfig(), "rendered-p-c")
-		b.updatesInPlace(false)
+		b.roll(machinev1alpha1.RollingUpdateMachineDeploymentStrategyType, false)
+		b.expect(prefix.DesiredConfig(), "rendered-p-c")
+		b.roll(inPlace, false)
 		b.expect(prefix.DesiredConfig(), "rendered-p-b")
 		b.expect(machinev1alpha1.AnnotationUpdateTo, "new")
 		b.report(map[string]string{prefix.CurrentConfig(): "rendered-p-b", prefix.State(): "done"})
