@@ -32,7 +32,9 @@ type joinedPool struct {
 }
 
 // failureOf names a failure of a Node with what it is assigned.
-func failureOf(node *corev1.Node) string { return node.Name + " " + node.Annotations[prefix.DesiredConfig()] }
+func failureOf(node *corev1.Node) string {
+	return node.Name + " " + node.Annotations[prefix.DesiredConfig()]
+}
 
 // newJoined makes a deployment of template a that no pool has stamped, and a pool with the target b.
 func newJoined(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStrategy, replicas int32) *rolling {
