@@ -23,7 +23,9 @@ func TestMachineConfiguration(t *testing.T) {
 	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")
 	}
-	lab := startLab(t, "machineconfig", func(o *harness.Options) { o.MachineConfiguration, o.DaemonFlags = true, harness.DaemonFlags })
+	lab := startLab(t, "machineconfig", func(o *harness.Options) {
+		o.Replicas, o.MachineConfiguration, o.DaemonFlags = 2, true, harness.DaemonFlags
+	})
 	t.Run("Daemon", func(t *testing.T) {
 		t.Parallel()
 		newSpace(t, lab, "daemon", realKubelet).daemonWorks()
@@ -43,6 +45,10 @@ func TestMachineConfiguration(t *testing.T) {
 	t.Run("DamagedBoot", func(t *testing.T) {
 		t.Parallel()
 		bootSpace(t, lab, "damaged-boot", v1alpha1.PlaceholderMachineConfig, "H4sI").damagedUserDataIsSeen()
+	})
+	t.Run("InPlace", func(t *testing.T) {
+		t.Parallel()
+		newSpace(t, lab, "in-place", realKubelet).updatesInPlace()
 	})
 }
 

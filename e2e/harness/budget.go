@@ -12,12 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	configv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // stage is where a Node of a pool is in its update.
 type stage struct {
 	desired, current, state, reason string
 	ready, cordoned                 bool
+	// selected reports whether it is selected for its update in place, and awaits whether its critical components are not ready after one.
+	selected, awaits bool
 	// serves reports whether it is available to pods and done with what it was assigned.
 	serves bool
 	// counts reports whether it does not serve and counts against maxUnavailable: no Node does before its daemon has reported.
@@ -29,22 +32,24 @@ func stageOf(n *corev1.Node) stage {
 	s := stage{
 		desired: n.Annotations[prefix.DesiredConfig()], current: n.Annotations[prefix.CurrentConfig()],
 		state: n.Annotations[prefix.State()], reason: n.Annotations[prefix.Reason()], cordoned: n.Spec.Unschedulable,
+		selected: machinefacts.IsInPlaceSelected(n), awaits: machinefacts.AwaitsComponents(n),
 	}
 	for _, c := range n.Status.Conditions {
 		s.ready = s.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}
 	done := s.current == s.desired && configv1alpha1.ParseNodeState(s.state) == configv1alpha1.StateDone
-	s.serves = s.ready && !s.cordoned && (s.desired == "" || done)
+	s.serves = s.ready && !s.cordoned && !s.selected && !s.awaits && (s.desired == "" || done)
 	s.counts = !s.serves && (s.current != "" || s.state != "")
 	return s
 }
 
 func (s stage) String() string {
-	return fmt.Sprintf("desired %q, current %q, state %s (%s), ready: %t, cordoned: %t", s.desired, s.current, s.state, s.reason, s.ready, s.cordoned)
+	return fmt.Sprintf("desired %q, current %q, state %s (%s), ready: %t, cordoned: %t, selected: %t, awaits components: %t",
+		s.desired, s.current, s.state, s.reason, s.ready, s.cordoned, s.selected, s.awaits)
 }
 
-// Budget watches all Nodes of a pool, each change of them, and checks that a Node which serves is assigned a configuration only while
-// the Nodes that count stay within a limit with it.
+// Budget watches all Nodes of a pool, each change of them, and checks that a Node which serves is assigned a configuration, or is selected for
+// an update in place, only while the Nodes that count stay within a limit with it.
 type Budget struct {
 	stop  func()
 	ended chan struct{}
@@ -96,7 +101,7 @@ func (b *Budget) SetLimit(limit int) {
 	b.limit, b.most = limit, 0
 }
 
-// Most returns how many Nodes at most counted when one was assigned a configuration, since the limit was set.
+// Most returns how many Nodes at most counted when one was assigned a configuration or selected, since the limit was set.
 func (b *Budget) Most() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +136,7 @@ func (b *Budget) see(event watch.Event) {
 	}
 	now := stageOf(n)
 	b.stages[n.Name] = now
-	if !known || now.desired == before.desired || !before.serves {
+	if !known || !before.serves || now.desired == before.desired && !now.selected {
 		return
 	}
 	var absent []string
@@ -142,7 +147,7 @@ func (b *Budget) see(event watch.Event) {
 	}
 	b.most = max(b.most, len(absent))
 	if len(absent) > b.limit {
-		b.err = errors.Join(b.err, fmt.Errorf("%d Nodes do not serve, and at most %d may, when Node %s is assigned %s:\n%s",
-			len(absent), b.limit, n.Name, now.desired, strings.Join(absent, "\n")))
+		b.err = errors.Join(b.err, fmt.Errorf("%d Nodes do not serve, and at most %d may, when Node %s begins an update, %s:\n%s",
+			len(absent), b.limit, n.Name, now, strings.Join(absent, "\n")))
 	}
 }

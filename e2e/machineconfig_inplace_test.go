@@ -1,0 +1,323 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
+
+	configv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+const (
+	// stepPatience bounds each wait for Nodes that are drained and rebooted, some of them one after the other.
+	stepPatience = 8 * time.Minute
+	// inPlaceFile is the file of the configurations, and inPlaceSize the number of machines.
+	inPlaceFile = "/etc/demo"
+	inPlaceSize = 3
+)
+
+// joinedInPlace is a MachineDeployment "pool" of VMs with real kubelets and daemons that is updated in place, and the MachineConfigPool that
+// refers to it.
+type joinedInPlace struct {
+	*space
+
+	vms map[string]string // by Node
+	// target is the configuration of the pool.
+	target string
+}
+
+// updatesInPlace: configurations go through the updates in place of a MachineDeployment, with the daemons as agents. Nodes are updated one at
+// a time, the last ones when a user selects them, and daemon and owner of the slot are killed meanwhile; one that breaks kubelets stops at
+// the first Node and is taken back. Machines, VMs and Nodes stay.
+func (s *space) updatesInPlace() {
+	s.deploy("pool", inPlaceSize, inPool(s.name), inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
+	s.running("pool", inPlaceSize)
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	before, nodes := s.identities(), s.poolNodes()
+	j := &joinedInPlace{space: s, vms: s.joined()}
+	budget, err := s.lab.WatchBudget(s.Context(), s.name, 1)
+	s.must(err)
+
+	j.takesTheFirst()
+	s.same(before, nodes)
+	j.takesBackABrokenOne()
+	s.same(before, nodes)
+	j.isSelectedByTheUser()
+	s.same(before, nodes)
+	if most := budget.Most(); most != 1 {
+		s.Errorf("at most %d Nodes were updated at a time, want 1", most)
+	}
+	s.must(budget.Stop())
+	if made, err := s.lab.Cloud.History(s.Context(), s.name); err != nil || len(made) != inPlaceSize {
+		s.Errorf("the cloud has made %d VMs for %d machines (%v): an update in place keeps them", len(made), inPlaceSize, err)
+	}
+}
+
+// takesTheFirst: all Nodes get the first configuration, which needs a reboot. The first Node waits for its critical components, and no other is
+// updated before; then the taint is switched off. While the second one is updated, its daemon and the owner of the slot are killed.
+func (j *joinedInPlace) takesTheFirst() {
+	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "one")}, []string{harness.Unit("demo.service")}))
+	pool := harness.NewPool(j.name, intstr.FromInt32(1))
+	pool.Spec.NodeSelector = nil
+	pool.Spec.MachineRef = &configv1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: j.name, Name: "pool"}
+	pool.Spec.Rollout = configv1alpha1.RolloutMachineDeployment
+	_, err := j.lab.Configs.MachineConfigPools().Create(j.Context(), pool, metav1.CreateOptions{})
+	j.must(err)
+	j.hasNewTarget()
+
+	j.stalls(v1alpha1.ReasonMachinesUpdating, v1alpha1.TaintCriticalComponentsNotReady)
+	var first string
+	for name, n := range j.poolNodes() {
+		switch current := j.currentOf(n); {
+		case machinefacts.AwaitsComponents(n) && current == j.target && first == "":
+			first = name
+		case current == j.target || machinefacts.IsInPlaceSelected(n):
+			j.Errorf("Node %s is updated before %s has its critical components", name, first)
+		}
+	}
+	j.patch("machinedeployments", "pool", fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}}}`, v1alpha1.AnnotationComponentsTaint))
+	j.hasComponents(first)
+
+	var second string
+	j.within("the next Node is assigned the configuration", func(ctx context.Context) error {
+		second, err = j.nodeWhere(ctx, func(n *corev1.Node) bool {
+			return n.Name != first && n.Annotations[configv1alpha1.DaemonPrefix.DesiredConfig()] == j.target
+		})
+		return err
+	})
+	pid, err := j.lab.Daemon(j.vms[second])
+	j.must(err)
+	if pid != 0 { // else its VM reboots
+		j.Logf("kill the daemon of Node %s, process %d: %v", second, pid, syscall.Kill(pid, syscall.SIGKILL))
+	}
+	comesBack := j.losesOwner()
+	j.isComplete("one")
+	comesBack()
+}
+
+// takesBackABrokenOne: with the next configuration no kubelet starts. The update stops at the first Node, and MachineDeployment, pool, machine
+// and Node report why. When the configuration is removed the Node is healed by the one before.
+func (j *joinedInPlace) takesBackABrokenOne() {
+	good := j.target
+	j.set("60-"+j.name, harness.Ignition([]string{harness.File(harness.KubeletFile, harness.MaxPods(-1))}, nil))
+	j.hasNewTarget()
+	j.stalls(v1alpha1.ReasonInPlaceUpdateFailed, "not healthy within")
+	var failed string
+	j.within("a Node has the failed result, and its machine and its pool report it", func(ctx context.Context) (err error) {
+		failed, err = j.nodeWhere(ctx, func(n *corev1.Node) bool {
+			return isAt(n, v1alpha1.NodeReasonUpdateFailed, v1alpha1.UpdateResultFailed)
+		})
+		if err != nil {
+			return err
+		}
+		p, err1 := j.lab.Configs.MachineConfigPools().Get(ctx, j.name, metav1.GetOptions{})
+		m, err2 := j.api().Machines(j.name).Get(ctx, failed, metav1.GetOptions{})
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		var wrong complaints
+		degraded := apimeta.FindStatusCondition(p.Status.Conditions, configv1alpha1.PoolNodeDegraded)
+		wrong.unless(degraded != nil && degraded.Status == metav1.ConditionTrue && strings.Contains(degraded.Message, failed), "the pool has the conditions %v", p.Status.Conditions)
+		wrong.unless(m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed && strings.Contains(m.Status.LastOperation.Description, "not healthy within"),
+			"its machine is %s: %s", m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
+		return wrong.err()
+	})
+	for name, n := range j.poolNodes() {
+		if desired := n.Annotations[configv1alpha1.DaemonPrefix.DesiredConfig()]; name != failed && desired != good {
+			j.Errorf("Node %s is assigned %s, although %s has failed", name, desired, failed)
+		}
+	}
+	j.must(j.lab.Configs.MachineConfigs().Delete(j.Context(), "60-"+j.name, metav1.DeleteOptions{}))
+	j.hasNewTarget()
+	if j.target != good {
+		j.Errorf("the target is %s, want %s again", j.target, good)
+	}
+	j.isComplete("one")
+}
+
+// isSelectedByTheUser: with the orchestration Manual the Node is updated that a user selects, and no other. With Auto the others follow.
+func (j *joinedInPlace) isSelectedByTheUser() {
+	orchestrate := func(by v1alpha1.OrchestrationType) {
+		j.patch("machinedeployments", "pool", fmt.Sprintf(`{"spec":{"strategy":{"inPlaceUpdate":{"orchestrationType":%q}}}}`, by))
+	}
+	orchestrate(v1alpha1.OrchestrationTypeManual)
+	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "two")}, []string{harness.Unit("demo.service")}))
+	j.hasNewTarget()
+	j.within("all Nodes are candidates", func(ctx context.Context) error {
+		nodes, err := j.nodesOf(ctx, "pool")
+		var wrong complaints
+		for name, n := range nodes {
+			wrong.unless(machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonCandidateForUpdate && !machinefacts.IsInPlaceSelected(n), "%s: %s, labels %v", name, machinefacts.InPlaceStage(n), n.Labels)
+		}
+		return errors.Join(err, wrong.err())
+	})
+	var names []string
+	for name := range j.vms {
+		names = append(names, name)
+	}
+	chosen := slices.Max(names) // the fleet would select the oldest one
+	j.selects(chosen)
+	j.within("the selected Node is updated", func(ctx context.Context) error {
+		nodes, err := j.nodesOf(ctx, "pool")
+		if err != nil {
+			return err
+		}
+		n := nodes[chosen]
+		if n == nil || j.currentOf(n) != j.target || n.Spec.Unschedulable || n.Labels[v1alpha1.LabelUpdateResult] != "" {
+			return fmt.Errorf("it is %v", n)
+		}
+		return nil
+	})
+	for name, n := range j.poolNodes() {
+		if name != chosen && (j.currentOf(n) == j.target || machinefacts.IsInPlaceSelected(n)) {
+			j.Errorf("Node %s is updated without a selection", name)
+		}
+	}
+	orchestrate(v1alpha1.OrchestrationTypeAuto)
+	j.isComplete("two")
+}
+
+// set creates or changes a MachineConfig of the pool.
+func (j *joinedInPlace) set(name string, config runtime.RawExtension) {
+	j.Helper()
+	j.must(j.lab.SetConfig(j.Context(), j.name, name, config))
+}
+
+// hasNewTarget waits until the pool has another target, and the template of the MachineDeployment names it.
+func (j *joinedInPlace) hasNewTarget() {
+	j.Helper()
+	j.within("the template names a new target", func(ctx context.Context) error {
+		p, err1 := j.lab.Configs.MachineConfigPools().Get(ctx, j.name, metav1.GetOptions{})
+		d, err2 := j.api().MachineDeployments(j.name).Get(ctx, "pool", metav1.GetOptions{})
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		target, named := p.Status.CurrentMachineConfig, d.Spec.Template.Annotations[configv1alpha1.AnnotationMachineConfig]
+		if target == "" || target == j.target || named != target {
+			return fmt.Errorf("the target is %q, was %q, and the template names %q; conditions %v", target, j.target, named, p.Status.Conditions)
+		}
+		j.target = target
+		return nil
+	})
+}
+
+// isComplete waits until MachineDeployment and pool report that all machines are updated, and checks the Nodes and the disks of their VMs.
+func (j *joinedInPlace) isComplete(content string) {
+	j.Helper()
+	j.within("the MachineDeployment is complete", func(ctx context.Context) error {
+		d, err := j.api().MachineDeployments(j.name).Get(ctx, "pool", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		st := d.Status
+		wrong.unless(st.ObservedGeneration == d.Generation && st.Replicas == inPlaceSize && st.UpdatedReplicas == inPlaceSize && st.AvailableReplicas == inPlaceSize,
+			"generation %d: %+v", d.Generation, st)
+		progressing := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentProgressing)
+		wrong.unless(progressing != nil && progressing.Reason == v1alpha1.ReasonNewMachineSetAvailable, "its conditions are %v", st.Conditions)
+		stalled := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentRolloutStalled)
+		wrong.unless(stalled == nil, "it has stalled: %v", stalled)
+		nodes, err := j.nodesOf(ctx, "pool")
+		for name, n := range nodes {
+			wrong.unless(j.currentOf(n) == j.target && !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Labels[v1alpha1.LabelUpdateResult] == "",
+				"%s: current %s, taints %v, labels %v", name, j.currentOf(n), n.Spec.Taints, n.Labels)
+		}
+		return errors.Join(err, wrong.err())
+	})
+	if got := j.isOnTarget(inPlaceSize); got != j.target {
+		j.Errorf("the pool has the target %s, want %s", got, j.target)
+	}
+	j.running("pool", inPlaceSize)
+	machines, err := j.machines(j.Context(), "pool")
+	j.must(err)
+	for _, m := range machines {
+		if named := m.Annotations[configv1alpha1.AnnotationMachineConfig]; named != j.target {
+			j.Errorf("machine %s names the configuration %q, want %q", m.Name, named, j.target)
+		}
+	}
+	for node, vm := range j.joined() {
+		if was := j.vms[node]; was != vm {
+			j.Errorf("Node %s is VM %s, and was %s", node, vm, was)
+		}
+		(&configured{T: j.T, lab: j.lab, node: node, vm: vm}).has(inPlaceFile, content)
+	}
+}
+
+// stalls waits until the rollout reports that it makes no progress, with a reason and a part of the message.
+func (j *joinedInPlace) stalls(reason, part string) {
+	j.Helper()
+	j.within("the rollout reports "+reason, func(ctx context.Context) error {
+		d, err := j.api().MachineDeployments(j.name).Get(ctx, "pool", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if c := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentRolloutStalled); c == nil || c.Reason != reason || !strings.Contains(c.Message, part) {
+			nodes, err := j.nodesOf(ctx, "pool")
+			for name, n := range nodes {
+				err = errors.Join(err, fmt.Errorf("%s: %s, labels %v, annotations %v", name, machinefacts.InPlaceStage(n), n.Labels, n.Annotations))
+			}
+			return errors.Join(fmt.Errorf("its conditions are %v", d.Status.Conditions), err)
+		}
+		return nil
+	})
+}
+
+// hasComponents removes the taint of a Node whose critical components are not ready, as Gardener's resource manager does.
+func (j *joinedInPlace) hasComponents(node string) {
+	j.Helper()
+	api := j.lab.Target.CoreV1().Nodes()
+	j.must(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		n, err := api.Get(j.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
+		_, err = api.Update(j.Context(), n, metav1.UpdateOptions{})
+		return err
+	}))
+}
+
+// nodeWhere returns the name of a Node for which a condition holds.
+func (j *joinedInPlace) nodeWhere(ctx context.Context, holds func(*corev1.Node) bool) (string, error) {
+	nodes, err := j.nodesOf(ctx, "pool")
+	for name, n := range nodes {
+		if holds(n) {
+			return name, nil
+		}
+		err = errors.Join(err, fmt.Errorf("%s: %s, labels %v, annotations %v", name, machinefacts.InPlaceStage(n), n.Labels, n.Annotations))
+	}
+	return "", err
+}
+
+func (j *joinedInPlace) currentOf(n *corev1.Node) string {
+	return n.Annotations[configv1alpha1.DaemonPrefix.CurrentConfig()]
+}
+
+// within is eventually, with stepPatience.
+func (j *joinedInPlace) within(what string, check func(context.Context) error) {
+	j.Helper()
+	ctx, cancel := context.WithTimeout(j.Context(), stepPatience)
+	defer cancel()
+	start := time.Now()
+	if err := harness.EventuallyEvery(ctx, interval, what, check); err != nil {
+		j.Fatal(err)
+	}
+	j.Logf("%s: after %.1f s", what, time.Since(start).Seconds())
+}
