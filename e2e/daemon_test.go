@@ -131,7 +131,7 @@ func (c *configured) isIn(n *corev1.Node, want v1alpha1.NodeState) error {
 // eventually waits until check returns nil, and meanwhile answers the daemon's requests for drains, as a controller does.
 func (c *configured) eventually(what string, check func(*corev1.Node) error) {
 	c.Helper()
-	eventually(c.T, what, func(ctx context.Context) error {
+	eventuallyWithin(c.T, rebootPatience, what, func(ctx context.Context) error {
 		n, err := c.lab.Target.CoreV1().Nodes().Get(ctx, c.node, metav1.GetOptions{})
 		if err != nil {
 			return err

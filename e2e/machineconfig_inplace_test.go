@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -26,8 +25,6 @@ import (
 )
 
 const (
-	// stepPatience bounds each wait for Nodes that are drained and rebooted, some of them one after the other.
-	stepPatience = 8 * time.Minute
 	// inPlaceFile is the file of the configurations, and inPlaceSize the number of machines.
 	inPlaceFile = "/etc/demo"
 	inPlaceSize = 3
@@ -96,7 +93,7 @@ func (j *joinedInPlace) takesTheFirst() {
 	j.hasComponents(first)
 
 	var second string
-	j.within("the next Node is assigned the configuration", func(ctx context.Context) error {
+	j.eventually("the next Node is assigned the configuration", func(ctx context.Context) error {
 		second, err = j.nodeWhere(ctx, func(n *corev1.Node) bool {
 			return n.Name != first && n.Annotations[configv1alpha1.DaemonPrefix.DesiredConfig()] == j.target
 		})
@@ -120,7 +117,7 @@ func (j *joinedInPlace) takesBackABrokenOne() {
 	j.hasNewTarget()
 	j.stalls(v1alpha1.ReasonInPlaceUpdateFailed, "not healthy within")
 	var failed string
-	j.within("a Node has the failed result, and its machine and its pool report it", func(ctx context.Context) (err error) {
+	j.eventually("a Node has the failed result, and its machine and its pool report it", func(ctx context.Context) (err error) {
 		failed, err = j.nodeWhere(ctx, func(n *corev1.Node) bool {
 			return isAt(n, v1alpha1.NodeReasonUpdateFailed, v1alpha1.UpdateResultFailed)
 		})
@@ -160,7 +157,7 @@ func (j *joinedInPlace) isSelectedByTheUser() {
 	orchestrate(v1alpha1.OrchestrationTypeManual)
 	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "two")}, []string{harness.Unit("demo.service")}))
 	j.hasNewTarget()
-	j.within("all Nodes are candidates", func(ctx context.Context) error {
+	j.eventually("all Nodes are candidates", func(ctx context.Context) error {
 		nodes, err := j.nodesOf(ctx, "pool")
 		var wrong complaints
 		for name, n := range nodes {
@@ -174,7 +171,7 @@ func (j *joinedInPlace) isSelectedByTheUser() {
 	}
 	chosen := slices.Max(names) // the fleet would select the oldest one
 	j.selects(chosen)
-	j.within("the selected Node is updated", func(ctx context.Context) error {
+	j.eventually("the selected Node is updated", func(ctx context.Context) error {
 		nodes, err := j.nodesOf(ctx, "pool")
 		if err != nil {
 			return err
@@ -203,7 +200,7 @@ func (j *joinedInPlace) set(name string, config runtime.RawExtension) {
 // hasNewTarget waits until the pool has another target, and the template of the MachineDeployment names it.
 func (j *joinedInPlace) hasNewTarget() {
 	j.Helper()
-	j.within("the template names a new target", func(ctx context.Context) error {
+	j.eventually("the template names a new target", func(ctx context.Context) error {
 		p, err1 := j.lab.Configs.MachineConfigPools().Get(ctx, j.name, metav1.GetOptions{})
 		d, err2 := j.api().MachineDeployments(j.name).Get(ctx, "pool", metav1.GetOptions{})
 		if err := errors.Join(err1, err2); err != nil {
@@ -221,7 +218,7 @@ func (j *joinedInPlace) hasNewTarget() {
 // isComplete waits until MachineDeployment and pool report that all machines are updated, and checks the Nodes and the disks of their VMs.
 func (j *joinedInPlace) isComplete(content string) {
 	j.Helper()
-	j.within("the MachineDeployment is complete", func(ctx context.Context) error {
+	j.eventually("the MachineDeployment is complete", func(ctx context.Context) error {
 		d, err := j.api().MachineDeployments(j.name).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -263,7 +260,7 @@ func (j *joinedInPlace) isComplete(content string) {
 // stalls waits until the rollout reports that it makes no progress, with a reason and a part of the message.
 func (j *joinedInPlace) stalls(reason, part string) {
 	j.Helper()
-	j.within("the rollout reports "+reason, func(ctx context.Context) error {
+	j.eventually("the rollout reports "+reason, func(ctx context.Context) error {
 		d, err := j.api().MachineDeployments(j.name).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -308,16 +305,4 @@ func (j *joinedInPlace) nodeWhere(ctx context.Context, holds func(*corev1.Node) 
 
 func (j *joinedInPlace) currentOf(n *corev1.Node) string {
 	return n.Annotations[configv1alpha1.DaemonPrefix.CurrentConfig()]
-}
-
-// within is eventually, with stepPatience.
-func (j *joinedInPlace) within(what string, check func(context.Context) error) {
-	j.Helper()
-	ctx, cancel := context.WithTimeout(j.Context(), stepPatience)
-	defer cancel()
-	start := time.Now()
-	if err := harness.EventuallyEvery(ctx, interval, what, check); err != nil {
-		j.Fatal(err)
-	}
-	j.Logf("%s: after %.1f s", what, time.Since(start).Seconds())
 }

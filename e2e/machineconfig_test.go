@@ -28,11 +28,11 @@ func TestMachineConfiguration(t *testing.T) {
 	})
 	t.Run("Daemon", func(t *testing.T) {
 		t.Parallel()
-		newSpace(t, lab, "daemon", realKubelet).daemonWorks()
+		patientSpace(t, lab, "daemon").daemonWorks()
 	})
 	t.Run("Pool", func(t *testing.T) {
 		t.Parallel()
-		newSpace(t, lab, "pool", realKubelet).poolRolls()
+		patientSpace(t, lab, "pool").poolRolls()
 	})
 	t.Run("Boot", func(t *testing.T) {
 		t.Parallel()
@@ -48,8 +48,16 @@ func TestMachineConfiguration(t *testing.T) {
 	})
 	t.Run("InPlace", func(t *testing.T) {
 		t.Parallel()
-		newSpace(t, lab, "in-place", realKubelet).updatesInPlace()
+		patientSpace(t, lab, "in-place").updatesInPlace()
 	})
+}
+
+// patientSpace is newSpace for VMs with real kubelets that are rebooted.
+func patientSpace(t *testing.T, lab *harness.Lab, name string) *space {
+	t.Helper()
+	s := newSpace(t, lab, name, realKubelet)
+	s.waits = rebootPatience
+	return s
 }
 
 // inPool labels the Nodes of a MachineDeployment.
@@ -134,7 +142,7 @@ func (s *space) isOnTarget(size int) (target string) {
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), s.longest())
 	defer cancel()
 	s.must(s.lab.AllOn(ctx, s.name, target, size))
 	return target

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ import (
 const (
 	// patience bounds each wait. It is long because a machine may be busy, and a dead VM shows only after 50 s.
 	patience = 2 * time.Minute
+	// rebootPatience bounds each wait for VMs with real kubelets that are drained and rebooted, some of them one after the other.
+	rebootPatience = 8 * time.Minute
 	// interval between checks: many tests use the same API servers.
 	interval = 200 * time.Millisecond
 )
@@ -40,6 +43,8 @@ type space struct {
 	// lenient reports whether the lab has MCM's definitions instead of the fleet's.
 	lenient bool
 	seen    *memory
+	// waits bounds each wait instead of patience; 0 means patience.
+	waits time.Duration
 }
 
 // memory holds the machines that a test has seen: deleted ones can only be searched by name.
@@ -79,7 +84,7 @@ func newSpaceBy(t *testing.T, lab *harness.Lab, name string, prepare func(ctx co
 // in is the same namespace in a subtest.
 func (s *space) in(t *testing.T) *space {
 	t.Helper()
-	return &space{T: t, lab: s.lab, name: s.name, lenient: s.lenient, seen: s.seen}
+	return &space{T: t, lab: s.lab, name: s.name, lenient: s.lenient, seen: s.seen, waits: s.waits}
 }
 
 func (s *space) api() machineclient.MachineV1alpha1Interface { return s.lab.Machines.MachineV1alpha1() }
@@ -94,13 +99,22 @@ func (s *space) must(err error) {
 // eventually waits until check returns nil.
 func (s *space) eventually(what string, check func(context.Context) error) {
 	s.Helper()
-	eventually(s.T, what, check)
+	eventuallyWithin(s.T, s.longest(), what, check)
 }
+
+// longest is how long a wait may last.
+func (s *space) longest() time.Duration { return cmp.Or(s.waits, patience) }
 
 // eventually waits until check returns nil.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	eventuallyWithin(t, patience, what, check)
+}
+
+// eventuallyWithin is eventually, with another bound.
+func eventuallyWithin(t *testing.T, longest time.Duration, what string, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
 	defer cancel()
 	if err := harness.EventuallyEvery(ctx, interval, what, check); err != nil {
 		t.Fatal(err)

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// DaemonFlags are those of machine-config-daemons in tests. A kubelet answers some seconds after the boot of its VM.
-	DaemonFlags = "--drift=repair --drift-interval=1s --health-timeout=30s"
+	// DaemonFlags are those of machine-config-daemons in tests. A kubelet answers some seconds after the boot of its VM; on a busy computer 25 s.
+	DaemonFlags = "--drift=repair --drift-interval=1s --health-timeout=1m"
 	// KubeletFile is where a real kubelet reads its settings.
 	KubeletFile = "/etc/kubernetes/kubelet.conf"
 	// LabelPool is the label of the Nodes and MachineConfigs of a pool of tests.
