@@ -112,6 +112,7 @@ func (j *joinedInPlace) takesTheFirst() {
 // takesBackABrokenOne: with the next configuration no kubelet starts. The update stops at the first Node, and MachineDeployment, pool, machine
 // and Node report why. When the configuration is removed the Node is healed by the one before.
 func (j *joinedInPlace) takesBackABrokenOne() {
+	j.Log("a configuration breaks the kubelet of a Node, and is taken back")
 	good := j.target
 	j.set("60-"+j.name, harness.Ignition([]string{harness.File(harness.KubeletFile, harness.MaxPods(-1))}, nil))
 	j.hasNewTarget()
@@ -154,6 +155,7 @@ func (j *joinedInPlace) isSelectedByTheUser() {
 	orchestrate := func(by v1alpha1.OrchestrationType) {
 		j.patch("machinedeployments", "pool", fmt.Sprintf(`{"spec":{"strategy":{"inPlaceUpdate":{"orchestrationType":%q}}}}`, by))
 	}
+	j.Log("a user selects a Node")
 	orchestrate(v1alpha1.OrchestrationTypeManual)
 	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "two")}, []string{harness.Unit("demo.service")}))
 	j.hasNewTarget()
