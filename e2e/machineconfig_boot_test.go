@@ -31,9 +31,11 @@ func bootSpace(t *testing.T, lab *harness.Lab, name string, replace ...string) *
 		t.Fatal(err)
 	}
 	userData = strings.NewReplacer(replace...).Replace(userData)
-	return newSpaceBy(t, lab, name, func(ctx context.Context, namespace string) error {
+	s := newSpaceBy(t, lab, name, func(ctx context.Context, namespace string) error {
 		return lab.PrepareUserData(ctx, namespace, realKubelet, userData)
 	})
+	s.waits = rebootPatience
+	return s
 }
 
 // machinePool is a pool of the Nodes of the namespace's MachineDeployment pool.
