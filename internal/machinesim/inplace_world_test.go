@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
@@ -76,7 +77,8 @@ func (r *rolling) updateInPlace(name string) {
 		r.setPhase(m, v1alpha1.MachineInPlaceUpdateSuccessful) // the agent was late
 	case phase == v1alpha1.MachineInPlaceUpdateFailed && result != v1alpha1.UpdateResultSuccessful:
 		if !r.keepsFailed && r.isOver(m, 5*time.Minute) {
-			r.machines.delete(m, r.now) // it has failed permanently
+			r.failed[m.UID] = true
+			r.machines.delete(m, r.now) // it has failed permanently, and is replaced
 		}
 	case result == v1alpha1.UpdateResultSuccessful && stage != v1alpha1.NodeReasonUpdateSuccessful:
 		r.setStage(node, v1alpha1.NodeReasonUpdateSuccessful)
@@ -141,6 +143,7 @@ func (r *rolling) agent(node *corev1.Node) {
 		node.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
 		set, d := r.sets.now()[node.Annotations[v1alpha1.AnnotationUpdateTo]], r.deployment()
 		switch {
+		case set != nil && r.pool != nil: // the template names no configuration: the VM keeps that which its daemon has applied
 		case set != nil:
 			node.Annotations[has] = set.Spec.Template.Annotations["template"]
 		case d != nil && d.DeletionTimestamp == nil:
@@ -194,11 +197,12 @@ func (r *rolling) writeMachines(w *rollout.World, desired []*v1alpha1.Machine) (
 	return !r.chance(100)
 }
 
-// checkTemplates: a machine is of the template that its VM has, unless that is being changed.
+// checkTemplates: a machine is of the template that its VM has, unless that is being changed. With a pool, a template that names no
+// configuration fits all.
 func (r *rolling) checkTemplates() {
 	for _, m := range sorted(r.machines.now()) {
 		node, there := r.nodes.now()[nodeName(m.Name)]
-		if there && r.pool != nil && r.isBeingApplied(node) {
+		if there && r.pool != nil && (r.isBeingApplied(node) || m.Annotations[fleetv1alpha1.AnnotationMachineConfig] == "") {
 			continue
 		}
 		if there && m.DeletionTimestamp == nil && node.Labels[v1alpha1.LabelUpdateResult] == "" && node.Annotations[has] != m.Annotations["template"] {
