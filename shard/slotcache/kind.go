@@ -115,14 +115,26 @@ func (s *sink[T]) Update(obj any) error {
 	return nil
 }
 
-// apply stores an object of one of the grant's slots, if the events of that slot are taken from this grant; s.mu is held.
+// apply stores an object of one of the grant's slots, if the events of that slot are taken from this grant; s.mu is held. The watches also
+// show objects of slots that were dropped: an object that gets the label of one has left.
 func (s *sink[T]) apply(obj metav1.Object) {
 	slot := slotOf(obj)
-	past, tookOver := s.past[slot]
-	if s.holder[slot] != s || tookOver && objectversion.Compare(obj.GetResourceVersion(), past) <= 0 {
+	if s.holder[slot] != s {
+		s.left(obj, obj.GetResourceVersion())
+		return
+	}
+	if past, tookOver := s.past[slot]; tookOver && objectversion.Compare(obj.GetResourceVersion(), past) <= 0 {
 		return
 	}
 	s.store.Put(obj, !s.opened[slot])
+}
+
+// left removes an object, unless it is in a slot of another grant by now, or a newer version than the given one is stored; s.mu is held.
+func (s *sink[T]) left(obj metav1.Object, version string) {
+	key := objectcache.Key(obj)
+	if known, ok := s.store.Find(key); ok && s.holder[slotOf(known)] == s {
+		s.store.Delete(key, version)
+	}
 }
 
 // Delete removes an object that was deleted, or left the grant's slots.
@@ -134,10 +146,7 @@ func (s *sink[T]) Delete(obj any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.upTo = seen.GetResourceVersion()
-	key := objectcache.Key(seen)
-	if known, ok := s.store.Find(key); ok && s.holder[slotOf(known)] == s { // otherwise it is in a slot of another grant
-		s.store.Delete(key, s.upTo)
-	}
+	s.left(seen, s.upTo)
 	return nil
 }
 

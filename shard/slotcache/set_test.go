@@ -160,6 +160,21 @@ func TestDropRemovesObjectsAtOnce(t *testing.T) {
 	})
 }
 
+// The watches of a grant go on to select slots of it that were dropped, so that an object which moves to one does not leave them.
+func TestObjectMovesToADroppedSlot(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.put("machines", key("m"), inSlot(1))
+		b.add(1, 2)
+		within(moment)
+		b.drop(2)
+		b.events.expect("m >1")
+		b.put("machines", key("m"), inSlot(2))
+		synctest.Wait()
+		b.events.expect("m 1>")
+		b.expectMachines(1)
+	})
+}
+
 // The callback of Add must not get slots that were dropped meanwhile.
 func TestSlotsDroppedBeforeReadyAreNotReported(t *testing.T) {
 	inBubble(t, func(b *bench) {
