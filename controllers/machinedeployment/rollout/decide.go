@@ -93,17 +93,19 @@ func orphansDependents(set *v1alpha1.MachineSet) bool {
 	return set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// findNew returns the set that has the deployment's template; the oldest, should there be several.
-func findNew(w World) *v1alpha1.MachineSet { return NewSet(w.Deployment, w.Owned) }
-
 // NewSet returns the new set among the sets of a deployment: the oldest that has its template; nil when there is none.
 func NewSet(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) *v1alpha1.MachineSet {
 	for _, set := range oldestFirst(owned) {
-		if set.DeletionTimestamp == nil && sameTemplate(&set.Spec.Template, &d.Spec.Template) {
+		if isOf(set, d) {
 			return set
 		}
 	}
 	return nil
+}
+
+// isOf reports whether a set has the template of a deployment and is not being deleted.
+func isOf(set *v1alpha1.MachineSet, d *v1alpha1.MachineDeployment) bool {
+	return set.DeletionTimestamp == nil && sameTemplate(&set.Spec.Template, &d.Spec.Template)
 }
 
 func oldestFirst(sets []*v1alpha1.MachineSet) []*v1alpha1.MachineSet {
@@ -138,7 +140,7 @@ func prepare(w World) (Verdict, bool) {
 	if !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) {
 		d.Finalizers = append(d.Finalizers, v1alpha1.FinalizerName)
 	}
-	if newSet := findNew(w); newSet != nil || !d.Spec.Paused && d.Spec.RollbackTo == nil {
+	if newSet := NewSet(w.Deployment, w.Owned); newSet != nil || !d.Spec.Paused && d.Spec.RollbackTo == nil {
 		annotate(d, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w, newSet), 10))
 	}
 	upgradeNamed(w, d)

@@ -122,5 +122,5 @@ func (s *sets) noteScale(set *v1alpha1.MachineSet) {
 
 // IsNewSet reports whether a set which has the name of the deployment's new set is it.
 func IsNewSet(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) bool {
-	return metav1.IsControlledBy(set, d) && set.DeletionTimestamp == nil && sameTemplate(&set.Spec.Template, &d.Spec.Template)
+	return metav1.IsControlledBy(set, d) && isOf(set, d)
 }

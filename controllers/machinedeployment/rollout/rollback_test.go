@@ -44,7 +44,7 @@ func TestRollBack(t *testing.T) {
 	if diff := cmp.Diff(want, v.Deployment.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
-	if found := findNew(worldOf(v.Deployment, old, newSet)); found != old {
+	if found := NewSet(v.Deployment, []*v1alpha1.MachineSet{old, newSet}); found != old {
 		t.Errorf("the new set is %v", found)
 	}
 }

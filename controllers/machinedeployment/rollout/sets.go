@@ -32,7 +32,7 @@ func countSets(w World) *sets {
 	s := &sets{
 		limits: limitsOf(w.Deployment), w: w, d: w.Deployment, inPlace: isInPlace(w.Deployment) && !w.NoTarget, namedMachines: w.namedMachines(),
 	}
-	fresh := findNew(w)
+	fresh := NewSet(w.Deployment, w.Owned)
 	for _, set := range oldestFirst(w.Owned) {
 		t := count(w, set)
 		t.named = s.countNamed(t)
