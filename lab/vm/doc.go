@@ -10,8 +10,9 @@
 // machine.
 //
 // With Config.Daemon the machine is configured by a machine-config-daemon, which sees a folder of the disk as the machine's root
-// (RootDir). Init then takes the place of systemd for both processes: it starts each again a second after it has ended. The kubelet reads its settings from that root when it starts. On SIGINT, with which the daemon requests a
-// reboot, init shuts down, and the hull leaves RebootFile for the cloud, which has to switch the machine on again. Each boot has an ID.
+// (RootDir). Init then takes the place of systemd for both processes: it starts each again a second after it has ended. The kubelet
+// reads its settings from that root when it starts. On SIGINT, with which the daemon requests a reboot, init shuts down, and the hull
+// leaves RebootFile for the cloud, which has to switch the machine on again. Each boot has an ID.
 //
 // User data that is a #cloud-config (package cloudconfig) is carried out in that root, before kubelet and daemon start, and decides whether they do:
 // at the first boot by its lines, at later ones by the units that it has enabled. Of all units in the root these are the only ones that are read. A unit
