@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -69,8 +70,9 @@ type Config struct {
 	SlotOf func(namespace string) int
 	// Gate admits the work of a slot, with its ownership in the context.
 	Gate runner.Gate[Key]
-	// Refused is called once for each slot with roots in a namespace whose Leases another manager holds, with that holder.
-	Refused func(refused Key, other string)
+	// Refused is called for each slot with roots in a namespace whose Leases another manager holds, with that holder: at once, and again at
+	// least every policy.Unchanged, for roots that were created since. known is what it returned before for the same holder, nil at first.
+	Refused func(refused Key, other string, known map[types.UID]bool) map[types.UID]bool
 	Clock   clock.WithTicker
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
@@ -85,9 +87,15 @@ type NamespaceLeases struct {
 
 	mu       sync.Mutex
 	since    [2]map[string]sighting // when the current version of each Lease was first seen, by namespace
-	reported map[Key]string         // the holder of a namespace's Leases, by slots with work there
+	reported map[Key]refusal        // by slots with work in namespaces whose Leases another manager holds
 	// ending are the namespaces in which nothing can be created, according to the last attempt.
 	ending map[string]bool
+}
+
+// refusal is the other holder of a namespace's Leases, and the roots on which it was reported.
+type refusal struct {
+	other string
+	roots map[types.UID]bool
 }
 
 // sighting is when a version of a Lease was first seen.
@@ -98,7 +106,7 @@ type sighting struct {
 
 // New returns NamespaceLeases, which watch from Start on.
 func New(cfg Config) (*NamespaceLeases, error) {
-	a := &NamespaceLeases{cfg: cfg, reported: map[Key]string{}, ending: map[string]bool{}}
+	a := &NamespaceLeases{cfg: cfg, reported: map[Key]refusal{}, ending: map[string]bool{}}
 	var errs []error
 	for i, name := range names() {
 		a.since[i] = map[string]sighting{}
@@ -220,21 +228,37 @@ func (a *NamespaceLeases) keptOut(leases [2]policy.Lease) policy.Verdict {
 // report reports a holder that keeps the fleet out once; "" means that there is none any more.
 func (a *NamespaceLeases) report(refused Key, other string) {
 	a.mu.Lock()
-	known := a.reported[refused]
+	known := a.reported[refused].other
 	if other == "" {
 		a.forget(refused.Namespace)
-	} else {
-		a.reported[refused] = other
+	} else if other != known {
+		a.reported[refused] = refusal{other: other}
 	}
 	a.mu.Unlock()
 	if other != "" && other != known {
-		a.cfg.Refused(refused, other)
+		a.reportRoots(refused)
+	}
+}
+
+// reportRoots reports the holder that keeps the fleet out on roots on which it was not reported yet.
+func (a *NamespaceLeases) reportRoots(refused Key) {
+	a.mu.Lock()
+	was, ok := a.reported[refused]
+	a.mu.Unlock()
+	if !ok {
+		return
+	}
+	roots := a.cfg.Refused(refused, was.other, was.roots)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reported[refused].other == was.other {
+		a.reported[refused] = refusal{was.other, roots}
 	}
 }
 
 // forget removes the reported holders of a namespace. The caller holds the lock.
 func (a *NamespaceLeases) forget(namespace string) {
-	maps.DeleteFunc(a.reported, func(key Key, _ string) bool { return key.Namespace == namespace })
+	maps.DeleteFunc(a.reported, func(key Key, _ refusal) bool { return key.Namespace == namespace })
 }
 
 // CountRefused returns the number of namespaces with roots of this replica whose Leases another manager holds.
@@ -339,6 +363,9 @@ func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result
 			return runner.Result{}, err
 		}
 		verdict = policy.Decide(w)
+	}
+	if verdict.Other != "" {
+		a.reportRoots(key)
 	}
 	for i, concerned := range verdict.Which {
 		if !concerned {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -41,7 +43,8 @@ type bench struct {
 	mu      sync.Mutex
 	version int
 	refused []string
-	closed  map[int]bool // slots not held by this replica
+	roots   map[types.UID]bool // with an Event for a holder, when it is reported
+	closed  map[int]bool       // slots not held by this replica
 }
 
 func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
@@ -123,7 +126,7 @@ func newBench(t *testing.T, roots ...string) *bench {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, client: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), closed: map[int]bool{}}
+	b := &bench{t: t, client: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), closed: map[int]bool{}, roots: map[types.UID]bool{}}
 	b.metadata = metadatafake.NewSimpleMetadataClient(scheme)
 	for _, root := range roots {
 		b.root(root)
@@ -132,10 +135,13 @@ func newBench(t *testing.T, roots ...string) *bench {
 	var err error
 	b.leases, err = New(Config{
 		Client: b.client, Metadata: b.metadata, Fleet: "fleet", SlotOf: func(string) int { return 3 }, Gate: b, Clock: b.clock,
-		Refused: func(refused Key, other string) {
+		Refused: func(refused Key, other string, known map[types.UID]bool) map[types.UID]bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.refused = append(b.refused, fmt.Sprintf("%s by %s", refused, other))
+			if known == nil || !maps.Equal(known, b.roots) {
+				b.refused = append(b.refused, fmt.Sprintf("%s by %s", refused, other))
+			}
+			return maps.Clone(b.roots)
 		},
 	})
 	if err != nil {
@@ -329,6 +335,31 @@ func TestLeasesOfADeadManagerAreAcquiredAtTheirDeadline(t *testing.T) {
 		}
 		if b.leases.CountRefused() > 0 {
 			t.Error("still counted as refused")
+		}
+	})
+}
+
+// A root that is created after its slot was reported has not been reconciled before: nothing else reports the other manager on it.
+func TestOtherManagerIsReportedOnLaterRoots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, "root")
+		renew := func() {
+			b.setHolder(v1alpha1.LeaseManager, "mcm")
+			synctest.Wait()
+		}
+		renew()
+		b.served(false)
+		b.mu.Lock()
+		b.roots["later"] = true
+		b.mu.Unlock()
+		for range 15 {
+			b.clock.Step(policy.Unchanged / 10)
+			renew()
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if want := []string{"n/slot 7 by mcm", "n/slot 7 by mcm"}; !slices.Equal(b.refused, want) {
+			t.Errorf("refused %v, want %v", b.refused, want)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // recorded keeps the objects of Events.
@@ -18,19 +19,32 @@ func (e *recorded) Eventf(about, _ runtime.Object, eventtype, reason, _, _ strin
 	}
 }
 
+// A root that is created later gets an Event, too, and no root gets two.
 func TestRefused_RootsOfTheSlot_GetAnEvent(t *testing.T) {
 	var got recorded
+	roots := []corev1.ObjectReference{{Name: "one", UID: "1"}, {Name: "other", UID: "2"}}
+	holds := false
 	r := &Reporter{
 		Events: &got,
-		Holds:  func(slot int) bool { return slot == 3 },
+		Holds:  func(slot int) bool { return holds && slot == 3 },
 		SlotOf: func(_, name string) int { return len(name) },
-		Roots: func(namespace string) []corev1.ObjectReference {
-			return []corev1.ObjectReference{{Namespace: namespace, Name: "one"}, {Namespace: namespace, Name: "other"}, {Namespace: namespace, Name: "two"}}
-		},
+		Roots:  func(string) []corev1.ObjectReference { return roots },
 	}
-	r.Refused(Key{Namespace: "n", Slot: 5}, "mcm") // another replica's slot
-	r.Refused(Key{Namespace: "n", Slot: 3}, "mcm")
-	if diff := cmp.Diff(recorded{"Warning NotAlone: n/one", "Warning NotAlone: n/two"}, got); diff != "" {
+	key := Key{Namespace: "n", Slot: 3}
+	known := r.Refused(key, "mcm", nil)
+	if len(got) > 0 || known != nil {
+		t.Errorf("another replica holds the slot, and got Events %v, roots %v", got, known)
+	}
+	holds = true
+	known = r.Refused(key, "mcm", known)
+	roots = append(roots[1:], corev1.ObjectReference{Name: "one", UID: "3"}, corev1.ObjectReference{Name: "two", UID: "4"})
+	known = r.Refused(key, "mcm", known)
+	known = r.Refused(key, "mcm", known)
+	want := recorded{"Warning NotAlone: /one", "Warning NotAlone: /one", "Warning NotAlone: /two"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[types.UID]bool{"3": true, "4": true}, known); diff != "" {
+		t.Errorf("roots (-want +got):\n%s", diff)
 	}
 }

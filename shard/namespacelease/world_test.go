@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -195,10 +196,11 @@ func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 		r.leases, err = New(Config{
 			Client: r.client, Metadata: w.metadata, Fleet: "fleet", Gate: r, Clock: clock.RealClock{},
 			SlotOf: func(namespace string) int { return int(namespace[0] - '0') },
-			Refused: func(refused Key, other string) {
+			Refused: func(refused Key, other string, _ map[types.UID]bool) map[types.UID]bool {
 				if other != "manager of "+refused.Namespace {
 					t.Errorf("%s is refused for %q", refused, other)
 				}
+				return nil
 			},
 		})
 		if err != nil {
