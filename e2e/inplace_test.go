@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
 // inPlace creates a MachineDeployment of template "first" that updates its machines in place.
@@ -63,6 +63,7 @@ func TestUpdateInPlace(t *testing.T) {
 // TestUpdateInPlaceContinuesAtTheNextOwner: the next owner continues, when the owner is killed, and when the slot is handed over,
 // in each stage of a Node.
 func TestUpdateInPlaceContinuesAtTheNextOwner(t *testing.T) {
+	startFleet()
 	t.Parallel()
 	s := newSpace(t, fleetWithoutProxies(t), "in-place-moved", "")
 	s.workload()
@@ -119,21 +120,35 @@ func (s *space) agents(result cloudapi.UpdateResult) {
 	}
 }
 
-// reaches waits until a Node of pool is in a stage of its update, with a result if one is named, and returns its name.
-func (s *space) reaches(stage string, result ...string) (reached string) {
+// reaches waits until a Node of pool is in a stage of its update, with a result if one is named, and returns its name. It watches, because a
+// replica that serves the slot ends the stage at once.
+func (s *space) reaches(stage string, result ...string) string {
 	s.Helper()
-	s.eventually(fmt.Sprintf("a Node is %s %v", stage, result), func(ctx context.Context) error {
-		nodes, err := s.nodesOf(ctx, "pool")
-		for name, n := range nodes {
-			if isAt(n, stage, result...) {
-				reached = name
-				return nil
-			}
-			err = errors.Join(err, fmt.Errorf("%s is %s, labels %v", name, machinefacts.InPlaceStage(n), n.Labels))
+	pool := s.poolNodes()
+	reached := func(n *corev1.Node) bool { return pool[n.Name] != nil && isAt(n, stage, result...) }
+	ctx, cancel := context.WithTimeout(s.Context(), s.longest())
+	defer cancel()
+	api := s.lab.Target.CoreV1().Nodes()
+	now, err := api.List(ctx, metav1.ListOptions{})
+	s.must(err)
+	for i := range now.Items {
+		if reached(&now.Items[i]) {
+			return now.Items[i].Name
 		}
-		return err
-	})
-	return reached
+	}
+	changes, err := harness.Watch(ctx, now.ResourceVersion, api.Watch)
+	s.must(err)
+	defer changes.Stop()
+	for e := range changes.ResultChan() {
+		if n, ok := e.Object.(*corev1.Node); ok && reached(n) {
+			return n.Name
+		}
+	}
+	for name, n := range s.poolNodes() {
+		s.Logf("%s is %s, labels %v", name, machinefacts.InPlaceStage(n), n.Labels)
+	}
+	s.Fatalf("wait until a Node is %s %v: %v", stage, result, ctx.Err())
+	return ""
 }
 
 // isAt reports whether a Node is selected and in a stage of its update, with a result if one is named, and with none if not.
