@@ -27,12 +27,13 @@ import (
 // TestAutoscaler runs a double of the cluster-autoscaler, which reads, decides and writes like the original, and checks the
 // reaction of the fleet. Each case of docs/autoscaler.md is a subtest, by its number.
 func TestAutoscaler(t *testing.T) {
-	t.Parallel()
 	absent := refuser(t, http.StatusNotFound, fmt.Sprintf(`{"code":%q}`, cloudapi.CodeNotFound))
 	late := refuser(t, http.StatusGatewayTimeout, "from a proxy")
-	lab := startLab(t, "autoscaler", func(o *harness.Options) {
+	started := startLabEarly(t, 4, "autoscaler", func(o *harness.Options) {
 		o.Replicas, o.CloudEndpoints = 2, []string{absent, late}
 	})
+	t.Parallel()
+	lab := started()
 	if err := held(t.Context(), lab); err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,9 @@ var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 	return lab, held(ctx, lab)
 })
 
+// startFleet starts the lab. The longest of its tests call it before t.Parallel, see startLabEarly.
+func startFleet() { go func() { _, _ = fleetLab() }() }
+
 // held waits until all slots of a lab are held. A new fleet creates their Leases first, which takes a machine that starts other labs
 // meanwhile minutes.
 func held(ctx context.Context, lab *harness.Lab) error {

@@ -19,13 +19,14 @@ import (
 
 // TestMachineConfiguration configures VMs with real kubelets by real daemons, in a lab of its own.
 func TestMachineConfiguration(t *testing.T) {
-	t.Parallel()
 	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")
 	}
-	lab := startLab(t, "machineconfig", func(o *harness.Options) {
+	started := startLabEarly(t, 3, "machineconfig", func(o *harness.Options) {
 		o.Replicas, o.MachineConfiguration, o.DaemonFlags = 2, true, harness.DaemonFlags
 	})
+	t.Parallel()
+	lab := started()
 	t.Run("Daemon", func(t *testing.T) {
 		t.Parallel()
 		patientSpace(t, lab, "daemon").daemonWorks()

@@ -24,8 +24,9 @@ const (
 	labVariable = "LAB_DIR"
 	// labsVariable is set for the process that runs the tests: the folder for labs that tests start themselves.
 	labsVariable = "E2E_LABS"
-	// parallelTests is large, because tests mostly wait.
-	parallelTests = "16"
+	// parallelTests is larger than the number of tests: one that waits for its turn keeps no other from running. What is scarce is
+	// bounded where it is used: see turns.
+	parallelTests = "1000"
 )
 
 // TestMain runs the tests in a separate process. This one owns the labs, and keeps running when a panic or an interrupt ends the
@@ -103,10 +104,45 @@ func forbidden(labs string) error {
 	return err
 }
 
+// turns bounds what tests do at a time: a test in the shared lab has one turn, one with a lab of its own more, and those in the lab with
+// three replicas, which are few and wait for each other, none. With more at a time each takes longer, and deadlines are missed; with fewer
+// the processors wait for VMs and drains.
+var turns = struct {
+	queue sync.Mutex // held by the test that is next
+	taken chan struct{}
+}{taken: make(chan struct{}, 10)}
+
+// takeTurns waits for turns, which last until the test and its cleanup end.
+func takeTurns(t *testing.T, count int) {
+	t.Helper()
+	turns.queue.Lock()
+	defer turns.queue.Unlock()
+	for range count {
+		turns.taken <- struct{}{}
+	}
+	t.Cleanup(func() {
+		for range count {
+			<-turns.taken
+		}
+	})
+}
+
+// starting bounds the labs that start at a time: a start takes 5 s of CPU, 8 s on a busy computer, and with a dozen on two cores fleets miss
+// their deadlines.
+var starting = make(chan struct{}, 2)
+
 // sharedLab is the lab of all tests that do not need one of their own: control and target cluster are two.
 var sharedLab = sync.OnceValues(func() (*harness.Lab, error) { return harness.Open(context.Background(), os.Getenv(labVariable)) })
 
+// shared returns the lab to a test that takes a turn in it.
 func shared(t *testing.T) *harness.Lab {
+	t.Helper()
+	takeTurns(t, 1)
+	return openShared(t)
+}
+
+// openShared returns the lab to a test that starts no machines in it.
+func openShared(t *testing.T) *harness.Lab {
 	t.Helper()
 	lab, err := sharedLab()
 	if err != nil {
@@ -115,14 +151,10 @@ func shared(t *testing.T) *harness.Lab {
 	return lab
 }
 
-// starting is locked while a lab starts.
-var starting sync.Mutex
-
-// up starts a lab, after those that are starting: a start takes 5 s of CPU, 8 s on a busy computer, and with a dozen at a time on two
-// cores fleets miss their deadlines.
+// up starts a lab, after those that are starting.
 func up(ctx context.Context, options harness.Options) (*harness.Lab, error) {
-	starting.Lock()
-	defer starting.Unlock()
+	starting <- struct{}{}
+	defer func() { <-starting }()
 	return harness.Up(ctx, options)
 }
 
@@ -133,18 +165,38 @@ const fewSlots = 32
 // startLab starts a lab for one test, with one cluster and fewSlots.
 func startLab(t *testing.T, name string, change ...func(*harness.Options)) *harness.Lab {
 	t.Helper()
+	return startLabEarly(t, 2, name, change...)()
+}
+
+// startLabEarly is startLab for the tests that take longest. They call it before t.Parallel, so that their labs are started before those
+// of the others, and call what it returns after it, which waits for the lab. count is the number of turns of the test.
+func startLabEarly(t *testing.T, count int, name string, change ...func(*harness.Options)) func() *harness.Lab {
+	t.Helper()
 	options := harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), name), Clusters: 1, Slots: fewSlots}
 	for _, f := range change {
 		f(&options)
 	}
-	lab, err := up(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
+	type result struct {
+		lab *harness.Lab
+		err error
 	}
-	t.Cleanup(func() {
-		if err := lab.Down(t.Context()); err != nil {
-			t.Error(err)
+	started := make(chan result, 1)
+	go func() {
+		takeTurns(t, count)
+		lab, err := up(t.Context(), options)
+		started <- result{lab, err}
+	}()
+	return func() *harness.Lab {
+		t.Helper()
+		r := <-started
+		if r.err != nil {
+			t.Fatal(r.err)
 		}
-	})
-	return lab
+		t.Cleanup(func() {
+			if err := r.lab.Down(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		return r.lab
+	}
 }

@@ -51,7 +51,7 @@ func stopped(t *testing.T, lab *harness.Lab, do func()) {
 // TestTakeOverFromMCM: the fleet takes over objects of Machine Controller Manager: it labels all of them, and does nothing else.
 func TestTakeOverFromMCM(t *testing.T) {
 	t.Parallel()
-	lab := fleetWithoutProxies(t)
+	lab := startLab(t, "take-over", func(o *harness.Options) { o.Replicas = 2 })
 	s := newSpace(t, lab, "mcm", "")
 	load := preload.Load{Namespace: s.name, Deployments: 10, Machines: 30}
 	// The Leases of the Nodes are not renewed, and the Nodes must not be declared lost.
@@ -217,7 +217,7 @@ func (s *space) changes() int {
 // TestLeave hands the machines back to Machine Controller Manager, and takes them over again. No VM is changed.
 func TestLeave(t *testing.T) {
 	t.Parallel()
-	lab := fleetWithoutProxies(t)
+	lab := startLab(t, "leave", func(o *harness.Options) { o.Replicas = 2 })
 	s := newSpace(t, lab, "leave", "")
 	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
 		template := &d.Spec.Template

@@ -96,10 +96,16 @@ func (s *space) must(err error) {
 	}
 }
 
-// eventually waits until check returns nil.
+// eventually waits until check returns nil. Where waits are long, states last, and are looked at less often after a while.
 func (s *space) eventually(what string, check func(context.Context) error) {
 	s.Helper()
-	eventuallyWithin(s.T, s.longest(), what, check)
+	if s.waits == 0 {
+		eventuallyWithin(s.T, patience, what, check)
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.Context(), s.waits)
+	defer cancel()
+	s.must(harness.EventuallyLasting(ctx, interval, what, check))
 }
 
 // longest is how long a wait may last.
