@@ -46,7 +46,7 @@ type lastMachines struct {
 func newLastMachines(view *objectcache.View) *lastMachines {
 	l := &lastMachines{view: view, known: map[types.UID]*deploymentFigures{}}
 	view.Deployments.OnChange(func(before, after *v1alpha1.MachineDeployment) {
-		if after == nil || before != nil && before.UID != after.UID {
+		if after == nil {
 			l.forget(before.UID)
 		}
 	})

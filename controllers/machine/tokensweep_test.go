@@ -12,6 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // expiryOfToken returns when the machine's token expires.
@@ -116,6 +117,25 @@ func TestTokenIsDeletedWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 		if left := b.left(); len(left) > 0 {
 			b.Errorf("left: %v", left)
 		}
+	})
+}
+
+// A machine was deleted and created anew while the watch of this process was interrupted.
+func TestTokenOfAMachineIsDeletedWhenAnotherHasItsPlace(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.made = func(*testVM) {}
+		before := b.create()
+		b.pass(time.Minute)
+		b.expiryOfToken()
+		b.server.ShowIn(objectcache.NewView()) // the process sees nothing
+		b.delete()
+		b.strip()
+		if m := b.create(); m.UID == before.UID {
+			b.Fatal("it is the same machine")
+		}
+		b.server.ShowIn(b.process.cfg.View)
+		b.pass(2 * time.Minute)
+		b.expiryOfToken() // of the new machine
 	})
 }
 

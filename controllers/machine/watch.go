@@ -53,10 +53,9 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.forget(before)
 }
 
-// classChanged enqueues the machines of a class that is new, also one in the place of another, or has a new generation: they may have
-// waited for it.
+// classChanged enqueues the machines of a class that is new, or has a new generation: they may have waited for it.
 func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
-	if after == nil || before != nil && before.UID == after.UID && before.Generation == after.Generation {
+	if after == nil || before != nil && before.Generation == after.Generation {
 		return
 	}
 	for _, m := range c.cfg.View.Machines.By(indexByClass, objectcache.Key(after).String()) {

@@ -38,9 +38,6 @@ func (c *Controller) watch() error {
 
 // machineChanged enqueues the deployment of a machine when the machine counts in another way than before.
 func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
-	if after == nil {
-		c.machines.Forget(before.UID)
-	}
 	if before != nil && after != nil && countsAs(before) == countsAs(after) {
 		return
 	}

@@ -115,6 +115,22 @@ func TestFinalizerIsRemovedWhenTheMachineIsDeleted(t *testing.T) {
 	}
 }
 
+// A Node that is being deleted has the place of another that was, too, and of which no cache has shown the end.
+func TestFinalizerIsRemovedFromANodeInThePlaceOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := node(boundTo("n/deleted/u"))
+		now.ResourceVersion = "2"
+		b := newBench(t, "", now)
+		b.view.Machines.Apply(machine("n", "m", "m"), false)
+		before := node(boundTo("n/m/u"))
+		before.UID = "before"
+		b.cluster.Nodes.Apply(before, false)
+		b.expect(false)
+		b.cluster.Nodes.Apply(now, false)
+		b.expect(true)
+	})
+}
+
 // bench is a controller with two clusters.
 type bench struct {
 	*testing.T

@@ -1,6 +1,7 @@
 package namespaces
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,11 +38,7 @@ func New(control metadata.Interface, only string) (*Namespaces, error) {
 		source = selected(source, fields.OneTermEqualSelector(metav1.ObjectNameField, only).String())
 	}
 	n.informer = cache.NewSharedIndexInformer(&objectcache.ListerWatcher{Source: source}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
-	_, err := n.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { n.changed(nil, obj) },
-		UpdateFunc: n.changed,
-		DeleteFunc: func(obj any) { n.changed(obj, nil) },
-	})
+	_, err := n.informer.AddEventHandler(objectcache.Handler(n.changed))
 	if err := errors.Join(err, n.informer.SetTransform(essential), n.informer.SetWatchErrorHandlerWithContext(n.failed)); err != nil {
 		return nil, fmt.Errorf("watch Namespaces: %w", err)
 	}
@@ -90,25 +87,17 @@ func (n *Namespaces) notify(namespace string) {
 }
 
 // changed notifies of a Namespace whose annotations differ.
-func (n *Namespaces) changed(before, after any) {
-	name, was := annotationsOf(before)
-	is, now := annotationsOf(after)
-	if name == "" {
-		name = is
-	}
-	if name != "" && !maps.Equal(was, now) {
-		n.notify(name)
+func (n *Namespaces) changed(before, after *metav1.PartialObjectMetadata) {
+	if !maps.Equal(annotationsOf(before), annotationsOf(after)) {
+		n.notify(cmp.Or(after, before).Name)
 	}
 }
 
-func annotationsOf(obj any) (name string, annotations map[string]string) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
+func annotationsOf(namespace *metav1.PartialObjectMetadata) map[string]string {
+	if namespace == nil {
+		return nil
 	}
-	if meta, ok := obj.(*metav1.PartialObjectMetadata); ok {
-		return meta.Name, meta.Annotations
-	}
-	return "", nil
+	return namespace.Annotations
 }
 
 // failed handles an error of the list or the watch. Without the right to list, the fleet works as if there were no annotations.
@@ -148,7 +137,7 @@ func (n *Namespaces) Annotation(namespace, key string) (value string, ok bool) {
 	if err != nil || !known {
 		return "", false
 	}
-	_, annotations := annotationsOf(obj)
-	value, ok = annotations[key]
+	found, _ := obj.(*metav1.PartialObjectMetadata)
+	value, ok = annotationsOf(found)[key]
 	return value, ok
 }

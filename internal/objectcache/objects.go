@@ -82,8 +82,9 @@ func (o *Objects[T]) AddIndex(name string, values func(obj T) []string) error {
 	return nil
 }
 
-// OnChange makes f be called with every object that appears (before is nil), changes, or is removed (after is nil). It is
-// called before the first Apply; f must return soon, and must not apply or remove anything.
+// OnChange makes f be called with every object that appears (before is nil), changes, or is removed (after is nil). An object that was
+// deleted and created anew under its name is removed, and then appears: before and after always have one UID. It is called before the
+// first Apply; f must return soon, and must not apply or remove anything.
 func (o *Objects[T]) OnChange(f func(before, after T)) { o.handlers = append(o.handlers, f) }
 
 // Get returns an object.
@@ -166,19 +167,33 @@ func (o *Objects[T]) apply(obj T, silent bool) (report func()) {
 	}
 	_ = o.indexer.Add(obj) // never fails: the key of an object is its name
 	var none T
-	wasSilent := o.silent[key]
-	if !silent {
+	reported := known && !o.silent[key]
+	if silent {
+		o.silent[key] = true
+	} else {
 		delete(o.silent, key)
-		if wasSilent {
-			before = none
-		}
-		return func() { o.report(before, obj) }
 	}
-	o.silent[key] = true
-	if !known || wasSilent {
-		return func() {}
+	switch {
+	case reported && silent:
+		return func() { o.report(before, none) }
+	case reported:
+		return func() { change(before, obj, o.report) }
+	case !silent:
+		return func() { o.report(none, obj) }
 	}
-	return func() { o.report(before, none) }
+	return func() {}
+}
+
+// change calls f with the change of an object under one name; for an object in the place of another, with the removal of that and with the
+// appearance of this.
+func change[T metav1.Object](before, after T, f func(before, after T)) {
+	if before.GetUID() == after.GetUID() {
+		f(before, after)
+		return
+	}
+	var none T
+	f(before, none)
+	f(none, after)
 }
 
 // Remove forgets an object, unless there is a newer version of it than the given one, which may be "".

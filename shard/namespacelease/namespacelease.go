@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
 )
@@ -114,11 +115,7 @@ func New(cfg Config) (*NamespaceLeases, error) {
 			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 			})).Coordination().V1().Leases().Informer()
-		_, err := a.informers[i].AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { a.changed(i, nil, obj) },
-			UpdateFunc: func(before, after any) { a.changed(i, before, after) },
-			DeleteFunc: func(obj any) { a.changed(i, obj, nil) },
-		})
+		_, err := a.informers[i].AddEventHandler(objectcache.Handler(func(before, after *coordinationv1.Lease) { a.changed(i, before, after) }))
 		errs = append(errs, err)
 	}
 	run, err := runner.New(runner.Config[Key]{
@@ -279,11 +276,7 @@ func (a *NamespaceLeases) CountRefused() (count int) {
 
 // changed records when a Lease changed. A renewal starts the time again; keys are enqueued only when the Lease was created,
 // deleted, or changed hands.
-func (a *NamespaceLeases) changed(which int, before, after any) {
-	was, is := leaseOf(before), leaseOf(after)
-	if was == nil && is == nil {
-		return
-	}
+func (a *NamespaceLeases) changed(which int, was, is *coordinationv1.Lease) {
 	namespace := cmp.Or(is, was).Namespace
 	moved := was == nil || is == nil || holderOf(was) != holderOf(is)
 	a.mu.Lock()
@@ -306,14 +299,6 @@ func (a *NamespaceLeases) changed(which int, before, after any) {
 	}
 }
 
-func leaseOf(obj any) *coordinationv1.Lease {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	lease, _ := obj.(*coordinationv1.Lease)
-	return lease
-}
-
 func holderOf(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""
@@ -327,7 +312,8 @@ func (a *NamespaceLeases) cached(which int, namespace string) *coordinationv1.Le
 	if err != nil {
 		return nil
 	}
-	return leaseOf(obj)
+	lease, _ := obj.(*coordinationv1.Lease)
+	return lease
 }
 
 // see returns the cached Leases of a namespace, for a decision and for the writes that follow from it.

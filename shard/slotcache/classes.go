@@ -161,7 +161,7 @@ func (c *Classes) Run(ctx context.Context) {
 // nameOf keeps little more of a class than its name, and whether it requests a sweep. A class without our finalizer is not stored.
 func nameOf(class *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, bool) {
 	kept := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: class.Namespace, Name: class.Name, ResourceVersion: class.ResourceVersion,
+		Namespace: class.Namespace, Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion,
 	}}
 	if request := class.Annotations[v1alpha1.AnnotationSweepRequested]; request != "" {
 		kept.Annotations = map[string]string{v1alpha1.AnnotationSweepRequested: request}

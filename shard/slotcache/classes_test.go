@@ -185,10 +185,10 @@ func TestClassesAreEnqueued(t *testing.T) {
 // Each request for a sweep is reported once.
 func TestSweepRequestsAreReported(t *testing.T) {
 	view, version := objectcache.NewView(), 0
-	put := func(c *Classes, finalizer bool, request string) {
+	put := func(c *Classes, uid types.UID, finalizer bool, request string) {
 		class := &metav1.PartialObjectMetadata{ObjectMeta: in("a")}
 		version++
-		class.ResourceVersion = strconv.Itoa(version)
+		class.UID, class.ResourceVersion = uid, strconv.Itoa(version)
 		if class.Annotations = map[string]string{v1alpha1.AnnotationSweepRequested: request}; finalizer {
 			class.Finalizers = []string{v1alpha1.FinalizerName}
 		}
@@ -201,18 +201,21 @@ func TestSweepRequestsAreReported(t *testing.T) {
 	c := NewClasses(ClassesConfig{View: view, Look: func(types.NamespacedName) {}, Clock: clock.RealClock{}})
 	c.OnSweepRequest(func(namespace string) { reported = append(reported, namespace) })
 	for i, step := range []struct {
+		uid       types.UID
 		finalizer bool
 		request   string
 		want      int // reports so far
 	}{
-		{true, "", 0},
-		{true, "m", 1}, // requested
-		{true, "m", 1}, // another change of the class
-		{true, "", 1},  // served
-		{true, "m", 2}, // requested again
-		{false, "m", 2},
+		{"u", true, "", 0},
+		{"u", true, "m", 1}, // requested
+		{"u", true, "m", 1}, // another change of the class
+		{"u", true, "", 1},  // served
+		{"u", true, "m", 2}, // requested again
+		{"u", false, "m", 2},
+		{"u", true, "m", 3},
+		{"v", true, "m", 4}, // by a class in the place of that one
 	} {
-		if put(c, step.finalizer, step.request); len(reported) != step.want {
+		if put(c, step.uid, step.finalizer, step.request); len(reported) != step.want {
 			t.Errorf("after step %d there were the reports %q, want %d", i, reported, step.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package slotlabel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,19 +98,9 @@ func essential(obj any) (any, error) {
 func (w *Watch) OnChange(f func(o policy.Object, gone bool)) error {
 	var errs []error
 	for kind, informer := range w.informers {
-		report := func(obj any, gone bool) {
-			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj
-			}
-			if meta, ok := obj.(metav1.Object); ok {
-				f(policy.Of(kind, meta), gone)
-			}
-		}
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { report(obj, false) },
-			UpdateFunc: func(_, obj any) { report(obj, false) },
-			DeleteFunc: func(obj any) { report(obj, true) },
-		})
+		_, err := informer.AddEventHandler(objectcache.Handler(func(before, after *metav1.PartialObjectMetadata) {
+			f(policy.Of(kind, cmp.Or(after, before)), after == nil)
+		}))
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -84,7 +84,7 @@ func concerns(before, after *corev1.Pod) bool {
 	isReady := func(p *corev1.Pod) bool {
 		return len(p.Status.Conditions) > 0 && p.Status.Conditions[0].Status == corev1.ConditionTrue
 	}
-	return before.UID != after.UID || before.Status.Phase != after.Status.Phase || isReady(before) != isReady(after) ||
+	return before.Status.Phase != after.Status.Phase || isReady(before) != isReady(after) ||
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || !maps.Equal(before.Labels, after.Labels)
 }
 

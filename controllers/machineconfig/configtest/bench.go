@@ -196,13 +196,25 @@ func (b *Bench) Writes() []string {
 // Put stores an object, which is YAML, and waits until it has been noticed.
 func (b *Bench) Put(resource, document string) {
 	b.Helper()
+	b.store(resource, document, b.Server.Put)
+}
+
+// Replace stores an object, which is YAML, in the place of the one of its name, and waits until that has been noticed: no watch shows it.
+func (b *Bench) Replace(resource, document string) {
+	b.Helper()
+	b.store(resource, document, b.Server.Replace)
+	b.After(10 * time.Second) // the pause before the next list
+}
+
+func (b *Bench) store(resource, document string, in func(resource string, document map[string]any) (*apiserver.Object, error)) {
+	b.Helper()
 	object := map[string]any{}
 	data, err := yaml.YAMLToJSON([]byte(document))
 	if err == nil {
 		err = json.Unmarshal(data, &object)
 	}
 	if err == nil {
-		_, err = b.Server.Put(resource, object)
+		_, err = in(resource, object)
 	}
 	if err != nil {
 		b.Fatal(err)

@@ -84,6 +84,7 @@ type bench struct {
 	*testing.T
 
 	server  *apitest.Server
+	view    *objectcache.View
 	fleet   *fleetfake.Clientset
 	pools   *cachedPools
 	cluster *target.Cluster
@@ -110,15 +111,15 @@ func onBench(t *testing.T, test func(b *bench)) {
 			return true, node, err
 		})
 		b.cluster = target.New(nodes)
-		view := objectcache.NewView()
+		b.view = objectcache.NewView()
 		c, err := New(Config{
-			Machines: b.server.Client(), Fleet: b.fleet.FleetV1alpha1(), Pools: b.pools, View: view, Cluster: b.cluster, NewSet: newest, Prefix: prefix,
+			Machines: b.server.Client(), Fleet: b.fleet.FleetV1alpha1(), Pools: b.pools, View: b.view, Cluster: b.cluster, NewSet: newest, Prefix: prefix,
 			Events: b.events, Clock: clock.RealClock{},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.server.ShowIn(view)
+		b.server.ShowIn(b.view)
 		ctx, end := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // what fails here is meant to
 		go c.Run(ctx)
 		defer end()
@@ -272,6 +273,28 @@ func TestStamp_IsWrittenOnce(t *testing.T) {
 		}
 		if got := b.events.List(); len(got) != 1 || got[0] != "Normal MachineConfigChanged" {
 			t.Errorf("Events %q", got)
+		}
+	})
+}
+
+// A MachineDeployment that was created anew while the watch was interrupted has the generation of the one before.
+func TestStamp_OfAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.store(pool("rendered-p-b"))
+		b.pools.show(pool("rendered-p-b"))
+		b.pass(time.Minute)
+		b.server.ShowIn(objectcache.NewView())
+		api := b.server.Client().MachineDeployments("n")
+		err1 := api.Delete(b.Context(), "d", metav1.DeleteOptions{})
+		_, err2 := api.Create(b.Context(), &machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}, metav1.CreateOptions{})
+		_, err3 := api.Patch(b.Context(), "d", types.MergePatchType, []byte(`{"spec":{"minReadySeconds":1}}`), metav1.PatchOptions{}) // as often as the one before
+		if err := errors.Join(err1, err2, err3); err != nil || b.stamp() != "" {
+			b.Fatalf("%v; the template has %q", err, b.stamp())
+		}
+		b.server.ShowIn(b.view)
+		b.pass(time.Minute)
+		if got := b.stamp(); got != "rendered-p-b" {
+			b.Errorf("the template has %q", got)
 		}
 	})
 }

@@ -53,9 +53,13 @@ spec: {machineConfigSelector: {matchLabels: {role: p}}, nodeSelector: {matchLabe
 
 func (b *bench) kubelet(name, settings string) {
 	b.Helper()
-	b.Put("kubeletconfigs", fmt.Sprintf(`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: KubeletConfig, metadata: {name: %s},
-spec: {machineConfigPoolSelector: {matchLabels: {size: small}}, kubeletConfig: %s}}`, name, settings))
+	b.Put("kubeletconfigs", kubeletConfig(name, settings))
 	b.After(time.Second)
+}
+
+func kubeletConfig(name, settings string) string {
+	return fmt.Sprintf(`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: KubeletConfig, metadata: {name: %s},
+spec: {machineConfigPoolSelector: {matchLabels: {size: small}}, kubeletConfig: %s}}`, name, settings)
 }
 
 // settings returns the KubeletConfiguration in the generated MachineConfig; nil when there is none.
@@ -118,6 +122,20 @@ storage: {files: [{path: /etc/kubernetes/kubelet.conf, contents: {source: "data:
 		b.After(time.Hour)
 		if writes := b.Writes(); len(writes) > 0 {
 			b.Errorf("writes without a change: %v", writes)
+		}
+	})
+}
+
+// A KubeletConfig that was created anew has the generation of the one before.
+func TestSettingsOfAKubeletConfigInThePlaceOfAnother(t *testing.T) {
+	run(t, func(b *bench) {
+		b.kubelet("a", `{maxPods: 50}`)
+		b.Replace("kubeletconfigs", kubeletConfig("a", `{maxPods: 60}`))
+		if s := b.settings(); s["maxPods"] != 60.0 {
+			b.Errorf("settings %v", s)
+		}
+		if got := b.accepted("a"); got != "True Applied" {
+			b.Errorf("KubeletConfig a: %s", got)
 		}
 	})
 }

@@ -235,6 +235,18 @@ metadata: {name: %s, labels: {fleet.machine.sapcloud.io/pool: p}}, spec: {fips: 
 	})
 }
 
+// The same while the watch was interrupted: the object of a result was deleted, and another program has made one of its name.
+func TestForeignContentInThePlaceOfATargetIsNoticed(t *testing.T) {
+	run(t, func(b *bench) {
+		first := b.started()
+		b.Replace("renderedmachineconfigs", fmt.Sprintf(`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: RenderedMachineConfig,
+metadata: {name: %s, labels: {fleet.machine.sapcloud.io/pool: p}}, spec: {fips: true}}`, first))
+		if c := b.degraded(); c.Reason != render.ReasonNameTaken {
+			b.Errorf("%+v", c)
+		}
+	})
+}
+
 // rolled renders n more targets, an hour apart.
 func (b *bench) rolled(n int) (targets []string) {
 	for i := range n {

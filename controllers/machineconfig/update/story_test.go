@@ -361,6 +361,45 @@ func TestPoolByReference(t *testing.T) {
 	})
 }
 
+// A MachineDeployment that was created anew has the generation of the one before, and none of its machines.
+func TestReferenceToAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
+	deployment := func(uid types.UID, version string) *machinev1alpha1.MachineDeployment {
+		d := &machinev1alpha1.MachineDeployment{ObjectMeta: objectMeta("m", "d", map[string]string{machinev1alpha1.LabelSlot: "7"})}
+		d.UID, d.ResourceVersion = uid, version
+		return d
+	}
+	story(t, func(c *cluster, r *replica) {
+		c.pool("p", "b", two)
+		c.pool("ref", "r", func(p *v1alpha1.MachineConfigPool) {
+			p.Spec.MachineRef = &v1alpha1.MachineReference{Kind: "MachineDeployment", Namespace: "m", Name: "d"}
+		})
+		c.edit("n2", func(n *corev1.Node) {
+			n.Labels[machinev1alpha1.LabelSlot] = "7"
+			n.Annotations[machinev1alpha1.AnnotationMachine] = "m/m2/u-m2"
+		})
+		isController := true
+		set := &machinev1alpha1.MachineSet{ObjectMeta: objectMeta("m", "s", nil)}
+		set.UID, set.ResourceVersion, set.OwnerReferences = "u-s", "1", []metav1.OwnerReference{{Kind: "MachineDeployment", Name: "d", UID: "u-d", Controller: &isController}}
+		m := &machinev1alpha1.Machine{ObjectMeta: objectMeta("m", "m2", map[string]string{machinev1alpha1.LabelNode: "n2"})}
+		m.UID, m.ResourceVersion = "u-m2", "1"
+		m.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: "s", UID: "u-s", Controller: &isController}}
+		r.view.Deployments.Put(deployment("u-d", "1"), false)
+		r.view.Sets.Put(set, false)
+		r.view.Machines.Put(m, false)
+	}, func(c *cluster, r *replica) {
+		r.target.Nodes.Apply(c.node("n2"), false)
+		c.run(10 * time.Second)
+		if n := c.getPool("ref").Status.MachineCount; n != 1 {
+			c.Fatalf("%d Nodes, want 1", n)
+		}
+		r.view.Deployments.Put(deployment("another", "2"), false)
+		c.run(10 * time.Second)
+		if n := c.getPool("ref").Status.MachineCount; n != 0 {
+			c.Errorf("%d Nodes, want none", n)
+		}
+	})
+}
+
 func TestReferenceToNothing_StatusNamesIt(t *testing.T) {
 	story(t, func(c *cluster, _ *replica) {
 		c.pool("ref", "r", func(p *v1alpha1.MachineConfigPool) {

@@ -199,12 +199,32 @@ func (s *Server) Restore(saved Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.revision = max(s.revision, saved.revision) + bump
-	s.oldest = s.revision
 	for resource, st := range s.stores {
-		st.objects, st.history = maps.Clone(saved.objects[resource]), nil
+		st.objects = maps.Clone(saved.objects[resource])
 		if st.objects == nil {
 			st.objects = map[types.NamespacedName]*Object{}
 		}
+	}
+	s.endWatches()
+}
+
+// Replace stores an object with a UID of its own in the place of the one of its name, regardless of that one's finalizers. All watches
+// end without showing that; only a list shows the new object. Errors: it cannot be encoded.
+func (s *Server) Replace(resource string, document map[string]any) (*Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := (&unstructured.Unstructured{Object: document}).DeepCopy()
+	s.born(u, kinds()[resource])
+	replacement, err := s.write(s.storeOf(resource), nil, u)
+	s.endWatches()
+	return replacement, err
+}
+
+// endWatches ends all watches, and removes the history, so that none can continue; s.mu is held.
+func (s *Server) endWatches() {
+	s.oldest = s.revision
+	for _, st := range s.stores {
+		st.history = nil
 	}
 	clear(s.pages)
 	close(s.era)

@@ -1,6 +1,7 @@
 package simkubelet
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 )
 
@@ -31,77 +33,49 @@ func (h *Host) watch() error {
 	if err := h.bound.SetTransform(trimPod); err != nil {
 		return fmt.Errorf("set the transform of pods: %w", err)
 	}
-	_, err := h.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    h.sawNode,
-		UpdateFunc: func(_, obj any) { h.sawNode(obj) },
-		DeleteFunc: h.sawNodeDeleted,
-	})
-	if err != nil {
-		return fmt.Errorf("watch Nodes: %w", err)
-	}
-	_, err = h.bound.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    h.sawPod,
-		UpdateFunc: func(_, obj any) { h.sawPod(obj) },
-		DeleteFunc: h.sawPodDeleted,
-	})
-	if err != nil {
-		return fmt.Errorf("watch pods: %w", err)
+	_, err1 := h.nodes.AddEventHandler(objectcache.Handler(h.nodeChanged))
+	_, err2 := h.bound.AddEventHandler(objectcache.Handler(h.podChanged))
+	if err := errors.Join(err1, err2); err != nil {
+		return fmt.Errorf("watch Nodes and pods: %w", err)
 	}
 	return nil
 }
 
-// sawNode wakes the VM whose readiness another client has changed, or whose agent or daemon has something to do.
-func (h *Host) sawNode(obj any) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
+// nodeChanged wakes the VM whose readiness another client has changed, or whose agent or daemon has something to do. It ends the reports for
+// a Node that was deleted.
+func (h *Host) nodeChanged(before, after *corev1.Node) {
+	if after == nil {
+		h.mu.Lock()
+		v := h.byName[before.Name]
+		lost := v != nil && v.nodeUID == before.UID
+		h.mu.Unlock()
+		if lost {
+			h.lostNode(v)
+		}
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	v := h.byName[node.Name]
-	if v != nil && v.nodeUID == node.UID && v.health != guest.Frozen && (ready(node) != readiness(v.health) || concernsAgent(node) || h.cfg.Daemons && concernsDaemon(node)) {
+	v := h.byName[after.Name]
+	if v != nil && v.nodeUID == after.UID && v.health != guest.Frozen && (ready(after) != readiness(v.health) || concernsAgent(after) || h.cfg.Daemons && concernsDaemon(after)) {
 		h.wake(v)
 	}
 }
 
-// sawNodeDeleted ends the reports for the Node.
-func (h *Host) sawNodeDeleted(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	node, ok := obj.(*corev1.Node)
-	if !ok {
+// podChanged makes a pod of a VM due, and one that is gone if a volume of the VM was in use by it.
+func (h *Host) podChanged(before, after *corev1.Pod) {
+	if after != nil {
+		if h.reportsFor(after.Spec.NodeName) {
+			h.pods.Wake(cache.MetaObjectToName(after).String())
+		}
 		return
 	}
 	h.mu.Lock()
-	v := h.byName[node.Name]
-	lost := v != nil && v.nodeUID == node.UID
+	delete(h.ending, before.UID)
+	v := h.byName[before.Spec.NodeName]
 	h.mu.Unlock()
-	if lost {
-		h.lostNode(v)
-	}
-}
-
-func (h *Host) sawPod(obj any) {
-	if pod, ok := obj.(*corev1.Pod); ok && h.reportsFor(pod.Spec.NodeName) {
-		h.pods.Wake(cache.MetaObjectToName(pod).String())
-	}
-}
-
-func (h *Host) sawPodDeleted(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	h.mu.Lock()
-	delete(h.ending, pod.UID)
-	v := h.byName[pod.Spec.NodeName]
-	h.mu.Unlock()
-	if v != nil && v.volumes.uses(pod) {
-		h.pods.Wake(cache.MetaObjectToName(pod).String())
+	if v != nil && v.volumes.uses(before) {
+		h.pods.Wake(cache.MetaObjectToName(before).String())
 	}
 }
 
