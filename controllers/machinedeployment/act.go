@@ -80,7 +80,6 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 		}
 	}
 	w.Live, w.MustLook = live, false
-	c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
 	c.recordLive(w)
 	return nil
 }
@@ -219,12 +218,15 @@ func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alph
 		return err
 	}
 	w.Live = nil // the list is older than the adoptions
-	return ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) {
+	changed, err := ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) {
 		ownerref.Adopt(s, w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
 	})
+	w.MustLook = changed
+	return err
 }
 
 // release removes the deployment's owner reference from sets.
 func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	return ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) { ownerref.Release(s, w.Deployment.UID) })
+	_, err := ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) { ownerref.Release(s, w.Deployment.UID) })
+	return err
 }

@@ -168,6 +168,42 @@ func TestAdoptionThatIsRefused(t *testing.T) {
 	})
 }
 
+// hide makes MachineSet s one of another slot: this process sees no event of it.
+func (b *bench) hide() { b.view.Sets.Remove(types.NamespacedName{Namespace: "n", Name: "s"}, "") }
+
+// A set in another slot is adopted although the first attempt fails: no event causes another one. The deployment is paused, so that it
+// does not list its sets for another reason.
+func TestASetInAnotherSlotIsAdoptedByTheNextAttempt(t *testing.T) {
+	for name, fails := range map[string]func(b *bench) error{
+		"it changes meanwhile": func(b *bench) error {
+			b.patchSet(`{"metadata":{"labels":{"changed":"true"}}}`)
+			b.hide()
+			return nil
+		},
+		"the API server fails": func(*bench) error { return errors.New("not now") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.put(func(*v1alpha1.MachineSet) {})
+				b.hide()
+				done := false
+				b.server.Refuse(func(r apitest.Request) error {
+					if done || r.Verb != "patch" || r.Name != "s" {
+						return nil
+					}
+					done = true
+					return fails(b)
+				})
+				b.create(func(spec *v1alpha1.MachineDeploymentSpec) { spec.Paused = true })
+				b.pass(10 * time.Minute)
+				if set := b.set(); !metav1.IsControlledBy(set, b.deployment()) {
+					t.Errorf("its owners are %v", set.OwnerReferences)
+				}
+			})
+		})
+	}
+}
+
 // TestASetThatHasChangedIsAdopted as it is, though the cache shows it as it was, and none is made in its place.
 func TestASetThatHasChangedIsAdopted(t *testing.T) {
 	onBench(t, func(b *bench) {

@@ -81,7 +81,7 @@ type Controller struct {
 	nodes       *patch.Latest[*corev1.Node]
 	pace        *patch.Pace
 	children    *ownerref.Children[*v1alpha1.MachineSet]
-	looked      sync.Map // selectors for which orphans of any slot were looked for, by UID of the deployment
+	looked      sync.Map // selectors for which orphans of any slot were looked for, and adopted, by UID of the deployment
 	unseen      sync.Map // sets that the cache does not show yet, by UID of the deployment; see sees
 }
 
@@ -103,8 +103,7 @@ func New(cfg Config) (*Controller, error) {
 		c.cfg.Targets = target.None{}
 	}
 	c.pass = runner.Pass[*rollout.World, rollout.Verdict]{
-		Decide: func(w *rollout.World) rollout.Verdict { return rollout.Decide(*w) },
-		Act:    c.step, Rest: c.rest,
+		Decide: c.decide, Act: c.step, Rest: c.rest,
 		Defers: func(v rollout.Verdict) bool { return v.Do == rollout.Create },
 	}
 	var err error
@@ -260,6 +259,16 @@ func (c *Controller) observeMachines(w *rollout.World) {
 			put(w.Machines, m) // it counts, and is not available
 		}
 	}
+}
+
+// decide returns the verdict on a deployment. When none of the orphans that were looked for is left to adopt, it records that: until then
+// they are looked for again, because no event reports a change of those in other slots.
+func (c *Controller) decide(w *rollout.World) rollout.Verdict {
+	verdict := rollout.Decide(*w)
+	if !w.MustLook && verdict.Do != rollout.Adopt {
+		c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
+	}
+	return verdict
 }
 
 // mustLook reports whether the deployment is new, or has another selector than when orphans were looked for.

@@ -71,7 +71,7 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 		}
 	}
 	w.Live, w.MustLook = live, false
-	c.looked(w, begun)
+	c.listed(w, begun)
 	return nil
 }
 
@@ -265,12 +265,15 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 		return err
 	}
 	w.Live = nil // the list is older than the adoptions
-	return ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) {
+	changed, err := ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) {
 		ownerref.Adopt(m, w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
 	})
+	w.MustLook = changed
+	return err
 }
 
 // release removes the set's owner reference from machines.
 func (c *Controller) release(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
-	return ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) { ownerref.Release(m, w.Set.UID) })
+	_, err := ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) { ownerref.Release(m, w.Set.UID) })
+	return err
 }

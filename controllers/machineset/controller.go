@@ -99,7 +99,7 @@ type done struct {
 	created map[int64]bool
 	since   map[int64]time.Time // of created
 	deleted map[types.UID]bool
-	looked  string // selector for which orphans were looked for
+	looked  string // selector for which orphans were looked for, and adopted
 
 	live    *scale.Live                      // the last list
 	listed  time.Time                        // when its request began
@@ -121,7 +121,7 @@ func New(cfg Config) (*Controller, error) {
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
 	c.pass = runner.Pass[*scale.World, scale.Verdict]{
-		Decide: func(w *scale.World) scale.Verdict { return scale.Decide(*w) },
+		Decide: c.decide,
 		Act: func(ctx context.Context, w *scale.World, v scale.Verdict) (time.Duration, error) {
 			return 0, c.act(ctx, w, v)
 		},
@@ -282,12 +282,26 @@ func revision(set *v1alpha1.MachineSet) int64 {
 	return n
 }
 
-// looked records that the set's machines were listed, and with them orphans of any slot that match its selector.
-func (c *Controller) looked(w *scale.World, begun time.Time) {
+// decide returns the verdict on a set. When none of the orphans that were looked for is left to adopt, it records that: until then they
+// are looked for again, because no event reports a change of those in other slots.
+func (c *Controller) decide(w *scale.World) scale.Verdict {
+	verdict := scale.Decide(*w)
+	if w.MustLook || verdict.Do == scale.Adopt {
+		return verdict
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.done[w.Set.UID]; known != nil {
 		known.looked = metav1.FormatLabelSelector(w.Set.Spec.Selector)
+	}
+	return verdict
+}
+
+// listed records that the set's machines were listed.
+func (c *Controller) listed(w *scale.World, begun time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.done[w.Set.UID]; known != nil {
 		known.live, known.listed, known.awaited = w.Live, begun, scale.Unseen(*w)
 	}
 }

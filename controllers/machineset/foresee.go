@@ -25,7 +25,7 @@ func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet, fade
 	w := c.observe(set)
 	w.Fades = fades
 	for range 2 {
-		verdict := scale.Decide(w)
+		verdict := c.decide(&w)
 		switch verdict.Do { //nolint:exhaustive // the other actions are left to the set's own pass
 		case scale.Save:
 			return verdict.Set

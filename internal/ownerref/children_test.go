@@ -132,13 +132,16 @@ func TestRewrite_ChangedMeanwhile_Skipped(t *testing.T) {
 	}
 	tried := map[types.UID]bool{}
 	fine := []*v1alpha1.Machine{machine("fine", nil), machine("changed", nil), machine("gone", nil)}
-	if err := Rewrite(t.Context(), commit, fine, tried, func(m *v1alpha1.Machine) { m.Labels = nil }); err != nil || len(tried) != 3 {
-		t.Errorf("%v, tried %v", err, tried)
+	if changed, err := Rewrite(t.Context(), commit, fine, tried, func(m *v1alpha1.Machine) { m.Labels = nil }); err != nil || !changed || len(tried) != 3 {
+		t.Errorf("%v, changed meanwhile: %t, tried %v", err, changed, tried)
+	}
+	if changed, err := Rewrite(t.Context(), commit, []*v1alpha1.Machine{fine[0], fine[2]}, tried, func(*v1alpha1.Machine) {}); err != nil || changed {
+		t.Errorf("%v, changed meanwhile: %t, want no", err, changed)
 	}
 	if fine[0].Labels == nil {
 		t.Error("the object as observed was changed")
 	}
-	if err := Rewrite(t.Context(), commit, []*v1alpha1.Machine{machine("broken", nil)}, tried, func(*v1alpha1.Machine) {}); err == nil {
+	if _, err := Rewrite(t.Context(), commit, []*v1alpha1.Machine{machine("broken", nil)}, tried, func(*v1alpha1.Machine) {}); err == nil {
 		t.Error("no error")
 	}
 }

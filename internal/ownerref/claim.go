@@ -86,11 +86,12 @@ func LookAgain[T Object[T]](
 }
 
 // Rewrite changes children and commits them, and records each as tried. One that has changed meanwhile, or no longer
-// exists, is skipped until its event, or until LookAgain.
+// exists, is skipped until its event, or until LookAgain. changed reports whether one had changed: of a child in another slot no event
+// follows.
 func Rewrite[T Object[T]](
 	ctx context.Context, commit func(ctx context.Context, observed, desired T) (T, error),
 	children []T, tried map[types.UID]bool, change func(T),
-) error {
+) (changed bool, err error) {
 	for _, child := range children {
 		tried[child.GetUID()] = true
 		desired := child.DeepCopy()
@@ -99,9 +100,10 @@ func Rewrite[T Object[T]](
 		if _, undecodable := decode.FailureOf(err); undecodable {
 			continue // the write took effect, and the object still cannot be decoded
 		}
+		changed = changed || apierrors.IsConflict(err)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return err
+			return changed, err
 		}
 	}
-	return nil
+	return changed, nil
 }

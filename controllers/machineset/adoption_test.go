@@ -1,0 +1,80 @@
+package machineset
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+)
+
+// hide makes a machine one of another slot: this process sees no event of it.
+func (b *bench) hide(name string) {
+	b.controller.cfg.View.Machines.Remove(types.NamespacedName{Namespace: "n", Name: name}, "")
+}
+
+// onRequest calls f with the first request that it is meant for, and answers that with the error of f.
+func (b *bench) onRequest(verb, name string, f func() error) {
+	done := false
+	b.server.Refuse(func(r apitest.Request) error {
+		if done || r.Verb != verb || r.Name != name {
+			return nil
+		}
+		done = true
+		return f()
+	})
+}
+
+// An orphan in another slot is adopted although the first attempt fails: no event causes another one. The set needs no machines, so that
+// it does not list them for another reason.
+func TestAnOrphanInAnotherSlotIsAdoptedByTheNextAttempt(t *testing.T) {
+	for name, fails := range map[string]func(b *bench) error{
+		"it changes meanwhile": func(b *bench) error {
+			b.patchMachine("m", `{"metadata":{"labels":{"changed":"true"}}}`)
+			b.hide("m")
+			return nil
+		},
+		"it is deleted meanwhile, and created anew": func(b *bench) error {
+			b.patchMachine("m", `{"metadata":{"finalizers":null}}`)
+			b.delete("m")
+			b.put("m")
+			b.hide("m")
+			return nil
+		},
+		"the API server fails": func(*bench) error { return errors.New("not now") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.put("m")
+				b.hide("m")
+				b.onRequest("patch", "m", func() error { return fails(b) })
+				b.create(0)
+				b.pass(10 * time.Minute)
+				if m := b.machine("m"); !metav1.IsControlledBy(m, b.set()) {
+					t.Errorf("its owners are %v", m.OwnerReferences)
+				}
+			})
+		})
+	}
+}
+
+// A set whose intents are foreseen adopts nothing then, and looks again in its own pass.
+func TestForesee_LeavesOrphansToThePass(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.end()
+		b.pass(0)
+		b.put("m")
+		b.hide("m")
+		b.create(0, func(set *v1alpha1.MachineSet) { set.Finalizers = []string{v1alpha1.FinalizerName} })
+		if foreseen := b.controller.Foresee(b.Context(), b.set(), false); foreseen.ResourceVersion != b.set().ResourceVersion {
+			t.Fatal("the set was written")
+		}
+		if !b.controller.observe(b.set()).MustLook {
+			t.Error("the pass does not look for orphans")
+		}
+	})
+}
