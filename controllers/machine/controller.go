@@ -192,7 +192,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	}
 	newest := c.machines.Newest(cached)
 	telemetry.About(ctx, newest)
-	defer c.forgetIfGone(key, newest)
+	defer c.forgetIfGone(newest)
 	if wait, err := c.reportSetAside(ctx, newest); wait > 0 || err != nil {
 		return runner.Result{RequeueAfter: wait}, err
 	}

@@ -94,8 +94,8 @@ func (c *Controller) forget(m *v1alpha1.Machine) {
 
 // forgetIfGone forgets a machine at the end of its pass if the cache does not show it any more: the pass may have remembered something
 // after the event that the machine is gone, and no later event would drop it.
-func (c *Controller) forgetIfGone(key types.NamespacedName, m *v1alpha1.Machine) {
-	if now, known := c.cfg.View.Machines.Get(key); !known || now.UID != m.UID {
+func (c *Controller) forgetIfGone(m *v1alpha1.Machine) {
+	if !c.cfg.View.Machines.Shows(m) {
 		c.forget(m)
 	}
 }

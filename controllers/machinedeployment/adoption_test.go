@@ -204,6 +204,30 @@ func TestASetInAnotherSlotIsAdoptedByTheNextAttempt(t *testing.T) {
 	}
 }
 
+// A pass over a deployment ends after the event that it is gone.
+func TestNothingIsRememberedOfADeploymentThatIsGone(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Resource == "machinesets" && r.Verb == "create" {
+				b.server.ShowIn(objectcache.NewView()) // the slot is lost
+				b.view.Deployments.Remove(objectcache.Key(b.deployment()), "")
+			}
+			return nil
+		})
+		b.create()
+		b.pass(time.Hour)
+		d := b.deployment()
+		if sets := b.server.All("machinesets", "n"); len(sets) != 1 || len(b.view.Deployments.All()) > 0 {
+			t.Fatal("the slot was not lost while a set was created")
+		}
+		_, looked := b.controller.looked.Load(d.UID)
+		_, unseen := b.controller.unseen.Load(d.UID)
+		if looked || unseen {
+			t.Errorf("it is remembered for which selector orphans were looked for: %t, and which sets the cache does not show: %t", looked, unseen)
+		}
+	})
+}
+
 // TestASetThatHasChangedIsAdopted as it is, though the cache shows it as it was, and none is made in its place.
 func TestASetThatHasChangedIsAdopted(t *testing.T) {
 	onBench(t, func(b *bench) {

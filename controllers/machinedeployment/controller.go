@@ -126,6 +126,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known {
 		return runner.Result{}, nil
 	}
+	defer c.forgetIfGone(cached)
 	newest := c.deployments.Newest(cached)
 	telemetry.About(ctx, newest)
 	w, err := c.look(ctx, newest)

@@ -26,10 +26,11 @@ const manyTimes = 100
 type bench struct {
 	*testing.T
 
-	server   *apitest.Server
-	view     *objectcache.View
-	reported *apitest.EventLog
-	nodes    *nodeServer
+	server     *apitest.Server
+	view       *objectcache.View
+	reported   *apitest.EventLog
+	nodes      *nodeServer
+	controller *Controller
 }
 
 func onBench(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Config)) {
@@ -46,6 +47,7 @@ func onBench(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *
 		if err != nil {
 			t.Fatal(err)
 		}
+		b.controller = c
 		b.server.ShowIn(view)
 		ctx, end := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // what fails here is meant to
 		go c.Run(ctx)

@@ -97,8 +97,21 @@ func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
 		c.runner.Enqueue(objectcache.Key(after))
 		return
 	}
-	c.deployments.Forget(before.UID)
-	c.looked.Delete(before.UID)
-	c.unseen.Delete(before.UID)
-	c.pace.Forget(before.UID)
+	c.forget(before.UID)
+}
+
+// forget drops what is remembered of a deployment.
+func (c *Controller) forget(deployment types.UID) {
+	c.deployments.Forget(deployment)
+	c.looked.Delete(deployment)
+	c.unseen.Delete(deployment)
+	c.pace.Forget(deployment)
+}
+
+// forgetIfGone forgets a deployment at the end of its pass, if the cache does not show it any more: the pass may have remembered something
+// after the event that the deployment is gone, and no later event would drop it.
+func (c *Controller) forgetIfGone(d *v1alpha1.MachineDeployment) {
+	if !c.cfg.View.Deployments.Shows(d) {
+		c.forget(d.UID)
+	}
 }

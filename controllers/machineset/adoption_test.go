@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
@@ -75,6 +76,38 @@ func TestForesee_LeavesOrphansToThePass(t *testing.T) {
 		}
 		if !b.controller.observe(b.set()).MustLook {
 			t.Error("the pass does not look for orphans")
+		}
+	})
+}
+
+// A decision about a set ends after the event that the set is gone.
+func TestNothingIsRememberedOfASetThatIsGone(t *testing.T) {
+	remembered := func(b *bench) int {
+		b.controller.mu.Lock()
+		defer b.controller.mu.Unlock()
+		return len(b.controller.done)
+	}
+	onBench(t, func(b *bench) {
+		b.create(1)
+		set, view := b.set(), b.controller.cfg.View
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Resource == "machines" && r.Verb == "create" {
+				b.server.ShowIn(objectcache.NewView()) // the slot is lost
+				view.Sets.Remove(objectcache.Key(set), "")
+			}
+			return nil
+		})
+		b.patch(`{"spec":{"replicas":2}}`)
+		b.pass(time.Hour)
+		if n := len(b.machines()); n != 2 {
+			t.Fatalf("%d machines, want 2", n)
+		}
+		if n := remembered(b); n > 0 {
+			t.Errorf("%d sets after the end of the pass, want none", n)
+		}
+		b.controller.Foresee(b.Context(), set, false)
+		if n := remembered(b); n > 0 {
+			t.Errorf("%d sets after Foresee, want none", n)
 		}
 	})
 }

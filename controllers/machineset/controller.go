@@ -151,6 +151,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known {
 		return runner.Result{}, nil
 	}
+	defer c.forgetIfGone(cached)
 	defer c.lock(cached.UID)()
 	newest := c.sets.Newest(cached)
 	telemetry.About(ctx, newest)

@@ -15,6 +15,7 @@ import (
 // version of the set. The set is returned unchanged while another decision about it is in progress, and if the API server
 // cannot be read. fades is scale.World.Fades.
 func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
+	defer c.forgetIfGone(set)
 	c.mu.Lock()
 	known := c.known(set.UID)
 	c.mu.Unlock()

@@ -56,9 +56,22 @@ func (c *Controller) changed(before, after *v1alpha1.MachineSet) {
 		c.runner.Enqueue(objectcache.Key(after))
 		return
 	}
-	c.sets.Forget(before.UID)
-	c.pace.Forget(before.UID)
+	c.forget(before.UID)
+}
+
+// forget drops what is remembered of a set.
+func (c *Controller) forget(set types.UID) {
+	c.sets.Forget(set)
+	c.pace.Forget(set)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.done, before.UID)
+	delete(c.done, set)
+}
+
+// forgetIfGone forgets a set at the end of a decision about it, if the cache does not show it any more: the decision may have remembered
+// something after the event that the set is gone, and no later event would drop it.
+func (c *Controller) forgetIfGone(set *v1alpha1.MachineSet) {
+	if !c.cfg.View.Sets.Shows(set) {
+		c.forget(set.UID)
+	}
 }

@@ -97,6 +97,12 @@ func (o *Objects[T]) Get(key types.NamespacedName) (obj T, ok bool) {
 	return obj, ok
 }
 
+// Shows reports whether this is an object that is stored, in any version, and not another one of its name.
+func (o *Objects[T]) Shows(obj T) bool {
+	found, known := o.Get(Key(obj))
+	return known && found.GetUID() == obj.GetUID()
+}
+
 // text returns the indexer's form of a key: the name alone for objects without a namespace.
 func text(key types.NamespacedName) string {
 	if key.Namespace == "" {
