@@ -265,13 +265,26 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		}
 	}
 	c.dropUnwanted(p)
-	again := c.awaitSecrets(p, verdict)
+	again := machinefacts.Sooner(c.awaitSecrets(p, verdict), unshown(p))
 	uid := p.world.Machine.UID
 	if err := c.save(ctx, p, verdict); err != nil {
 		return runner.Result{}, c.complain(ctx, p, err)
 	}
 	c.memory.change(uid, func(is *remembered) { is.lastingError = lastingError{} })
 	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
+}
+
+// unshown returns when to look again for a Node that the machine has joined as, and that the cache does not show: no event would report its
+// end. A pending machine looks again anyway.
+func unshown(p *pass) time.Duration {
+	m, node := p.world.Machine, p.world.Node
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending || node.State != lifecycle.NodePresent || p.cluster.Nodes.Shows(node.Node) {
+		return 0
+	}
+	if ref, bound := v1alpha1.MachineOf(node.Node); !bound || ref != v1alpha1.RefOf(m) {
+		return 0
+	}
+	return machinefacts.LateCache
 }
 
 // save writes the machine of the verdict, and then emits the Events of the verdict: none is emitted for a state that was not written.

@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // A cache that is late shows the Node without our finalizer. Deleting it then would leave it for ever.
@@ -82,6 +83,23 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	expect("never shown by the cache", lifecycle.NodeNamed)
 	p.cluster.Nodes.Apply(claimed, false)
 	expect("shown by the cache", lifecycle.NodePresent)
+}
+
+// The watch of Nodes is interrupted while a Node joins, is claimed and healthy, and is deleted: no event reports its end.
+func TestANodeThatTheCacheHasNeverShownIsMissed(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.mu.Lock()
+		b.cluster = target.New(b.target) // which the process does not read
+		b.mu.Unlock()
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, 5*time.Minute)
+		b.pass(10 * time.Minute)
+		if is := b.get().Status.CurrentStatus.Phase; is != v1alpha1.MachineRunning {
+			b.Errorf("the machine is %s although its Node is healthy", is)
+		}
+		b.must(b.dropNode("m"))
+		b.becomes(v1alpha1.MachineUnknown, 2*time.Minute)
+	})
 }
 
 // claimPatch is the patch with which lifecycle has claimed a Node whose machine has an empty template.
