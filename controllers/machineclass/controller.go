@@ -273,9 +273,9 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// machineChanged enqueues a class whose last cached machine was removed.
+// machineChanged enqueues a class whose last cached machine was removed, or has got another class.
 func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
-	if after != nil {
+	if before == nil || after != nil && after.Spec.Class.Name == before.Spec.Class.Name {
 		return
 	}
 	class := types.NamespacedName{Namespace: before.Namespace, Name: before.Spec.Class.Name}

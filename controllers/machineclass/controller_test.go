@@ -77,6 +77,40 @@ func TestClassIsKeptForMachinesOfOtherReplicas(t *testing.T) {
 	}
 }
 
+// The last machine of a class is updated in place to another class.
+func TestClassThatMachinesHaveLeftIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "left", UID: "left", Finalizers: []string{v1alpha1.FinalizerName}}}
+		c, machines := bench(t, fake.NewClientset(), nil, left, machine("m", "taken", "vm"))
+		ctx, end := context.WithCancel(t.Context())
+		go c.Run(ctx)
+		defer func() {
+			end()
+			synctest.Wait()
+		}()
+		before, after := machine("m", "left", "vm"), machine("m", "taken", "vm")
+		before.ResourceVersion, after.ResourceVersion = "1", "2"
+		c.cfg.View.Machines.Apply(before, false)
+		c.cfg.View.Classes.Apply(left, false)
+		synctest.Wait()
+		finalizers := func() []string {
+			class, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "left", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return class.Finalizers
+		}
+		if len(finalizers()) == 0 {
+			t.Fatal("it was released while a machine had it")
+		}
+		c.cfg.View.Machines.Apply(after, false)
+		synctest.Wait()
+		if got := finalizers(); len(got) > 0 {
+			t.Errorf("finalizers %v, want none", got)
+		}
+	})
+}
+
 // Another client removes our finalizers. The class' holder adds them again, also if all machines are other replicas'.
 func TestFinalizerIsAddedAgainToAClassWithVMs(t *testing.T) {
 	key := types.NamespacedName{Namespace: "n", Name: "c"}
