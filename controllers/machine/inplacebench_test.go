@@ -90,6 +90,24 @@ func TestANodeIsUpdatedInPlace(t *testing.T) {
 	})
 }
 
+// The template for which the Node would have been updated is taken back: neither Node nor Machine shows that any more.
+func TestANodeThatIsNoCandidateAnyMoreLosesTheCondition(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.labelNode(v1alpha1.LabelCandidateForUpdate, "true")
+		b.pass(time.Minute)
+		b.stageIs(v1alpha1.NodeReasonCandidateForUpdate)
+		b.labelNode(v1alpha1.LabelCandidateForUpdate, "")
+		b.pass(time.Minute)
+		b.stageIs("")
+		conditions := b.get().Status.Conditions
+		if len(conditions) == 0 || slices.ContainsFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeInPlaceUpdate }) {
+			t.Errorf("conditions of the machine: %+v", conditions)
+		}
+	})
+}
+
 // isBack checks that the Node takes part again, when its critical components are ready.
 func (b *bench) isBack() {
 	b.Helper()

@@ -1,6 +1,7 @@
 package inplace
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,10 @@ func Decide(w World) Verdict {
 	}
 	n := w.Node.DeepCopy()
 	stage, message := next(w, is)
-	if stage != is || stage == v1alpha1.NodeReasonUpdateFailed {
+	switch {
+	case stage == v1alpha1.NodeReasonCandidateForUpdate && !machinefacts.IsInPlaceCandidate(n): // the request was taken back
+		n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeInPlaceUpdate })
+	case stage != is || stage == v1alpha1.NodeReasonUpdateFailed:
 		setStage(w, n, stage, message)
 	}
 	switch {

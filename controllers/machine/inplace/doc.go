@@ -14,7 +14,8 @@
 //	UpdateFailed        the result is failed
 //
 // When the machine runs again and has left its old MachineSet, the update is over: labels and cordon are removed, and the Node waits
-// for its critical components like a new one. UpdateSuccessful stays until the Node is a candidate again.
+// for its critical components like a new one. UpdateSuccessful stays until the Node is a candidate again. A Node that is no candidate any
+// more before its update has begun loses the condition.
 //
 // The progress can be read from the objects, so that another holder of the machine continues from there:
 //

@@ -134,6 +134,9 @@ func describe(w World, v Verdict) string {
 		}
 		line("taints: %s", strings.Join(taints, ", "))
 	}
+	if machinefacts.InPlaceCondition(w.Node) != nil && machinefacts.InPlaceCondition(v.Node) == nil {
+		line("without the condition %s", v1alpha1.NodeInPlaceUpdate)
+	}
 	if was, is := machinefacts.InPlaceCondition(w.Node), machinefacts.InPlaceCondition(v.Node); is != nil && (was == nil || *was != *is) {
 		line("%s is %s since %s: %q", is.Reason, is.Status, is.LastTransitionTime.Sub(now), is.Message)
 	}

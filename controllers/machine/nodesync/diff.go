@@ -83,10 +83,15 @@ func diffStatus(before, after *corev1.NodeStatus) map[string]any {
 		}
 	}
 	put(body, "capacity", capacity)
-	var conditions []corev1.NodeCondition // merged by type
+	var conditions []any // merged by type
 	for _, c := range after.Conditions {
 		if !slices.ContainsFunc(before.Conditions, func(was corev1.NodeCondition) bool { return apiequality.Semantic.DeepEqual(was, c) }) {
 			conditions = append(conditions, c)
+		}
+	}
+	for _, c := range before.Conditions {
+		if !slices.ContainsFunc(after.Conditions, func(is corev1.NodeCondition) bool { return is.Type == c.Type }) {
+			conditions = append(conditions, map[string]any{"$patch": "delete", "type": c.Type})
 		}
 	}
 	if len(conditions) > 0 {
