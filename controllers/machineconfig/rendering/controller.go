@@ -128,16 +128,17 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	}
 	changed := c.changeOf(pool.Name)
 	w := c.world(pool, changed)
-	wait, due := render.Due(w)
-	if !due {
+	switch wait, due := render.Due(w); {
+	case wait > 0:
 		return runner.Result{RequeueAfter: wait}, nil
+	case due:
+		var err error
+		if pool, err = c.render(ctx, w); err != nil {
+			return runner.Result{}, err
+		}
+		c.settled(pool.Name, changed)
 	}
-	pool, err := c.render(ctx, w)
-	if err != nil {
-		return runner.Result{}, err
-	}
-	c.settled(pool.Name, changed)
-	return c.collect(ctx, pool)
+	return c.collect(ctx, pool) // also of a paused pool: what users delete has to be released
 }
 
 // world returns what is known without a request.

@@ -67,6 +67,28 @@ func TestRenderedInUseIsNotReleased(t *testing.T) {
 	})
 }
 
+// A pause is no reason to keep what a user deletes.
+func TestRenderedOfAPausedPoolIsReleased(t *testing.T) {
+	run(t, func(b *bench) {
+		first := b.started()
+		b.rolled(1)
+		b.completes()
+		b.Edit("machineconfigpools", "p", func(u *unstructured.Unstructured) {
+			if err := unstructured.SetNestedField(u.Object, true, "spec", "paused"); err != nil {
+				b.Fatal(err)
+			}
+		})
+		b.Server.Delete("renderedmachineconfigs", "", first)
+		b.After(soon)
+		if slices.Contains(b.Names("renderedmachineconfigs"), first) {
+			b.Error("it is there although nothing names it")
+		}
+		lists := b.Reads("nodes")
+		b.After(24 * time.Hour)
+		b.expectLists(lists, 0)
+	})
+}
+
 // What a user deletes soon after another one is not kept until the next list without a change.
 func TestUnusedRenderedAreReleasedOneAfterTheOther(t *testing.T) {
 	run(t, func(b *bench) {
