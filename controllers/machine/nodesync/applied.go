@@ -65,9 +65,6 @@ func (a Applied) Asked(node *corev1.Node, template *v1alpha1.NodeTemplateSpec) A
 
 // of returns a template without its restricted part, except for that of a.
 func (a Applied) of(template *v1alpha1.NodeTemplateSpec) *v1alpha1.NodeTemplateSpec {
-	if a.Covers(Restricted(template)) {
-		return template
-	}
 	t := template.DeepCopy()
 	maps.DeleteFunc(t.Labels, func(key, _ string) bool { return isRestricted(key) && !slices.Contains(a.Labels, key) })
 	t.Spec.Taints = slices.DeleteFunc(t.Spec.Taints, func(t corev1.Taint) bool { return !slices.Contains(a.Taints, idOf(t)) })
