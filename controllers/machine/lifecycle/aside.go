@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
@@ -59,7 +60,7 @@ func SetAside(m *v1alpha1.Machine, now time.Time, fault string) (value string, f
 func WhileSetAside(m *v1alpha1.Machine, now time.Time) (cause *PassError, wait time.Duration) {
 	a := readSetAside(m)
 	wait = a.Until.Sub(now)
-	if a.Times == 0 || wait <= 0 || wait > 2*longestSetAside { // the clock of the writer may have differed
+	if wait <= 0 || wait > 2*longestSetAside { // the clock of the writer may have differed
 		return nil, 0
 	}
 	return &PassError{Code: driver.Internal, Message: fmt.Sprintf(
@@ -73,13 +74,10 @@ func EndSetAside(w World, v Verdict) Verdict {
 	if _, stands := w.Machine.Annotations[v1alpha1.AnnotationSetAside]; !stands {
 		return v
 	}
-	if a := readSetAside(w.Machine); a.Times > 0 {
-		if left := a.Until.Add(a.Rest.Duration).Sub(w.Now); left > 0 {
-			if v.Wake == 0 || left < v.Wake {
-				v.Wake = left
-			}
-			return v
-		}
+	a := readSetAside(w.Machine)
+	if left := a.Until.Add(a.Rest.Duration).Sub(w.Now); left > 0 {
+		v.Wake = machinefacts.Sooner(v.Wake, left)
+		return v
 	}
 	if v.Machine == nil {
 		v.Machine = w.Machine.DeepCopy()

@@ -26,7 +26,7 @@ func ownsNode(w World, m *v1alpha1.Machine) (owns bool, toFind Action) {
 		return true, ""
 	case relation == nodeowner.Foreign:
 		return false, ""
-	case w.Proven != "" && nodeowner.SameVM(m.Spec.ProviderID, w.Proven) && nodeowner.Identical(w.Proven, w.Node.Node.Spec.ProviderID):
+	case w.Proven != "" && nodeowner.Identical(w.Proven, w.Node.Node.Spec.ProviderID): // the machine names that VM: the Node is not Foreign
 		return true, ""
 	case relation == nodeowner.Unproven && w.VM.State == VMUnknown:
 		return false, FindVM
@@ -67,14 +67,14 @@ func findOwner(w World) (v Verdict, wait bool) {
 		return do(toFind), true
 	}
 	_, missing := missingForCloud(w)
-	if missing == "" && w.Failure != nil {
+	if w.Failure != nil {
 		missing = cloudMessage(w.Failure.Code, w.Failure.Message)
 	}
 	switch {
 	case missing != "":
 		m := w.Machine.DeepCopy()
 		v := wakeAt(w, waitForNode(w, m), w.Now.Add(ownerRetry))
-		if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending && v.Do == Rest && len(v.Events) == 0 {
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending {
 			m.Status.LastOperation.Description = fmt.Sprintf("Creating machine on cloud provider: Node %q has joined, and is not claimed until the cloud confirms that its VM, %s, is this machine's: %s",
 				w.Node.Node.Name, w.Machine.Spec.ProviderID, missing)
 		}

@@ -40,6 +40,7 @@ func TestWhatAMadeVMProves(t *testing.T) {
 		"its Node":                        {node: made, proven: made, owns: true},
 		"its Node, made by another":       {node: made, toFind: FindVM},
 		"a Node of its name, without VM":  {tied: "m", proven: made, toFind: FindNodeRivals},
+		"such a Node, made by another":    {tied: "m", toFind: FindNodeRivals},
 		"a Node without name, without VM": {proven: made},
 		"a Node of another VM":            {node: "cloud:///i-2", proven: made},
 	} {
@@ -57,28 +58,36 @@ func TestWhatAMadeVMProves(t *testing.T) {
 	}
 }
 
-// A Machine that Machine Controller Manager has made at Azure names its VM by location and name, and its Node has the cloud's ID. The Node is the
-// Machine's when the cloud has returned that ID for a VM of the Machine: a VM of that name in another resource group is no evidence.
-func TestWhatProvesANodeOfAzure(t *testing.T) {
+// Where provider IDs have several forms, the Node is the Machine's when the cloud has returned that of the Node for a VM of the Machine. At
+// Azure a Machine that Machine Controller Manager has made names its VM by location and name, and a VM of that name in another resource
+// group is no evidence. At AWS a Node has the zone of its VM, and the cloud returns the region.
+func TestWhatProvesANodeWhoseIDHasOtherForms(t *testing.T) {
 	const (
-		arm     = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m"
-		another = "azure:///subscriptions/s/resourceGroups/attacker/providers/Microsoft.Compute/virtualMachines/m"
+		arm          = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m"
+		another      = "azure:///subscriptions/s/resourceGroups/attacker/providers/Microsoft.Compute/virtualMachines/m"
+		region, zone = "aws:///eu-west-1/i-1", "aws:///eu-west-1a/i-1"
 	)
 	for name, tc := range map[string]struct {
-		machine, proven string
-		owns            bool
-		toFind          Action
+		node, machine, proven string
+		owns                  bool
+		toFind                Action
 	}{
-		"the cloud was not asked":              {machine: "azure:///westeurope/m", toFind: FindVM},
-		"the cloud has returned the ID":        {machine: "azure:///westeurope/m", proven: arm, owns: true},
-		"it has returned another VM's":         {machine: "azure:///westeurope/m", proven: another, toFind: FindVM},
-		"a driver has returned the short form": {machine: "azure:///westeurope/m", proven: "azure:///westeurope/m", toFind: FindVM},
-		"the Machine names another VM":         {machine: "azure:///westeurope/n", proven: arm},
-		"the Machine has the cloud's ID":       {machine: arm, proven: arm, owns: true},
+		"Azure was not asked":                        {node: arm, machine: "azure:///westeurope/m", toFind: FindVM},
+		"Azure has returned the ID":                  {node: arm, machine: "azure:///westeurope/m", proven: arm, owns: true},
+		"Azure has returned another VM's":            {node: arm, machine: "azure:///westeurope/m", proven: another, toFind: FindVM},
+		"a driver has returned the short form":       {node: arm, machine: "azure:///westeurope/m", proven: "azure:///westeurope/m", toFind: FindVM},
+		"the Machine names another VM of Azure":      {node: arm, machine: "azure:///westeurope/n", proven: arm},
+		"the Machine has the ID of Azure":            {node: arm, machine: arm, proven: arm, owns: true},
+		"AWS was not asked":                          {node: zone, machine: region, toFind: FindVM},
+		"AWS has returned the ID":                    {node: zone, machine: region, proven: region, owns: true},
+		"AWS has, and the Machine has the zone":      {node: zone, machine: zone, proven: region, owns: true},
+		"AWS has returned another VM's":              {node: zone, machine: region, proven: "aws:///eu-west-1/i-2", toFind: FindVM},
+		"AWS has returned that of a VM of elsewhere": {node: zone, machine: region, proven: "aws:///eu-west-2/i-1", toFind: FindVM},
+		"the Machine names another VM of AWS":        {node: zone, machine: "aws:///eu-west-1/i-2", proven: region},
 	} {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}, Spec: v1alpha1.MachineSpec{ProviderID: tc.machine}}
 		w := World{Machine: m, Proven: tc.proven}
-		w.Node.State, w.Node.Node = NodePresent, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: arm}}
+		w.Node.State, w.Node.Node = NodePresent, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: tc.node}}
 		if owns, toFind := ownsNode(w, m); owns != tc.owns || toFind != tc.toFind {
 			t.Errorf("%s: owns %t, to find %q; want %t, %q", name, owns, toFind, tc.owns, tc.toFind)
 		}

@@ -29,7 +29,7 @@ func AwaitsSecrets(w World, v Verdict) bool {
 	m := w.Machine
 	isDeleted := m.DeletionTimestamp != nil
 	switch {
-	case v.Do != Rest, !w.Secret.Read, !hasFinalizer(m):
+	case !w.Secret.Read, !hasFinalizer(m):
 		return false
 	case isDeleted && (m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating || w.Drain.State == drain.Draining):
 		return false // its VM must not be deleted yet

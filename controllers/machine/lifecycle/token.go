@@ -42,7 +42,7 @@ func MayLeaveToken(m *v1alpha1.Machine) bool {
 // it would expire before the machine does; the zero Time means never. A Node that exists has its certificate, and needs
 // no token.
 func tokenDue(w World) time.Time {
-	if w.Token == TokenAbsent || w.NoTarget || w.Node.State == NodePresent || len(w.Secret.UserData) > 0 && !wantsToken(w.Secret.UserData) {
+	if w.Token == TokenAbsent || w.Node.State == NodePresent || len(w.Secret.UserData) > 0 && !wantsToken(w.Secret.UserData) {
 		return time.Time{}
 	}
 	life := TokenLife(w.Machine, w.Limits)

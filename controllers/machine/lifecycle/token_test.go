@@ -63,7 +63,15 @@ func TestATokenIsProlongedWhileItIsNeeded(t *testing.T) {
 			w.TokenExpiry = time.Time{}
 			w.Machine.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour))
 		}, ProlongToken, 0},
+		{"another process has made it, and the VM late and not long ago", 20 * time.Minute, 2, func(w *World) {
+			w.TokenExpiry = time.Time{}
+			w.Machine.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour))
+		}, Rest, time.Minute},
+		{"it was found, without its expiration", 3 * time.Hour, 45, func(w *World) { w.Token, w.TokenExpiry = TokenPresent, time.Time{} }, Rest, 19 * time.Minute},
 		{"there is none", 3 * time.Hour, 30, func(w *World) { w.Token, w.TokenExpiry = TokenAbsent, time.Time{} }, Rest, 0},
+		{"the user data has a place for it", 3 * time.Hour, 30, func(w *World) {
+			w.Secret = SecretFact{Read: true, UserData: []byte("join <<BOOTSTRAP_TOKEN>>")}
+		}, ProlongToken, 0},
 		{"the user data has no place for it", 3 * time.Hour, 30, func(w *World) { w.Secret = SecretFact{Read: true, UserData: []byte("boot")} }, Rest, 0},
 		{"the creation timeout is over", 3 * time.Hour, 180, nil, Rest, 0},
 	} {
