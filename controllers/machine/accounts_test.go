@@ -107,6 +107,32 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 	})
 }
 
+// Machines whose calls are held continue when the Secret changes, also when no other machine waits for that.
+func TestHeldCallsAreMadeWithOtherCredentials(t *testing.T) {
+	onAccountBench(t, func(b accountBench) {
+		b.cloud.fails(testFault{code: driver.Unauthenticated})
+		b.createAll()
+		b.pass(10 * time.Minute) // the next probe is due after more than another minute
+		machines, held := b.server.Client().Machines("n"), 0
+		for _, o := range b.server.All("machines", "n") {
+			m, _ := o.(*v1alpha1.Machine)
+			if strings.Contains(m.Status.LastOperation.Description, "circuit breaker is open") {
+				held++
+				continue
+			}
+			b.must(machines.Delete(b.Context(), m.Name, metav1.DeleteOptions{}))
+			_, err := machines.Patch(b.Context(), m.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			b.must(err)
+		}
+		b.cloud.works()
+		b.patchSecret(`{"data":{"token":"bmV3"}}`)
+		b.pass(bootTime + time.Second)
+		if got := b.inPhase("n", v1alpha1.MachineRunning); got != held || held < many/2 {
+			t.Errorf("%d machines run as soon as the Secret was corrected, want all %d whose calls were held", got, held)
+		}
+	})
+}
+
 // secretsSoon is the time in which machines continue after a Secret was corrected.
 const secretsSoon = 30 * time.Second
 

@@ -6,9 +6,40 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
+
+// A panic that follows another one before the cache shows the first is one more in a row. One of a machine that is gone is not recorded.
+func TestPanicsInARowAreCountedInSpiteOfALateCache(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.end()
+		b.create(patient)
+		b.server.ShowIn(objectcache.NewView()) // no other change is shown to the process
+		key := types.NamespacedName{Namespace: "n", Name: "m"}
+		for _, fault := range []string{"a defect", "another"} {
+			b.process.panicked(b.Context(), key, &runner.PanicError{Value: fault})
+		}
+		cause, wait := lifecycle.WhileSetAside(b.get(), time.Now())
+		if cause == nil || wait != 2*time.Minute || !strings.Contains(cause.Message, "panicked 2 times in a row: another") {
+			t.Errorf("set aside for %s with %+v, want 2 min for the second panic in a row", wait, cause)
+		}
+		want := []string{"Warning " + v1alpha1.EventSetAside}
+		if got := b.reported.List(); !slices.Equal(got, want) {
+			t.Errorf("Events %v, want %v", got, want)
+		}
+		before := len(b.server.Requests())
+		b.process.panicked(b.Context(), types.NamespacedName{Namespace: "n", Name: "gone"}, &runner.PanicError{Value: "a defect"})
+		if got := b.server.Requests()[before:]; len(got) > 0 {
+			t.Errorf("requests %v for a machine that is gone", got)
+		}
+	})
+}
 
 // panics has each call of the driver panic. It returns when it was called, counted from now.
 func (b *bench) panics() (calls func() []time.Duration) {

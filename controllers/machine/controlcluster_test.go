@@ -10,20 +10,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// recordingDriver records the control cluster that the latest create and the latest deletion have named.
+// recordingDriver records the targets of the latest create and of the latest deletion.
 type recordingDriver struct {
 	driver.Driver
 
-	created, deleted atomic.Value
+	created, deleted atomic.Pointer[driver.Target]
 }
 
 func (d *recordingDriver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
-	d.created.Store(req.ControlCluster)
+	d.created.Store(&req.Target)
 	return d.Driver.CreateMachine(ctx, req)
 }
 
 func (d *recordingDriver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	d.deleted.Store(req.ControlCluster)
+	d.deleted.Store(&req.Target)
 	return d.Driver.DeleteMachine(ctx, req)
 }
 
@@ -53,7 +53,7 @@ func TestDriverReceivesControlCluster(t *testing.T) {
 			id.Store(&c.after)
 			b.delete()
 			b.pass(time.Minute)
-			if created, deleted := recording.created.Load(), recording.deleted.Load(); created != c.before || deleted != c.after {
+			if created, deleted := recording.created.Load().ControlCluster, recording.deleted.Load().ControlCluster; created != c.before || deleted != c.after {
 				b.Errorf("%s: created with the control cluster %v and deleted with %v, want %q and %q", name, created, deleted, c.before, c.after)
 			}
 		})

@@ -79,7 +79,7 @@ func (n *namesakes) of(ctx context.Context, m metav1.Object, which labels.Set) (
 
 // isUnique reports whether the census shows that m has its name alone, and takes one when that is due.
 func (n *namesakes) isUnique(ctx context.Context, m metav1.Object) (bool, error) {
-	if unique, due := n.known(m); unique || !due {
+	if unique, due := n.known(m); !due {
 		return unique, nil
 	}
 	select {
@@ -88,7 +88,7 @@ func (n *namesakes) isUnique(ctx context.Context, m metav1.Object) (bool, error)
 		return false, context.Cause(ctx)
 	}
 	defer func() { <-n.taking }()
-	if unique, due := n.known(m); unique || !due { // another pass has taken it meanwhile
+	if unique, due := n.known(m); !due { // another pass has taken it meanwhile
 		return unique, nil
 	}
 	taken := &census{begun: n.clock.Now(), shared: map[uint64]struct{}{}}
@@ -110,7 +110,7 @@ func (n *namesakes) isUnique(ctx context.Context, m metav1.Object) (bool, error)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.latest, n.lists = taken, 0
+	n.latest = taken
 	return taken.isUnique(m, taken.begun), nil
 }
 

@@ -1,15 +1,23 @@
 package machine
 
 import (
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // runsSince makes a machine as Machine Controller Manager leaves it: it runs, on the Node "m".
@@ -169,7 +177,7 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 // The list is of all namespaces, and each change of a Node by its kubelet starts a pass.
 func TestAKubeletThatTakesItsBindingOffCausesFewLists(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.runsSince("n", "m")
+		victim := b.runsSince("n", "m")
 		b.ofMCM("m")
 		b.pass(time.Minute)
 		listed := func() (n int) {
@@ -181,12 +189,110 @@ func TestAKubeletThatTakesItsBindingOffCausesFewLists(t *testing.T) {
 			return n
 		}
 		before := listed()
-		for range 240 {
+		for i := range 240 {
 			b.changeNode(func(node *corev1.Node) { delete(node.Annotations, v1alpha1.AnnotationMachine) })
 			b.pass(time.Second / 4)
+			if ref, _ := b.boundTo(); i < 3 && ref != v1alpha1.RefOf(victim) {
+				t.Errorf("the Node is bound to %s after its binding was removed %d times, want %s", ref, i+1, v1alpha1.RefOf(victim))
+			}
 		}
 		if n := listed() - before; n < 1 || n > 3 {
 			t.Errorf("machines were listed %d times within a minute, want at most 3", n)
 		}
+		b.pass(nodeWriteWindow)
+		for _, uid := range []types.UID{"another", "a third"} {
+			before = listed()
+			b.changeNode(func(node *corev1.Node) { node.UID, node.Annotations = uid, nil })
+			b.pass(time.Second)
+			if n := listed() - before; n != 1 {
+				t.Errorf("machines were listed %d times for another Node of that name, want once", n)
+			}
+		}
 	})
+}
+
+// older makes machines that are older than the victim and name its VM, and that this process does not have: they are in slots of others.
+func (b *bench) older(namespaces ...string) {
+	b.Helper()
+	for _, namespace := range namespaces {
+		m := b.runsSince(namespace, "m")
+		b.process.cfg.View.Machines.Remove(objectcache.Key(m), "")
+	}
+}
+
+// A namesake that is gone since it was listed has no claim. One that is there and cannot be read may have one.
+func TestANamesakeThatCannotBeReadMayHaveAClaim(t *testing.T) {
+	notFound := apierrors.NewNotFound(v1alpha1.Resource("machines"), "m")
+	for name, tc := range map[string]struct {
+		answer      error // to a request for the namesake
+		undecodable bool
+		bound       bool
+		repeated    bool // the request
+	}{
+		"it is read":           {},
+		"it is gone":           {answer: notFound, bound: true},
+		"it cannot be decoded": {undecodable: true},
+		"there is no answer":   {answer: apierrors.NewServiceUnavailable("away"), repeated: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.older("a")
+				if tc.undecodable {
+					b.server.SetUndecodable("machines", "a", "m", true)
+				}
+				var requests atomic.Int32
+				b.server.Refuse(func(r apitest.Request) error {
+					if r.Verb == "get" && r.Resource == "machines" {
+						requests.Add(1)
+						return tc.answer
+					}
+					return nil
+				})
+				victim := b.runsSince("n", "m")
+				b.ofMCM("m")
+				b.pass(time.Minute)
+				if ref, _ := b.boundTo(); (ref == v1alpha1.RefOf(victim)) != tc.bound {
+					t.Errorf("the Node is bound to %s, want the machine: %t", ref, tc.bound)
+				}
+				if n := requests.Load(); (n > 1) != tc.repeated || n == 0 {
+					t.Errorf("the namesake was requested %d times, want more than once: %t", n, tc.repeated)
+				}
+			})
+		})
+	}
+}
+
+// The rivals are logged, by the names of some of them.
+func TestRivalsAreLogged(t *testing.T) {
+	for _, namespaces := range [][]string{nil, {"a"}, {"a", "b", "c", "d"}} {
+		onBench(t, func(b *bench) {
+			b.older(namespaces...)
+			b.end()
+			victim := b.runsSince("n", "m")
+			gate := newLoggedGate(t)
+			ctx, _, _ := gate.Admit(b.Context(), objectcache.Key(victim))
+			p := &pass{world: lifecycle.World{Machine: victim}}
+			b.must(b.process.findVMRivals(ctx, p))
+			if want := (lifecycle.Rivals{Read: true, Found: len(namespaces) > 0}); p.world.VMRivals != want {
+				t.Errorf("rivals in %v: found %+v, want %+v", namespaces, p.world.VMRivals, want)
+			}
+			underlier, _ := gate.logger.GetSink().(ktesting.Underlier)
+			log := underlier.GetBuffer().String()
+			if len(namespaces) == 0 {
+				if log != "" {
+					t.Errorf("the log without rivals is %q", log)
+				}
+				return
+			}
+			named := 0
+			for _, namespace := range namespaces {
+				if strings.Contains(log, namespace+"/m") {
+					named++
+				}
+			}
+			if !strings.Contains(log, fmt.Sprint("number=", len(namespaces))) || named != min(len(namespaces), rivalsLogged) {
+				t.Errorf("the log %q names %d of %d rivals, want their number and at most %d names", log, named, len(namespaces), rivalsLogged)
+			}
+		})
+	}
 }
