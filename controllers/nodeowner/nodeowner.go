@@ -62,9 +62,10 @@ func SameVM(machine, node string) bool {
 	if Identical(machine, node) {
 		return true
 	}
-	location, name, ok := parseOfMCM(machine)
-	vm, isVM := vmOfAzure(node)
-	return ok && isVM && location != "" && strings.EqualFold(name, vm)
+	ofMachine, isAzure := strings.CutPrefix(machine, azure)
+	location, name, _ := strings.Cut(ofMachine, "/") // Machine Controller Manager has written azure:///<location>/<name>
+	vm := vmOfAzure(node)
+	return isAzure && location != "" && vm != "" && strings.EqualFold(name, vm)
 }
 
 // Identical reports whether the provider ID of a Machine, or of a VM as the cloud reports it, and that of a Node name one VM whatever the class
@@ -95,23 +96,17 @@ func MayNameOneVM(one, other string) bool {
 
 func lastElement(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
-// parseOfMCM reads a provider ID that Machine Controller Manager has written for Azure: azure:///<location>/<name>.
-func parseOfMCM(id string) (location, name string, ok bool) {
-	rest, ok := strings.CutPrefix(id, azure)
-	location, name, hasName := strings.Cut(rest, "/")
-	return location, name, ok && hasName && name != "" && !strings.Contains(name, "/")
-}
-
 // vmOfAzure returns the name of a VM in its provider ID: azure:///subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.Compute/virtualMachines/<name>.
-func vmOfAzure(id string) (name string, ok bool) {
+// It is "" in other IDs.
+func vmOfAzure(id string) string {
 	rest, ok := strings.CutPrefix(id, azure)
 	parts := strings.Split(rest, "/")
 	const count = 8
 	if !ok || len(parts) != count || !strings.EqualFold(parts[0], "subscriptions") || !strings.EqualFold(parts[2], "resourceGroups") ||
 		!strings.EqualFold(strings.Join(parts[4:7], "/"), "providers/Microsoft.Compute/virtualMachines") {
-		return "", false
+		return ""
 	}
-	return parts[7], parts[7] != ""
+	return parts[7]
 }
 
 // IsBound reports whether the Node is bound to the Machine with its UID.

@@ -2,6 +2,7 @@ package nodeowner
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,6 +124,9 @@ func TestSameVM(t *testing.T) {
 		{"aws:///eu-west-1/i-1", "aws:///eu-west-2c/i-1", false},
 		{"aws:///eu-west-1/i-1", "aws:///eu-west-1c/x/i-1", false},
 		{"aws:////i-1", "aws:///eu-west-1c/i-1", false},
+		{"aws:///i-1", "aws:///i-1", true},
+		{"eu-west-1/i-1", "aws:///eu-west-1c/i-1", false},
+		{"aws:///eu-west-1/i-1", "eu-west-1c/i-1", false},
 		{armID, armID, true},
 		{"azure:///westeurope/m", armID, true},
 		{"azure:///westeurope/M", armID, true},
@@ -133,6 +137,12 @@ func TestSameVM(t *testing.T) {
 		{"azure:///a/b/m", armID, false},
 		{"azure:///westeurope/m", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/m", false},
 		{"azure:///westeurope/m", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/x/virtualMachines/m", false},
+		{"azure:///westeurope/m", "azure:///subscriptions/s/managementGroups/g/providers/Microsoft.Compute/virtualMachines/m", false},
+		{"azure:///westeurope/m", "azure:///tenants/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m", false},
+		{"azure:///westeurope/m", armID + "/extensions/e", false},
+		{"azure:///westeurope/m", strings.TrimPrefix(armID, azure), false},
+		{"westeurope/m", armID, false},
+		{"azure:///westeurope", "", false},
 		{armID, "azure:///westeurope/m", false},
 		{"azure:///westeurope/m", "azure:///northeurope/m", false},
 		{"aws:///westeurope/m", armID, false},
