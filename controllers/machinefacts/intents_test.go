@@ -49,6 +49,26 @@ func TestReadIntents(t *testing.T) {
 	}
 }
 
+// What is written is read again, on the set that it was written on only.
+func TestIntentsWrite(t *testing.T) {
+	want := Intents{Set: "s", Next: 5, Create: []int64{3, 4}, Delete: []Doomed{{Name: "a", UID: "1"}}}
+	for name, annotations := range map[string]map[string]string{"no annotations": nil, "others": {"other": "stays", v1alpha1.AnnotationIntents: "{}"}} {
+		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{UID: "s", Annotations: annotations}}
+		Intents{Set: "another", Next: want.Next, Create: want.Create, Delete: want.Delete}.Write(set)
+		got, err := ReadIntents(set)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		if annotations != nil && set.Annotations["other"] != "stays" {
+			t.Errorf("%s: annotations %v", name, set.Annotations)
+		}
+		set.UID = "restored"
+		if got, err := ReadIntents(set); err != nil || got.Next != 0 {
+			t.Errorf("%s: on another set they are %+v, %v", name, got, err)
+		}
+	}
+}
+
 func TestAwaited(t *testing.T) {
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "set", UID: "u"}}
 	made := func(ordinal int64, text string) *metav1.ObjectMeta {
