@@ -184,10 +184,7 @@ func (s *Secrets) ask(ctx context.Context, use secretUse) (*corev1.Secret, error
 
 // AddFinalizers adds our finalizer to those of the class' Secrets that lack it, if all of them were read within secretTTL.
 func (s *Secrets) AddFinalizers(ctx context.Context, class *v1alpha1.MachineClass) error {
-	secrets, fresh := s.Cached(class)
-	if !fresh {
-		return nil
-	}
+	secrets, _ := s.Cached(class) // none if one of them was not
 	for _, secret := range secrets.found {
 		if hasFinalizer(secret) {
 			continue
@@ -244,8 +241,8 @@ func (s *Secrets) known(use secretUse) (secret secretAt, fresh bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, ok := s.read[use]
-	return known, ok && s.cfg.Clock.Since(known.at) <= secretTTL
+	known := s.read[use] // one that was not read has the zero time
+	return known, s.cfg.Clock.Since(known.at) <= secretTTL
 }
 
 // note remembers a Secret as read now. It drops those that were read before secretTTL, and those that exceed mostRemembered.
@@ -255,7 +252,6 @@ func (s *Secrets) note(use secretUse, secret *corev1.Secret) secretAt {
 	now := s.cfg.Clock.Now()
 	maps.DeleteFunc(s.read, func(_ secretUse, known secretAt) bool { return now.Sub(known.at) > secretTTL })
 	noted := secretAt{secret: secret, print: secretwatch.Print(secret), at: now, size: secret.Size()}
-	delete(s.read, use)
 	for _, drop := range tooMany(s.read, mostRemembered-noted.size) {
 		delete(s.read, drop)
 	}
@@ -271,7 +267,7 @@ func tooMany(read map[secretUse]secretAt, most int) (drop []secretUse) {
 		total += known.size
 		sizes[use.by] += known.size
 	}
-	for total > most && len(drop) < len(read) {
+	for total > max(most, 0) {
 		largest := slices.MaxFunc(slices.Sorted(maps.Keys(sizes)), func(a, b string) int { return cmp.Compare(sizes[a], sizes[b]) })
 		if uses[largest] == nil {
 			for use := range read {

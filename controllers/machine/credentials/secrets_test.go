@@ -34,7 +34,7 @@ func TestTooManySecretsAreForgotten(t *testing.T) {
 		read[use] = secretAt{at: time.Unix(int64(i), 0), size: c.size}
 	}
 	for most, want := range map[int]string{
-		125: "", 124: "b1", 75: "b1", 74: "b1 b2", 45: "b1 b2", 44: "b1 b2 a1", 35: "b1 b2 a1", 34: "b1 b2 a1 b3", 0: "b1 b2 a1 b3 a2",
+		125: "", 124: "b1", 75: "b1", 74: "b1 b2", 45: "b1 b2", 44: "b1 b2 a1", 35: "b1 b2 a1", 34: "b1 b2 a1 b3", 0: "b1 b2 a1 b3 a2", -1: "b1 b2 a1 b3 a2",
 	} {
 		var got []string
 		for _, use := range tooMany(read, most) {

@@ -45,9 +45,10 @@ func (t *Tokens) Sweep(ctx context.Context, gone Gone) (runner.Result, error) {
 		live, err = &v1alpha1.Machine{ObjectMeta: failure.ObjectMeta}, nil
 	}
 	switch {
-	case err != nil && !apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err): // and no other machine has its name
+	case err != nil:
 		return runner.Result{}, fmt.Errorf("read machine %s, which may have left a bootstrap token: %w", gone.NamespacedName, err)
-	case err == nil && live.UID == gone.UID:
+	case live.UID == gone.UID:
 		return runner.Result{}, nil
 	}
 	if err := deleteTokens(ctx, cluster.Client.CoreV1().Secrets(tokenNamespace), gone.UID); err != nil {
