@@ -106,7 +106,7 @@ func TestClassThatMayNotUseASecretDoesNotKeepIt(t *testing.T) {
 	key := types.NamespacedName{Namespace: "victim", Name: "s"}
 	undecodable := `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c","uid":"u","finalizers":["` +
 		v1alpha1.FinalizerName + `"]},"nodeTemplate":{"capacity":{"cpu":"many"}},"secretRef":"s"}`
-	for shared, want := range map[string]bool{"": false, "n": true} {
+	for shared, want := range map[string]bool{"": false, "n": true, "other": false} {
 		secrets := fake.NewClientset(foreignSecret(shared, v1alpha1.SecretFinalizerName))
 		c, _ := bench(t, secrets, nil, foreignClass(v1alpha1.FinalizerName))
 		if _, err := c.reconcileSecret(t.Context(), key); err != nil {
