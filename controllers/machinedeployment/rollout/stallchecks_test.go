@@ -140,6 +140,22 @@ var stallCases = []stallCase{
 		sets: []string{"a size=2 Running/candidate Running/candidate", "b size=0"}, want: v1alpha1.ReasonNodesNotSelected, about: "in-place update: 2;",
 	},
 	{
+		check: "Nodes not selected", when: "the user has selected one of them", deployment: "strategy=InPlaceUpdate manual",
+		sets: []string{"a size=2 Running/labelled Running/candidate", "b size=0"}, want: v1alpha1.ReasonNodesNotSelected, about: "in-place update: 1;",
+	},
+	{
+		check: "Nodes not selected", when: "their updates are to another template", deployment: "strategy=InPlaceUpdate manual",
+		sets: []string{"a size=1 Running/candidate+to-c", "b size=0"},
+	},
+	{
+		check: "Nodes not selected", when: "they are no candidates", deployment: "strategy=InPlaceUpdate manual",
+		sets: []string{"a size=1 Running/candidate+barred", "b size=0"},
+	},
+	{
+		check: "Nodes not selected", when: "their machines are being deleted", deployment: "strategy=InPlaceUpdate manual",
+		sets: []string{"a size=1 Terminating/candidate", "b size=0"},
+	},
+	{
 		check: "Nodes not selected", when: "the fleet selects", deployment: "strategy=InPlaceUpdate",
 		sets: []string{"a size=1 Running/candidate", "b size=0"},
 	},

@@ -51,6 +51,9 @@ func selectingOf(d *v1alpha1.MachineDeployment) string {
 //	to-c          it is updated to c and not to b; to-nowhere: the set is not recorded
 //	come          its machine has come to this set, which may not know it yet
 //	waiting       it is updated and free again, and waits for its critical components
+//	labelled      a user has selected it, and the machine controller has not recorded it
+//	barred        another client has removed the label that makes it a candidate
+//	unshown       the cache does not show it
 func (s *story) node(set *v1alpha1.MachineSet, m *v1alpha1.Machine, words string) {
 	s.Helper()
 	m.UID, m.OwnerReferences = types.UID(m.Name), []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
@@ -71,11 +74,15 @@ func (s *story) node(set *v1alpha1.MachineSet, m *v1alpha1.Machine, words string
 	candidate, selected, result := v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult
 	for word := range strings.SplitSeq(words, "+") {
 		switch word {
-		case "joined":
+		case "joined", "unshown":
 		case "unseen":
 			mark("", candidate, "true")
 		case "candidate":
 			mark(v1alpha1.NodeReasonCandidateForUpdate, candidate, "true")
+		case "labelled":
+			mark(v1alpha1.NodeReasonCandidateForUpdate, candidate, "true", selected, "true")
+		case "barred":
+			delete(node.Labels, candidate)
 		case "selected":
 			mark(v1alpha1.NodeReasonSelectedForUpdate, candidate, "true", selected, "true")
 			node.Spec.Unschedulable = true
@@ -98,7 +105,9 @@ func (s *story) node(set *v1alpha1.MachineSet, m *v1alpha1.Machine, words string
 			s.Fatalf("what is %q of a Node?", word)
 		}
 	}
-	s.w.Nodes[node.Name] = node
+	if !strings.Contains(words, "unshown") {
+		s.w.Nodes[node.Name] = node
+	}
 }
 
 // doInPlace carries out what is decided about machines and Nodes.

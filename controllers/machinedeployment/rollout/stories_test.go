@@ -32,7 +32,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not given,
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
 //	                                  machines), uncreatable (a VM of it could not be created), coming= (the ordinal of a machine that it is about to make), deleting= (machines that it is about
-//	                                  to delete: a-0,a-1), invalid, closed (it must not make machines while they are updated in place); and its machines, Running:20s where it matters for how long,
+//	                                  to delete: a-0,a-1), invalid, closed (it must not make machines while they are updated in place), ending (it is being deleted); and its machines, Running:20s where it matters for how long,
 //	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
 //	left: 1                           machines of old sets that the API server has
 //	named: a-0~5m b-1                 machines that the autoscaler names, and how long ago; changed: 5m is when it changed the replicas.
@@ -208,6 +208,8 @@ func (s *story) set(words []string) {
 			annotate(set, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
 		case "frozen":
 			set.Labels[v1alpha1.LabelFreeze] = "True"
+		case "ending":
+			set.DeletionTimestamp, set.Finalizers = &metav1.Time{Time: born}, []string{v1alpha1.FinalizerName}
 		case "closed":
 			set.Labels[v1alpha1.LabelScaleUpDisabled] = "true"
 		default:
