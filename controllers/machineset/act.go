@@ -208,7 +208,7 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if err != nil && apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) {
 			w.Done.Refused[m.UID] = true
 			return nil
 		}

@@ -2,25 +2,37 @@ package machineset
 
 import (
 	"context"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
-// counting counts lists.
+// counting keeps the label selectors of lists.
 type counting struct {
 	metadata.Interface
 
-	lists atomic.Int32
+	mu        sync.Mutex
+	selectors []string
+}
+
+// lists returns the label selectors of the lists so far.
+func (c *counting) lists() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.selectors)
 }
 
 func (c *counting) Resource(resource schema.GroupVersionResource) metadata.Getter {
@@ -44,7 +56,9 @@ type countingLister struct {
 }
 
 func (l *countingLister) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	l.all.lists.Add(1)
+	l.all.mu.Lock()
+	l.all.selectors = append(l.all.selectors, options.LabelSelector)
+	l.all.mu.Unlock()
 	return l.ResourceInterface.List(ctx, options)
 }
 
@@ -74,11 +88,97 @@ func TestPendingMachinesAreListedOnce(t *testing.T) {
 			view.Machines.Apply(m, false)
 		}
 		b.pass(time.Minute)
-		if lists := source.lists.Load(); lists > 1 {
-			b.Errorf("the machines were listed %d times", lists)
+		if lists := source.lists(); len(lists) > 1 {
+			b.Errorf("the machines were listed %d times", len(lists))
 		}
 		if after := b.machines(); len(after) != machines {
 			b.Errorf("there are %d machines, want %d", len(after), machines)
 		}
 	})
+}
+
+// watched returns a setting that keeps the view of the controller and the lists that it requests.
+func watched(view **objectcache.View, source *counting) func(*Config) {
+	return func(cfg *Config) {
+		source.Interface = cfg.Metadata
+		cfg.Metadata, *view = source, cfg.View
+	}
+}
+
+// TestListsAreOfTheSetsMachines: of those that match its selector, and of all in its namespace when it is being deleted: then machines
+// that have lost their labels are deleted, too, and orphans are not read.
+func TestListsAreOfTheSetsMachines(t *testing.T) {
+	var view *objectcache.View
+	var source counting
+	onBench(t, func(b *bench) {
+		b.create(1)
+		if lists := source.lists(); !slices.Equal(lists, []string{"name=set"}) {
+			b.Errorf("lists %q, want one of the set's machines", lists)
+		}
+		b.put("orphan")
+		view.Machines.Remove(objectcache.Key(b.machine("orphan")), "")
+		if err := b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		before := len(b.server.Requests())
+		b.pass(time.Minute)
+		for _, m := range b.machines() {
+			b.patchMachine(m.Name, `{"metadata":{"finalizers":null}}`)
+		}
+		b.pass(time.Minute)
+		if b.server.Object("machinesets", "n", "set") != nil {
+			b.Error("the set was not released")
+		}
+		if lists := source.lists(); !slices.Equal(lists, []string{"name=set", ""}) {
+			b.Errorf("lists %q, want one more, of all machines", lists)
+		}
+		for _, r := range b.server.Requests()[before:] {
+			if r.Verb == "get" && r.Resource == "machines" {
+				b.Errorf("machine %s was read", r.Name)
+			}
+		}
+	}, watched(&view, &source))
+}
+
+// TestMachineThatNeverShowsIsListedAgain: the list that has it is used while the cache may be late, and not for ever.
+func TestMachineThatNeverShowsIsListedAgain(t *testing.T) {
+	var view *objectcache.View
+	var source counting
+	onBench(t, func(b *bench) {
+		b.create(2)
+		before := len(source.lists())
+		lost := b.machines()[0]
+		view.Machines.Remove(objectcache.Key(lost), "")
+		b.pass(time.Second)
+		b.patchMachine(lost.Name, `{"metadata":{"finalizers":null}}`)
+		view.Machines.Remove(objectcache.Key(lost), "")
+		b.delete(lost.Name)
+		b.pass(machinefacts.LateCache - 2*time.Second)
+		if lists, n := len(source.lists())-before, len(b.machines()); lists != 1 || n != 1 {
+			b.Errorf("%d lists and %d machines while the cache may be late, want 1 and 1", lists, n)
+		}
+		b.pass(time.Minute)
+		if lists, n := len(source.lists())-before, len(b.machines()); lists != 2 || n != 2 {
+			b.Errorf("%d lists and %d machines after that, want 2 and 2", lists, n)
+		}
+	}, watched(&view, &source))
+}
+
+// TestSetThatLeavesTheCacheDuringItsPass: the pass is completed, with a list of its own.
+func TestSetThatLeavesTheCacheDuringItsPass(t *testing.T) {
+	var view *objectcache.View
+	var source counting
+	onBench(t, func(b *bench) {
+		b.put("m")
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Verb == "get" && r.Resource == "machinesets" { // before it adopts the machine
+				view.Sets.Remove(types.NamespacedName{Namespace: "n", Name: "set"}, "")
+			}
+			return nil
+		})
+		b.create(1)
+		if lists := source.lists(); len(lists) != 2 || !metav1.IsControlledBy(b.machine("m"), b.set()) {
+			b.Errorf("%d lists, want one before and one after the adoption; the owners are %v", len(lists), b.machine("m").OwnerReferences)
+		}
+	}, watched(&view, &source))
 }
