@@ -2,6 +2,7 @@ package machineset
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -179,6 +181,30 @@ func TestSetThatLeavesTheCacheDuringItsPass(t *testing.T) {
 		b.create(1)
 		if lists := source.lists(); len(lists) != 2 || !metav1.IsControlledBy(b.machine("m"), b.set()) {
 			b.Errorf("%d lists, want one before and one after the adoption; the owners are %v", len(lists), b.machine("m").OwnerReferences)
+		}
+	}, watched(&view, &source))
+}
+
+// TestMachinesAreListedAgainAfterAFailedCreation: before more are recorded, because the first list has nothing of what was created since.
+func TestMachinesAreListedAgainAfterAFailedCreation(t *testing.T) {
+	var view *objectcache.View
+	var source counting
+	onBench(t, func(b *bench) {
+		b.create(0)
+		names := []string{machinefacts.Name("set", b.set().UID, 0), machinefacts.Name("set", b.set().UID, 1)}
+		b.put(names[0], func(m *v1alpha1.Machine) { m.Labels = nil }) // so that another one has to be recorded
+		before, fails := len(source.lists()), true
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Verb == "create" && r.Name == names[1] && fails {
+				fails = false
+				return errors.New("not now")
+			}
+			return nil
+		})
+		b.patch(`{"spec":{"replicas":2}}`)
+		b.pass(time.Minute)
+		if lists, n := len(source.lists())-before, len(b.machines()); lists != 2 || n != 3 {
+			b.Errorf("%d lists, and %d machines with the other one; want 2, 3", lists, n)
 		}
 	}, watched(&view, &source))
 }
