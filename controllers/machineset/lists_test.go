@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
@@ -142,10 +146,18 @@ func TestListsAreOfTheSetsMachines(t *testing.T) {
 	}, watched(&view, &source))
 }
 
-// TestMachineThatNeverShowsIsListedAgain: the list that has it is used while the cache may be late, and not for ever.
+// noFailures is a scrape of a controller none of whose passes has failed.
+const noFailures = `
+# HELP controller_runtime_reconcile_errors_total Reconciles that ended in an error other than a conflict.
+# TYPE controller_runtime_reconcile_errors_total counter
+controller_runtime_reconcile_errors_total{controller="machineset"} 0
+`
+
+// TestMachineThatNeverShowsIsListedAgain: the list that has it is used while the cache may be late, and not for ever. No pass fails for it.
 func TestMachineThatNeverShowsIsListedAgain(t *testing.T) {
 	var view *objectcache.View
 	var source counting
+	registry := prometheus.NewRegistry()
 	onBench(t, func(b *bench) {
 		b.create(2)
 		before := len(source.lists())
@@ -163,7 +175,34 @@ func TestMachineThatNeverShowsIsListedAgain(t *testing.T) {
 		if lists, n := len(source.lists())-before, len(b.machines()); lists != 2 || n != 2 {
 			b.Errorf("%d lists and %d machines after that, want 2 and 2", lists, n)
 		}
-	}, watched(&view, &source))
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(noFailures), "controller_runtime_reconcile_errors_total"); err != nil {
+			b.Error(err)
+		}
+	}, watched(&view, &source), func(cfg *Config) { cfg.Metrics = runner.NewMetrics(registry) })
+}
+
+// A name that the list shows to be in use is not requested.
+func TestNewMachine_NameIsInTheList_GetsTheNext(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(0)
+		set := b.set()
+		b.put(machinefacts.Name("set", set.UID, 0), func(m *v1alpha1.Machine) {
+			other := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other"}}
+			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
+		})
+		before := len(b.server.Requests())
+		b.patch(`{"spec":{"replicas":1}}`)
+		b.pass(time.Minute)
+		var created []string
+		for _, r := range b.server.Requests()[before:] {
+			if r.Verb == "create" {
+				created = append(created, r.Name)
+			}
+		}
+		if want := machinefacts.Name("set", set.UID, 1); !slices.Equal(created, []string{want}) {
+			b.Errorf("requests to create %q, want %q alone", created, want)
+		}
+	})
 }
 
 // TestSetThatLeavesTheCacheDuringItsPass: the pass is completed, with a list of its own.

@@ -165,7 +165,7 @@ func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 func (s *sets) waiting() (n int32) {
 	for _, t := range s.old {
 		for _, m := range s.w.Machines[t.set.UID] {
-			if m.DeletionTimestamp == nil && s.mayBeSelected(t, m) {
+			if s.mayBeSelected(t, m) {
 				n++
 			}
 		}
