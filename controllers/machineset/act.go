@@ -154,9 +154,8 @@ func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, or
 	if err != nil {
 		return false, fmt.Errorf("read machine %s, which exists already: %w", machine.Name, err)
 	}
-	theirs, known := machinefacts.Ordinal(other)
-	owner := metav1.GetControllerOfNoCopy(other)
-	return owner == nil || owner.UID != set.UID || !known || theirs != ordinal, nil
+	isOurs := metav1.IsControlledBy(other, set) && other.Annotations[v1alpha1.AnnotationOrdinal] == machine.Annotations[v1alpha1.AnnotationOrdinal]
+	return !isOurs, nil
 }
 
 // newMachine returns the object of a new machine.

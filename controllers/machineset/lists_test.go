@@ -121,15 +121,17 @@ func TestListsAreOfTheSetsMachines(t *testing.T) {
 		if lists := source.lists(); !slices.Equal(lists, []string{"name=set"}) {
 			b.Errorf("lists %q, want one of the set's machines", lists)
 		}
-		b.put("orphan")
-		view.Machines.Remove(objectcache.Key(b.machine("orphan")), "")
 		if err := b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
+		b.put("orphan")
+		view.Machines.Remove(objectcache.Key(b.machine("orphan")), "")
 		before := len(b.server.Requests())
 		b.pass(time.Minute)
 		for _, m := range b.machines() {
-			b.patchMachine(m.Name, `{"metadata":{"finalizers":null}}`)
+			if m.DeletionTimestamp != nil {
+				b.patchMachine(m.Name, `{"metadata":{"finalizers":null}}`)
+			}
 		}
 		b.pass(time.Minute)
 		if b.server.Object("machinesets", "n", "set") != nil {
