@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -31,5 +32,26 @@ func TestLeaderGate_AdmitsKeysWhileTheSessionLeads(t *testing.T) {
 	wantRefused(t, "a write after the end of the leadership", err, Fenced)
 	if _, _, ok := gate.Admit(t.Context(), "b"); ok {
 		t.Error("a key is admitted after the end of the leadership")
+	}
+}
+
+// The next leadership does not begin behind the fence of the one before it, but when a renewal of its own was acknowledged.
+func TestEndLeading_EndsPassesAndTheFenceOfTheLeadership(t *testing.T) {
+	s := newStand(t)
+	s.BeginLeading()
+	s.MoveLeaderFence(s.Until())
+	ctx, done, ok := s.Lead(t.Context())
+	if !ok {
+		t.Fatal("the leader does not lead")
+	}
+	defer done()
+	s.EndLeading()
+	wantRefused(t, "the pass of the leader", context.Cause(ctx), Lost)
+	if s.Leadership().Held {
+		t.Error("the leadership is held after its end")
+	}
+	s.BeginLeading()
+	if _, _, leads := s.Lead(t.Context()); leads {
+		t.Error("the next leadership has begun without a renewal")
 	}
 }

@@ -123,13 +123,17 @@ func TestArrivalsAndDeparturesAreTracedWithTheirStages(t *testing.T) {
 			recorder := tracetest.NewSpanRecorder()
 			tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("")
 			tc.run(newArrivals(s, tracer, NewMetrics(prometheus.NewRegistry())), newDepartures(s, tracer))
-			var got []string
-			for _, span := range recorder.Ended() {
-				got = append(got, fmt.Sprintf("%s %s", span.Name(), span.EndTime().Sub(span.StartTime())))
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, endedSpans(recorder)); diff != "" {
 				t.Errorf("spans (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// endedSpans returns name and duration of all spans that have ended, in that order.
+func endedSpans(recorder *tracetest.SpanRecorder) (all []string) {
+	for _, span := range recorder.Ended() {
+		all = append(all, fmt.Sprintf("%s %s", span.Name(), span.EndTime().Sub(span.StartTime())))
+	}
+	return all
 }

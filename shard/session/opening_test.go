@@ -11,8 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
@@ -31,39 +35,70 @@ type openings struct {
 
 func (o *openings) Open(slots []int) { o.calls = append(o.calls, slices.Clone(slots)) }
 
-// The labeler looks at all unlabeled objects for each opening: that has to be once, and not once for each of hundreds of slots.
-func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	now, metrics, opened := fence.NewTime(clock.RealClock{}), NewMetrics(registry), &openings{}
+// stepped returns a Replica of which the test runs each round of the loop: step carries out changes, and does the rest of the round.
+func stepped(t *testing.T, c clock.WithTicker, grants Grants, tracer trace.Tracer) (r *Replica, step func(changes ...protocol.Change)) {
+	t.Helper()
+	registry, now := prometheus.NewRegistry(), fence.NewTime(c)
 	f := fence.New("fleet-0", "fleet-0_abcde", fleetSlots, now, registry, nil)
 	store := storeOn(t, leasetest.NewServer().Config(), f, now)
-	r, err := New(Config{Fence: f, Leases: store, Time: now, Metrics: metrics, Grants: opened, Settings: protocol.Settings{
+	r, err := New(Config{Fence: f, Leases: store, Time: now, Metrics: NewMetrics(registry), Grants: grants, Tracer: tracer, Settings: protocol.Settings{
 		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := func(changes ...protocol.Change) {
+	t.Cleanup(r.sent.Wait)
+	return r, func(changes ...protocol.Change) {
+		t.Helper()
 		r.carryOut(t.Context(), protocol.Output{Changes: changes})
 		if _, ended, err := r.work(t.Context()); ended || err != nil {
 			t.Fatalf("ended: %v", err)
 		}
 	}
+}
+
+// The labeler looks at all unlabeled objects for each opening: that has to be once, and not once for each of hundreds of slots.
+func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
+	opened := &openings{}
+	_, step := stepped(t, clock.RealClock{}, opened, nil)
 	step(protocol.Change{Slot: 3, Epoch: 1, Kind: protocol.Acquired}, protocol.Change{Slot: 4, Epoch: 1, Kind: protocol.Acquired})
 	step(protocol.Change{Slot: 3, Kind: protocol.Resumed}, protocol.Change{Slot: 4, Kind: protocol.Resumed}, protocol.Change{Slot: 4, Kind: protocol.Lost})
-	r.sent.Wait()
 	if diff := cmp.Diff([][]int{{3, 4}, {3}}, opened.calls); diff != "" {
 		t.Errorf("opened (-want +got):\n%s", diff)
 	}
 }
 
-// behind is an entitlement whose fence has passed, and that is not suspended.
-type behind struct{ fence member.Moment }
+// The trace of a hand-over shows how long it waited for what was in flight, and how long for the release of the Lease.
+func TestAHandOverIsTracedUntilNothingIsInFlight(t *testing.T) {
+	c, recorder := clocktesting.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)), tracetest.NewSpanRecorder()
+	r, step := stepped(t, c, instantGrants{}, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer(""))
+	step(protocol.Change{Slot: 3, Epoch: 1, Kind: protocol.Acquired})
+	r.cfg.Fence.Follow(entitled{until: r.cfg.Time.Moment().Add(time.Minute), epoch: 1}, []int{3})
+	_, done, ok := r.cfg.Fence.Admit(t.Context(), 3)
+	if !ok {
+		t.Fatal("an open slot admits no pass")
+	}
+	step(protocol.Change{Slot: 3, Kind: protocol.Stopped, Ticket: 1})
+	c.Step(3 * time.Second)
+	done()
+	step()
+	c.Step(time.Second)
+	step(protocol.Change{Slot: 3, Kind: protocol.Lost})
+	if diff := cmp.Diff([]string{"release-slot finish 3s", "release-slot write 1s", "release-slot 4s"}, endedSpans(recorder)); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+}
 
-func (behind) Suspended() bool                     { return false }
-func (b behind) Fence() member.Moment              { return b.fence }
-func (behind) Entitled(int) (epoch int64, ok bool) { return 0, false }
+// entitled is an entitlement of a session that is not suspended: to begin work until a moment and, with an epoch, to all slots.
+type entitled struct {
+	until member.Moment
+	epoch int64
+}
+
+func (entitled) Suspended() bool                       { return false }
+func (e entitled) Fence() member.Moment                { return e.until }
+func (e entitled) Entitled(int) (epoch int64, ok bool) { return e.epoch, e.epoch > 0 }
 
 // A renewal may be answered after the fence has passed and before the Replica has looked at the clock: nothing is suspended
 // then, and so nothing resumes, but keys were turned away.
@@ -72,7 +107,7 @@ func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
 		p := begin(t, leasetest.NewServer(), "fleet-0")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		p.fence.Follow(behind{p.cfg.Time.Moment()}, nil)
+		p.fence.Follow(entitled{until: p.cfg.Time.Moment()}, nil)
 		if _, _, ok := p.fence.Admit(t.Context(), 3); ok {
 			t.Fatal("admitted behind the fence")
 		}
