@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
@@ -110,38 +111,50 @@ func TestAdoptAndRelease(t *testing.T) {
 func TestInSlotOf_ReplacesSlotOfTemplate(t *testing.T) {
 	parent, child := set("one"), machine("m", nil)
 	child.Labels[v1alpha1.LabelSlot] = "9" // of a template
-	if InSlotOf(child, parent); child.Labels[v1alpha1.LabelSlot] != "" || child.Labels["a"] != "b" {
-		t.Errorf("labels %v", child.Labels)
+	expect := func(want map[string]string) {
+		t.Helper()
+		InSlotOf(child, parent)
+		if diff := cmp.Diff(want, child.Labels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
 	}
+	expect(map[string]string{"a": "b"})
 	parent.Labels = map[string]string{v1alpha1.LabelSlot: "7"}
+	expect(map[string]string{"a": "b", v1alpha1.LabelSlot: "7"})
 	child.Labels = nil
-	if InSlotOf(child, parent); child.Labels[v1alpha1.LabelSlot] != "7" {
-		t.Errorf("labels %v", child.Labels)
-	}
+	expect(map[string]string{v1alpha1.LabelSlot: "7"})
 }
 
+// A child that has changed meanwhile, is gone, or does not decode in the answer does not keep the others from being written.
 func TestRewrite_ChangedMeanwhile_Skipped(t *testing.T) {
 	kind := schema.GroupResource{Resource: "machines"}
 	answers := map[string]error{
 		"changed": apierrors.NewConflict(kind, "changed", errors.New("no")),
 		"gone":    apierrors.NewNotFound(kind, "gone"),
+		"unread":  &decode.Failure{Cause: "no"},
 		"broken":  errors.New("no"),
 	}
-	commit := func(_ context.Context, _, desired *v1alpha1.Machine) (*v1alpha1.Machine, error) {
+	var written []string
+	commit := func(_ context.Context, observed, desired *v1alpha1.Machine) (*v1alpha1.Machine, error) {
+		if observed.Labels["a"] != "b" || desired.Labels != nil {
+			t.Errorf("%s: committed labels %v in place of %v", desired.Name, desired.Labels, observed.Labels)
+		}
+		written = append(written, desired.Name)
 		return desired, answers[desired.Name]
 	}
+	change := func(m *v1alpha1.Machine) { m.Labels = nil }
 	tried := map[types.UID]bool{}
-	fine := []*v1alpha1.Machine{machine("fine", nil), machine("changed", nil), machine("gone", nil)}
-	if changed, err := Rewrite(t.Context(), commit, fine, tried, func(m *v1alpha1.Machine) { m.Labels = nil }); err != nil || !changed || len(tried) != 3 {
+	children := []*v1alpha1.Machine{machine("changed", nil), machine("gone", nil), machine("unread", nil), machine("fine", nil)}
+	if changed, err := Rewrite(t.Context(), commit, children, tried, change); err != nil || !changed || len(tried) != 4 {
 		t.Errorf("%v, changed meanwhile: %t, tried %v", err, changed, tried)
 	}
-	if changed, err := Rewrite(t.Context(), commit, []*v1alpha1.Machine{fine[0], fine[2]}, tried, func(*v1alpha1.Machine) {}); err != nil || changed {
+	if diff := cmp.Diff([]string{"changed", "gone", "unread", "fine"}, written); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if changed, err := Rewrite(t.Context(), commit, children[1:], map[types.UID]bool{}, change); err != nil || changed {
 		t.Errorf("%v, changed meanwhile: %t, want no", err, changed)
 	}
-	if fine[0].Labels == nil {
-		t.Error("the object as observed was changed")
-	}
-	if _, err := Rewrite(t.Context(), commit, []*v1alpha1.Machine{machine("broken", nil)}, tried, func(*v1alpha1.Machine) {}); err == nil {
+	if _, err := Rewrite(t.Context(), commit, []*v1alpha1.Machine{machine("broken", nil)}, tried, change); err == nil {
 		t.Error("no error")
 	}
 }
@@ -154,10 +167,12 @@ func TestLookAgain(t *testing.T) {
 	}
 	adopted := at("taken", "2")
 	Adopt(adopted, set("one"), setKind)
-	live := map[string]*v1alpha1.Machine{"changed": at("changed", "2"), "new": at("new", "2"), "taken": adopted}
-	orphans := []*v1alpha1.Machine{at("same", "1"), at("changed", "1"), at("gone", "1"), at("taken", "1")}
+	replaced := at("replaced", "3")
+	replaced.UID = "another machine of that name"
+	live := map[string]*v1alpha1.Machine{"changed": at("changed", "2"), "new": at("new", "2"), "taken": adopted, "replaced": replaced}
+	orphans := []*v1alpha1.Machine{at("same", "1"), at("changed", "1"), at("gone", "1"), at("taken", "1"), at("replaced", "1")}
 	tried := map[types.UID]bool{"same": true, "changed": true}
-	for _, found := range []*v1alpha1.Machine{at("same", "1"), at("changed", "2"), at("gone", "2"), at("taken", "2"), at("new", "2")} {
+	for _, found := range []*v1alpha1.Machine{at("same", "1"), at("changed", "2"), at("gone", "2"), at("taken", "2"), at("replaced", "2"), at("new", "2")} {
 		var err error
 		orphans, err = LookAgain(orphans, tried, found, func(name string) (*v1alpha1.Machine, error) {
 			if m, there := live[name]; there {
