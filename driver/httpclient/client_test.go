@@ -286,6 +286,24 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// A connection serves one request after the other, until it is closed while no request uses it.
+func TestCloseIdleConnections_NextRequestMakesAConnection(t *testing.T) {
+	from := make(chan string, 3)
+	client, ask := serve(t, func(_ http.ResponseWriter, r *http.Request) { from <- r.RemoteAddr })
+	request := func() string {
+		t.Helper()
+		if err := ask(t.Context(), One(), accept); err != nil {
+			t.Fatal(err)
+		}
+		return <-from
+	}
+	first, second := request(), request()
+	client.CloseIdleConnections()
+	if third := request(); first != second || second == third {
+		t.Errorf("requests came from %s, %s and %s; want the same connection twice, and another one", first, second, third)
+	}
+}
+
 func FuzzValues(f *testing.F) {
 	f.Add([]byte(`{"a": [1, "b,\"", {}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

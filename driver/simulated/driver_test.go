@@ -298,6 +298,28 @@ func TestStatusWithABrokenSpec(t *testing.T) {
 	}
 }
 
+func TestListReadsEachPage(t *testing.T) {
+	second := vm(cloudapi.StateRunning)
+	second.ID, second.ProviderID, second.Name = "i-2", "simulated:///r/z/i-2", "b"
+	d, cloud := against(t,
+		answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{vm(cloudapi.StatePending)}, NextPageToken: "p2"}},
+		answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{second}}},
+	)
+	resp, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: target("").Class})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"simulated:///r/z/i-1": "a", "simulated:///r/z/i-2": "b"}, resp.Machines); diff != "" {
+		t.Errorf("machines (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"GET /v1/instances?pageSize=1000&state=pending&state=running&tag=cluster%3Dns",
+		"GET /v1/instances?pageSize=1000&pageToken=p2&state=pending&state=running&tag=cluster%3Dns",
+	}, cloud.requests); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
 func TestListThatDoesNotEnd(t *testing.T) {
 	page := answer{200, nil, cloudapi.InstanceList{NextPageToken: "again"}}
 	d, cloud := against(t, page, page, page)

@@ -107,7 +107,7 @@ func (d *Driver) removeByUID(ctx context.Context, target driver.Target) (gone bo
 		}
 		return len(page.Items) == 0, nil
 	}, cloudapi.StatePending, cloudapi.StateRunning, cloudapi.StateStopping)
-	return gone && err == nil, err
+	return gone, err
 }
 
 // removeLeftovers removes the network interfaces and disks with the Machine's UID that belong to no VM. The cloud looks for the tag in
