@@ -305,6 +305,10 @@ func TestKeysAndValues_NameEachKind(t *testing.T) {
 			receipt.Object{Kind: "Disk", Namespace: "n", Name: "d", Machine: "m"},
 			[]any{"kind", receipt.Kind("Disk"), "id", "d", "machine", machine},
 		},
+		{
+			receipt.Object{Kind: receipt.RenderedMachineConfig, Name: "r", UID: "u"},
+			[]any{"kind", receipt.RenderedMachineConfig, "name", "r", "uid", "u"},
+		},
 	} {
 		if diff := cmp.Diff(c.want, keysAndValues(t.Context(), receipt.Receipt{Object: c.object})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.object.Kind, diff)
