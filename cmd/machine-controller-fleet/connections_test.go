@@ -139,6 +139,19 @@ func TestAllAddressesTogetherAreBounded(t *testing.T) {
 	})
 }
 
+// Connections that have ended do not count: the oldest one stays open, however many others there have been.
+func TestConnectionsThatHaveEndedMakeRoom(t *testing.T) {
+	serving(t, ok, func(t *testing.T, p *pipes) {
+		reader := p.dial("10.0.0.1:1")
+		for i := range 2 * mostConnections {
+			_ = p.dial(fmt.Sprintf("10.0.%d.%d:1", 1+i/256, i%256)).Close()
+		}
+		if !isOpen(reader) {
+			t.Error("a connection was closed although all others have ended")
+		}
+	})
+}
+
 // Clients with many addresses take all connections. A reader that has one connection keeps it.
 func TestTheAddressWithTheMostConnectionsMakesRoom(t *testing.T) {
 	serving(t, ok, func(t *testing.T, p *pipes) {

@@ -91,13 +91,13 @@ func (r *reviewer) status(req *http.Request) (int, error) {
 	}
 	key := sha256.Sum256([]byte(req.Method + " " + req.URL.Path + "\n" + token))
 	now := r.clock.Now()
-	last, known := r.remembered(key)
-	if known && now.Sub(last.at) < reviewFresh {
+	last := r.remembered(key)
+	if now.Sub(last.at) < reviewFresh {
 		return last.status, nil
 	}
 	status, err := r.review(req, token)
 	if err != nil {
-		if known && now.Sub(last.at) < reviewStale {
+		if now.Sub(last.at) < reviewStale {
 			return last.status, err
 		}
 		return http.StatusServiceUnavailable, err
@@ -106,15 +106,15 @@ func (r *reviewer) status(req *http.Request) (int, error) {
 	return status, nil
 }
 
-// remembered returns the last answer, if it is kept.
-func (r *reviewer) remembered(key [sha256.Size]byte) (last review, known bool) {
+// remembered returns the last answer; if none is kept, the zero review, which is not valid at any time.
+func (r *reviewer) remembered(key [sha256.Size]byte) (last review) {
 	for _, answers := range []*lru.Cache{r.allowed, r.refused} {
 		if answer, known := answers.Get(key); known {
 			last, _ = answer.(review)
-			return last, true
+			return last
 		}
 	}
-	return review{}, false
+	return review{}
 }
 
 // remember keeps an answer in place of the last one.

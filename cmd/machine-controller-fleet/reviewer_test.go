@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,9 +29,10 @@ import (
 type reviews struct {
 	*reviewer
 
-	clock *clocktesting.FakePassiveClock
-	count int
-	away  bool
+	clock  *clocktesting.FakePassiveClock
+	count  int
+	served int // requests that were passed on
+	away   bool
 	// revoked reports whether the reader's token has been revoked.
 	revoked bool
 }
@@ -52,18 +55,28 @@ func newReviews(t *testing.T) *reviews {
 		asked, _ := o.(*authenticationv1.TokenReview)
 		answer := asked.DeepCopy()
 		answer.Status.Authenticated = asked.Spec.Token == "reader" && !r.revoked || asked.Spec.Token == "stranger"
-		answer.Status.User.Username = asked.Spec.Token
+		answer.Status.User = userOf(asked.Spec.Token)
 		return answer
 	}))
 	client.PrependReactor("create", "subjectaccessreviews", react(func(o runtime.Object) runtime.Object {
 		asked, _ := o.(*authorizationv1.SubjectAccessReview)
 		answer := asked.DeepCopy()
-		path := asked.Spec.NonResourceAttributes
-		answer.Status.Allowed = asked.Spec.User == "reader" && path != nil && path.Path == "/metrics" && path.Verb == "get"
+		user := userOf("reader")
+		answer.Status.Allowed = cmp.Equal(asked.Spec, authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string]authorizationv1.ExtraValue{"scopes": {"metrics"}},
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+		})
 		return answer
 	}))
 	r.reviewer = newReviewer(client, r.clock)
 	return r
+}
+
+// userOf returns all that the API server knows of the user of a token. Its authorizers may decide by any of it.
+func userOf(token string) authenticationv1.UserInfo {
+	return authenticationv1.UserInfo{
+		Username: token, UID: "uid-" + token, Groups: []string{"people"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"metrics"}},
+	}
 }
 
 // get returns the status of a request with a header Authorization.
@@ -73,7 +86,7 @@ func (r *reviews) get(path, authorization string) int {
 		req.Header.Set("Authorization", authorization)
 	}
 	w := httptest.NewRecorder()
-	r.guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, req)
+	r.guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { r.served++ })).ServeHTTP(w, req)
 	return w.Code
 }
 
@@ -87,6 +100,7 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 		{"/metrics", "Basic cmVhZGVyOg==", 401},
 		{"/metrics", "Bearer ", 401},
 		{"/metrics", "Bearer unknown", 401},
+		{"/metrics", "Bearer " + strings.Repeat("x", maxBearer), 401},
 		{"/metrics", "Bearer " + strings.Repeat("x", maxBearer+1), 401},
 		{"/metrics", "Bearer stranger", 403},
 		{"/metrics", "Bearer reader", 200},
@@ -96,8 +110,11 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 			t.Errorf("%s with %.20q: status %d, want %d", tc.path, tc.authorization, got, tc.want)
 		}
 	}
-	if r.count != 4 {
-		t.Errorf("%d tokens were reviewed, want 4: what is no token of a possible length is refused at once", r.count)
+	if r.count != 5 {
+		t.Errorf("%d tokens were reviewed, want 5: what is no token of a possible length is refused at once", r.count)
+	}
+	if r.served != 1 {
+		t.Errorf("%d requests were served, want 1", r.served)
 	}
 }
 
@@ -142,6 +159,7 @@ func TestManyTokensDoNotDisplaceTheReader(t *testing.T) {
 	}
 }
 
+// The last answer about a reader is the only one that is kept, and so it is the one that is valid while the API server does not answer.
 func TestAReaderThatLosesAccessIsRefused(t *testing.T) {
 	r := newReviews(t)
 	for _, tc := range []struct {
@@ -154,6 +172,15 @@ func TestAReaderThatLosesAccessIsRefused(t *testing.T) {
 			if got := r.get("/metrics", "Bearer reader"); got != tc.want {
 				t.Errorf("token revoked: %t, status %d, want %d", tc.revoked, got, tc.want)
 			}
+		}
+		r.away = true
+		r.clock.SetTime(r.clock.Now().Add(reviewFresh))
+		if got := r.get("/metrics", "Bearer reader"); got != tc.want {
+			t.Errorf("token revoked: %t, status %d while the API server is away, want %d", tc.revoked, got, tc.want)
+		}
+		r.away = false
+		if kept := r.allowed.Len() + r.refused.Len(); kept != 1 {
+			t.Errorf("token revoked: %t, %d answers are kept, want 1", tc.revoked, kept)
 		}
 	}
 }
@@ -209,6 +236,25 @@ func TestReviewsThatHangEnd(t *testing.T) {
 			t.Errorf("answers after %s, want %s", lasted, reviewTimeout)
 		}
 	})
+}
+
+// A review that has ended leaves no timer that runs until its timeout.
+func TestReviewsThatHaveEndedKeepNoContext(t *testing.T) {
+	var sent *http.Request
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://control", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+		sent = req
+		return nil, errors.New("no answer")
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reviews{reviewer: newReviewer(client, clock.RealClock{})}
+	if got := r.get("/metrics", "Bearer reader"); got != http.StatusServiceUnavailable || sent == nil {
+		t.Fatalf("status %d, and the request %v; want 503 after a request", got, sent)
+	}
+	if err := sent.Context().Err(); !errors.Is(err, context.Canceled) {
+		t.Errorf("the context of a review that has ended: %v, want it canceled", err)
+	}
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
