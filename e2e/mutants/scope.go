@@ -101,11 +101,21 @@ func areas(seeds, first string) []area {
 			"controllers/machine/aside.go", "controllers/machine/calls.go",
 			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "controllers/disruption/breakers.go",
 			"controllers/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
-			"driver/simulated/find.go", "internal/rates/rates.go", "cmd/machine-controller-fleet/connections.go",
-			"cmd/machine-controller-fleet/reviewer.go",
+			"driver/simulated/find.go", "internal/rates/rates.go",
 		}, trust},
+		accessArea(),
 		safetyArea(),
 	}
+}
+
+// accessArea is what decides which connections and requests a replica serves. Its net is the tests of these files, which take a second:
+// others of the package run whole fleets.
+func accessArea() area {
+	const pkg = "cmd/machine-controller-fleet"
+	const tests = `^Test(.*Connections.*|.*Address.*|SlowClients.*|MetricsAreServed.*|Review.*|ManyTokens.*|AReader.*)$`
+	return area{"access", []string{pkg + "/connections.go", pkg + "/reviewer.go"}, []net{
+		{name: pkg + ", connections and reviews", pkg: pkg, level: quick, args: []string{"-test.run=" + tests}},
+	}}
 }
 
 // safetyArea is what decides which VMs, Nodes and machines are deleted, frozen or left as they are, and what records it.
