@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -289,9 +290,16 @@ func TestRequestsAboutLeasesNeedWhatTheySay(t *testing.T) {
 		for need, want := range map[member.Need]Refusal{
 			member.NeedNothing: nothing, member.NeedFence: fence, member.NeedLeadership: leadership,
 		} {
-			if got := s.maySend(need); got != want {
-				t.Errorf("%s, need %v: got %q, want %q", when, need, got, want)
+			answer, err := s.send(WithNeed(t.Context(), need), t, http.MethodPut)
+			if want != "" {
+				wantRefused(t, fmt.Sprintf("%s, need %v", when, need), err, want)
+				continue
 			}
+			if err != nil {
+				t.Errorf("%s, need %v: %v", when, need, err)
+				continue
+			}
+			_ = answer.Body.Close()
 		}
 	}
 	expectRefusals("without the leadership", "", "", Lost)
@@ -397,9 +405,17 @@ func TestARefusedCallNamesItsMachine(t *testing.T) {
 
 func TestASlotThatTheFleetDoesNotHaveAdmitsNothing(t *testing.T) {
 	s := newStand(t)
-	for _, slot := range []int{-1, 16} {
-		if _, _, ok := s.Admit(t.Context(), slot); ok || s.Holds(slot) {
-			t.Errorf("slot %d of 16 is open", slot)
+	for slot, want := range map[int]bool{-1: false, 0: true, 15: true, 16: false} {
+		if want {
+			s.slots[slot].set(1, true)
+			s.Open(slot, 1)
+		}
+		_, done, ok := s.Admit(t.Context(), slot)
+		if ok {
+			done()
+		}
+		if ok != want || s.Holds(slot) != want {
+			t.Errorf("slot %d of 16 admits a pass: %t, and is open: %t; want %t", slot, ok, s.Holds(slot), want)
 		}
 	}
 }

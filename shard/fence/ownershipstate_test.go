@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
@@ -128,6 +131,40 @@ func TestFollow_SetsOnlyTheListedSlots(t *testing.T) {
 	}
 	if got := s.Slot(testSlot + 1); !got.Held || got.Epoch != 5 {
 		t.Errorf("got %+v, want the slot held under epoch 5", got)
+	}
+}
+
+func TestNew_PermitsNothing(t *testing.T) {
+	f := New("fleet-0", "fleet-0_abcde", 16, NewTime(clocktesting.NewFakeClock(time.Unix(0, 0))), prometheus.NewRegistry(), nil)
+	if f.Acts() || !f.Until().IsZero() {
+		t.Errorf("it acts: %t, until %v", f.Acts(), f.Until())
+	}
+	if _, _, ok := f.Admit(t.Context(), testSlot); ok {
+		t.Error("it admits a pass of a slot")
+	}
+	if _, _, leads := f.Lead(t.Context()); leads {
+		t.Error("it leads")
+	}
+}
+
+// A slot that is confirmed under its epoch keeps its passes, as with each renewal. After a moment without the slot they have ended, and
+// the slot is as open as before.
+func TestFollow_SlotConfirmed_StaysOpen(t *testing.T) {
+	s := newStand(t)
+	ctx, done := s.own(t)
+	defer done()
+	confirmed, doubted := entitled{until: s.Until(), slot: testSlot, epoch: 3}, entitled{until: s.Until(), slot: testSlot + 1, epoch: 1}
+	s.Follow(confirmed, []int{testSlot})
+	if ctx.Err() != nil || !s.Holds(testSlot) {
+		t.Errorf("confirmed: the slot is open: %t, and its pass ended with %v", s.Holds(testSlot), context.Cause(ctx))
+	}
+	s.Follow(doubted, []int{testSlot})
+	if wantRefused(t, "a pass of a slot in doubt", context.Cause(ctx), Lost); s.Holds(testSlot) {
+		t.Error("a slot in doubt is open")
+	}
+	s.Follow(confirmed, []int{testSlot})
+	if !s.Holds(testSlot) {
+		t.Error("a slot that is confirmed after a doubt is not open")
 	}
 }
 
