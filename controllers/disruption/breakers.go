@@ -97,8 +97,7 @@ func (h *Breakers) Step(now time.Time, t Thresholds, total map[Scope]Tally, comp
 func (h *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally, complete bool) (again time.Time) {
 	h.complete = complete
 	for scope, tally := range total {
-		where, isOpen := t.trips(scope, tally)
-		if isOpen && h.open[where] == nil {
+		if where, isOpen := t.trips(scope, tally); isOpen {
 			h.trip(where)
 		}
 	}
@@ -134,6 +133,7 @@ func (h *Breakers) Remember(scope Scope, namespace string) (news bool) {
 	return true
 }
 
+// trip opens the circuit breaker of a scope. Of one that is open it begins anew to time since when few enough machines are not Ready.
 func (h *Breakers) trip(scope Scope) {
 	if h.open == nil {
 		h.open = map[Scope]*breaker{}

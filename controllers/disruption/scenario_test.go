@@ -193,6 +193,9 @@ func describe(w World, v Verdict) string {
 	if v.Changed != slices.ContainsFunc(names, func(n string) bool { return strings.ContainsAny(n[:1], "+-") }) {
 		text += fmt.Sprintf(" (changed: %v)", v.Changed)
 	}
+	if v.Name() != map[bool]string{true: "Record", false: "Rest"}[v.Changed] {
+		text += " (" + v.Name() + ")"
+	}
 	for _, scope := range v.Open {
 		text += "\nopen: " + scope.String()
 	}

@@ -106,12 +106,11 @@ func rank(total map[Scope]Tally) map[Scope]rankedTally {
 		worse := func(a, b string) bool {
 			return tally.Unready[a] > tally.Unready[b] || tally.Unready[a] == tally.Unready[b] && a < b
 		}
-		for namespace, n := range tally.Unready {
-			switch {
-			case n == 0:
-			case r.first == "" || worse(namespace, r.first):
+		for namespace := range tally.Unready {
+			switch { // "" has none: that is no namespace
+			case worse(namespace, r.first):
 				r.first, r.second = namespace, r.first
-			case r.second == "" || worse(namespace, r.second):
+			case worse(namespace, r.second):
 				r.second = namespace
 			}
 		}
