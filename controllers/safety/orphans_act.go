@@ -104,7 +104,7 @@ func (s *sweep) reserve(ctx context.Context) error {
 	}
 	if why != "" {
 		for _, suspect := range wanted {
-			if !before[suspect.Key()] || err != nil {
+			if !before[suspect.Key()] {
 				s.hold(suspect, why)
 			}
 		}
@@ -115,10 +115,10 @@ func (s *sweep) reserve(ctx context.Context) error {
 // reserveOfBudget reserves of the deletion budget what is left to be deleted, after the limit for orphans: what that holds must not use up
 // the budget, which machines share. What the budget does not allow is held, and reserved by a later sweep.
 func (s *sweep) reserveOfBudget(ctx context.Context) error {
-	wanted := s.unapproved()
-	if s.cfg.Budget == nil || len(wanted) == 0 {
+	if s.cfg.Budget == nil {
 		return nil
 	}
+	wanted := s.unapproved()
 	keys := make([]string, len(wanted))
 	for i, suspect := range wanted {
 		keys[i] = string(suspect.Key())

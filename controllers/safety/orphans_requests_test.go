@@ -136,9 +136,13 @@ func TestSweep_Request_EndsWhenItIsServed(t *testing.T) {
 		t.Error("the request was served, and is still there")
 	}
 	s.putClass("other", "without a sweeper")
-	s.request("other")
-	if _, err := s.orphans.reconcile(t.Context(), "other"); err != nil || s.isRequested("other") {
-		t.Errorf("error %v; the request of a class that cannot be listed is still there: %t", err, s.isRequested("other"))
+	s.putClass("another", providerOfClass)
+	s.Remove("secrets", "another", "credentials")
+	for name, why := range map[string]string{"other": "whose driver cannot list", "another": "without credentials"} {
+		s.request(name)
+		if _, err := s.orphans.reconcile(t.Context(), name); err != nil || s.isRequested(name) {
+			t.Errorf("error %v; the request of a class %s is still there: %t", err, why, s.isRequested(name))
+		}
 	}
 }
 

@@ -98,8 +98,14 @@ func (s *sweeping) put(resource string, document map[string]any) {
 func (s *sweeping) putClass(namespace, provider string) {
 	s.Helper()
 	s.put("secrets", map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": namespace, "name": "credentials"}})
+	s.putClassOfName(namespace, class, provider)
+}
+
+// putClassOfName puts a MachineClass that uses the Secret of putClass.
+func (s *sweeping) putClassOfName(namespace, name, provider string) {
+	s.Helper()
 	s.put("machineclasses", map[string]any{
-		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": class},
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": name},
 		"provider": provider, "providerSpec": map[string]any{}, "secretRef": map[string]any{"name": "credentials"},
 	})
 }

@@ -124,10 +124,20 @@ func TestPlan_ListOfNamespacesFails_IsTriedAgain(t *testing.T) {
 	})
 }
 
-// What this process has seen is forgotten when the namespace has no MachineClass any more, and not before.
+// A namespace with a request is swept at once, and when it is its turn.
+func TestPlan_NamespaceWithARequest_IsSweptAtOnce(t *testing.T) {
+	onPlanning(t, func(p *planning) {
+		p.wantSweeps(14*time.Minute, at(0, soon))
+		p.request(planned)
+		p.wantSweeps(29*time.Minute, fmt.Sprint(planned, " ", 15*time.Minute), at(15*time.Minute, timeBetween))
+	})
+}
+
+// What this process has seen is forgotten when the namespace has no MachineClass any more, and not before. So are its sweeps on request.
 func TestPlan_NamespaceWithoutClasses_IsForgotten(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
+	s.request(namespace)
 	s.sweep(namespace)
 	for _, want := range []int{1, 0} {
 		s.clock.Step(timeBetween)
@@ -136,6 +146,9 @@ func TestPlan_NamespaceWithoutClasses_IsForgotten(t *testing.T) {
 		}
 		if got := len(s.orphans.seen); got != want {
 			t.Errorf("records of %d classes are known, want %d", got, want)
+		}
+		if got := len(s.orphans.extra); got != want {
+			t.Errorf("sweeps on request of %d namespaces are known, want %d", got, want)
 		}
 		s.Remove("machineclasses", namespace, class)
 	}

@@ -259,10 +259,7 @@ func TestScope_OfTwoClasses_IsListedOnceWithTheClassThatStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, 10)
 			v := recording(s)
-			s.put("machineclasses", map[string]any{
-				"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": "d"},
-				"provider": providerOfClass, "providerSpec": map[string]any{}, "secretRef": map[string]any{"name": "credentials"},
-			})
+			s.putClassOfName(namespace, "d", providerOfClass)
 			s.editClass(func(fields map[string]any) {
 				_ = unstructured.SetNestedStringSlice(fields, []string{"keep"}, "metadata", "finalizers")
 				_ = unstructured.SetNestedField(fields, metav1.Unix(1e9, 0).UTC().Format("2006-01-02T15:04:05Z"), "metadata", "deletionTimestamp")
@@ -281,6 +278,21 @@ func TestScope_OfTwoClasses_IsListedOnceWithTheClassThatStays(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An orphan that two scopes list is held in that in which it is old enough, and not approved with it in the other one.
+func TestScope_OrphanOfTwoScopes_IsHeldWhereItIsOldEnough(t *testing.T) {
+	s := newSweeping(t, 0)
+	s.config.Sweeper = func(string) (driver.Sweeper, bool) { return &s.cloud, true }
+	s.lead()
+	s.add(driver.ResourceVM, namespace, "vm")
+	s.sweep(namespace)
+	s.putClassOfName(namespace, "d", "another")
+	s.sweep(namespace)
+	held := s.eventsOf(v1alpha1.EventOrphansHeld)
+	if len(held) != 1 || held[0].about != namespace+"/"+class {
+		t.Errorf("Events OrphansHeld: %v, want one about MachineClass %s", held, class)
 	}
 }
 

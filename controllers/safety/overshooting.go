@@ -64,7 +64,6 @@ type Overshooting struct {
 	cfg    OvershootingConfig
 	runner *runner.Runner[string]
 	rounds *rounds
-	sets   *patch.Committer[*v1alpha1.MachineSet]
 
 	mu     sync.Mutex
 	counts map[string]overshoot.Count // the last one of each namespace
@@ -73,7 +72,6 @@ type Overshooting struct {
 // NewOvershooting returns an Overshooting that counts from Run on. Errors: an invalid configuration.
 func NewOvershooting(cfg OvershootingConfig) (*Overshooting, error) {
 	o := &Overshooting{cfg: cfg, rounds: newRounds(cfg.Clock, cfg.Period), counts: map[string]overshoot.Count{}}
-	o.sets = patch.New(func(namespace string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(namespace) })
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
 		Name: OvershootingName, LogKey: telemetry.KeyNamespace, Reconcile: o.count, Workers: countWorkers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
@@ -164,13 +162,16 @@ func (o *Overshooting) observe(ctx context.Context, namespace string, before ove
 // act freezes a MachineSet, or ends its freeze. A set that has changed meanwhile is read again: its controller writes it while it
 // creates machines. If its size has changed it is left to the next count.
 func (o *Overshooting) act(ctx context.Context, v overshoot.Verdict) error {
+	// It is for this write alone: what it remembers of writes is for controllers with a cache.
+	sets := patch.New(func(namespace string) patch.Patcher[*v1alpha1.MachineSet] {
+		return o.cfg.Machines.MachineSets(namespace)
+	})
 	set := v.Set
 	for attempt := 1; ; attempt++ {
 		if machinefacts.IsFrozen(set) == v.Freeze || set.UID != v.Set.UID || set.Generation != v.Set.Generation {
 			return nil
 		}
-		_, err := o.sets.Commit(ctx, set, apply(v, set))
-		o.sets.Forget(set.UID) // no cache of this controller ever shows it
+		_, err := sets.Commit(ctx, set, apply(v, set))
 		switch {
 		case err == nil:
 			o.report(ctx, v)
