@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,9 @@ func TestNameOfANewMachineIsInUse(t *testing.T) {
 				owned := slices.DeleteFunc(b.machines(), func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) || m.DeletionTimestamp != nil })
 				if creates != tc.creates || len(owned) != 1 {
 					b.Errorf("%d requests to create a machine, the set has %d; want %d, 1", creates, len(owned), tc.creates)
+				}
+				if made := slices.DeleteFunc(b.reported.List(), func(e string) bool { return !strings.HasSuffix(e, v1alpha1.EventSuccessfulCreate) }); len(made) != 1 {
+					b.Errorf("Events %v, want one for the one machine", made)
 				}
 			})
 		})
