@@ -2,14 +2,11 @@ package safety
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -80,12 +77,11 @@ func (s *sweep) endRequests(ctx context.Context) error {
 		if !done {
 			continue
 		}
-		change, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": class.UID, "resourceVersion": class.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationSweepRequested: nil},
-		}})
-		if err == nil {
-			_, err = s.cfg.Machines.MachineClasses(s.namespace).Patch(ctx, class.Name, types.MergePatchType, change, metav1.PatchOptions{})
+		if class.Annotations[v1alpha1.AnnotationSweepRequested] != r.class.Annotations[v1alpha1.AnnotationSweepRequested] {
+			s.requested = true // by a request that came during the sweep
+			continue
 		}
+		_, err := s.annotate(ctx, class, map[string]any{v1alpha1.AnnotationSweepRequested: nil})
 		if apierrors.IsConflict(err) {
 			s.requested = true
 			continue

@@ -2,6 +2,7 @@ package safety
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -51,6 +52,32 @@ func (s *sweeping) addSurplus(name, own string, others ...string) {
 		r := driver.Resource{Kind: driver.ResourceVM, ID: id, Namespace: namespace, Machine: name, MachineUID: uid, NodeName: "node-of-" + id}
 		s.cloud.items = append(s.cloud.items, r)
 		s.suspects[id] = orphans.Suspect{Resource: r, Surplus: true}
+	}
+}
+
+// Also when the record of the sweep is written after the request.
+func TestSweep_RequestDuringTheSweep_Stays(t *testing.T) {
+	s := newSweeping(t, 10)
+	v := recording(s)
+	s.add(driver.ResourceVM, namespace, "vm")
+	s.request(namespace)
+	patches := 0
+	v.answer = func(r *http.Request) (int, error) {
+		if r.Method == http.MethodPatch {
+			if patches++; patches == 1 {
+				s.Edit("machineclasses", namespace, class, func(u *unstructured.Unstructured) {
+					u.SetAnnotations(map[string]string{v1alpha1.AnnotationSweepRequested: "later"})
+				})
+			}
+		}
+		return 0, nil
+	}
+	if again := s.reconcile(); again != s.orphans.spacing() || !s.isRequested(namespace) || patches != 2 {
+		t.Errorf("again in %s, want %s; requested still: %t; %d writes, want 2", again, s.orphans.spacing(), s.isRequested(namespace), patches)
+	}
+	s.clock.Step(s.orphans.spacing())
+	if s.reconcile(); s.isRequested(namespace) {
+		t.Error("the later request was not served")
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -180,7 +182,11 @@ func (s *sweep) recordOutcomes(ctx context.Context, sc *scope, outcomes map[orph
 	return s.write(ctx, sc, sc.stored.Aged(now.Sub(sc.seen.at)).WithOutcomes(outcomes), now, false)
 }
 
-// write writes a record as of a time, and removes the approval if it was acted upon.
+// mostWrites is how often a record is written at most while other clients write the same class.
+const mostWrites = 3
+
+// write writes a record as of a time, and removes the approval if it was acted upon. Errors: also a class that differs by now in what the
+// sweep depends on.
 func (s *sweep) write(ctx context.Context, sc *scope, next orphans.Record, now time.Time, approved bool) error {
 	next.Write = s.cfg.Token()
 	text := next.Text()
@@ -191,13 +197,14 @@ func (s *sweep) write(ctx context.Context, sc *scope, next orphans.Record, now t
 	if approved {
 		annotations[v1alpha1.AnnotationDeleteOrphans] = nil
 	}
-	change, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": sc.class.UID, "resourceVersion": sc.class.ResourceVersion, "annotations": annotations,
-	}})
-	if err != nil {
-		return fmt.Errorf("encode the suspicions on MachineClass %s: %w", sc.class.Name, err)
+	written, err := s.annotate(ctx, sc.class, annotations)
+	for tries := 1; apierrors.IsConflict(err) && tries < mostWrites; tries++ {
+		live, readErr := s.cfg.Machines.MachineClasses(s.namespace).Get(ctx, sc.class.Name, metav1.GetOptions{})
+		if readErr != nil || !sameForSweeps(sc.class, live) {
+			break
+		}
+		written, err = s.annotate(ctx, live, annotations)
 	}
-	written, err := s.cfg.Machines.MachineClasses(s.namespace).Patch(ctx, sc.class.Name, types.MergePatchType, change, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("record the suspicions on MachineClass %s: %w", sc.class.Name, err)
 	}
@@ -206,6 +213,33 @@ func (s *sweep) write(ctx context.Context, sc *scope, next orphans.Record, now t
 	defer s.mu.Unlock()
 	s.seen[types.NamespacedName{Namespace: s.namespace, Name: sc.class.Name}] = sc.seen
 	return nil
+}
+
+// annotate changes annotations of a class that has not changed meanwhile.
+func (s *sweep) annotate(ctx context.Context, class *v1alpha1.MachineClass, annotations map[string]any) (*v1alpha1.MachineClass, error) {
+	change, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": class.UID, "resourceVersion": class.ResourceVersion, "annotations": annotations,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encode annotations: %w", err)
+	}
+	return s.cfg.Machines.MachineClasses(s.namespace).Patch(ctx, class.Name, types.MergePatchType, change, metav1.PatchOptions{})
+}
+
+// sameForSweeps reports whether two versions of a class differ at most in metadata that sweeps do not depend on.
+func sameForSweeps(one, other *v1alpha1.MachineClass) bool {
+	bare := func(class *v1alpha1.MachineClass) v1alpha1.MachineClass {
+		c := *class
+		c.TypeMeta, c.ObjectMeta = metav1.TypeMeta{}, metav1.ObjectMeta{ // items of lists have no TypeMeta
+			UID: class.UID, DeletionTimestamp: class.DeletionTimestamp,
+			Annotations: map[string]string{
+				v1alpha1.AnnotationOrphans:       class.Annotations[v1alpha1.AnnotationOrphans],
+				v1alpha1.AnnotationDeleteOrphans: class.Annotations[v1alpha1.AnnotationDeleteOrphans],
+			},
+		}
+		return c
+	}
+	return apiequality.Semantic.DeepEqual(bare(one), bare(other))
 }
 
 // suspectsThat returns the suspects with a decision.

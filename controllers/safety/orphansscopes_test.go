@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -331,4 +332,77 @@ func TestSorted_OrdersByClass(t *testing.T) {
 			t.Fatalf("order %q, want %q", got, want)
 		}
 	}
+}
+
+// A class that another client writes all the time is swept like others; one that has changed in what the sweep depends on is not acted upon.
+func TestSweep_ClassIsWrittenMeanwhile(t *testing.T) {
+	annotated := func(key string) func(s *sweeping) {
+		return func(s *sweeping) {
+			s.Edit("machineclasses", namespace, class, func(u *unstructured.Unstructured) {
+				annotations := maps.Clone(u.GetAnnotations())
+				annotations[key] += "x"
+				u.SetAnnotations(annotations)
+			})
+		}
+	}
+	for name, tc := range map[string]struct {
+		edit    func(s *sweeping)
+		times   int // before so many writes of the record
+		refused bool
+	}{
+		"another annotation, twice":  {edit: annotated(others), times: 2},
+		"a request for a sweep":      {edit: annotated(v1alpha1.AnnotationSweepRequested), times: 1},
+		"another annotation, always": {edit: annotated(others), times: mostWrites, refused: true},
+		"the record":                 {edit: annotated(v1alpha1.AnnotationOrphans), times: 1, refused: true},
+		"the approval":               {edit: annotated(v1alpha1.AnnotationDeleteOrphans), times: 1, refused: true},
+		"the account":                {edit: func(s *sweeping) { s.editClass(func(fields map[string]any) { fields["provider"] = "another" }) }, times: 1, refused: true},
+		"its deletion": {edit: func(s *sweeping) {
+			s.editClass(func(fields map[string]any) {
+				(&unstructured.Unstructured{Object: fields}).SetDeletionTimestamp(&metav1.Time{Time: s.clock.Now()})
+			})
+		}, times: 1, refused: true},
+		"another class": {edit: func(s *sweeping) {
+			annotations := s.Get("machineclasses", namespace, class).GetAnnotations()
+			s.Remove("machineclasses", namespace, class)
+			s.putClassOfName(namespace, class, providerOfClass)
+			s.Edit("machineclasses", namespace, class, func(u *unstructured.Unstructured) { u.SetAnnotations(annotations) })
+		}, times: 1, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSweeping(t, 10)
+			v := recording(s)
+			s.add(driver.ResourceVM, namespace, "vm")
+			s.sweep(namespace)
+			times := 0
+			v.answer = func(r *http.Request) (int, error) {
+				if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/machineclasses/") && times < tc.times {
+					times++
+					tc.edit(s)
+				}
+				return 0, nil
+			}
+			if !tc.refused {
+				s.sweep(namespace)
+				s.wantDeleted("vm")
+				return
+			}
+			s.fails("record the suspicions")
+			s.wantDeleted()
+		})
+	}
+	t.Run("not, but the write is refused", func(t *testing.T) {
+		s := newSweeping(t, 10)
+		v := recording(s)
+		s.add(driver.ResourceVM, namespace, "vm")
+		v.answer = func(r *http.Request) (int, error) {
+			if r.Method == http.MethodPatch {
+				return http.StatusForbidden, nil
+			}
+			return 0, nil
+		}
+		s.fails("record the suspicions")
+		if n := v.count(http.MethodPatch, "/machineclasses/"); n != 1 {
+			t.Errorf("written %d times, want once", n)
+		}
+	})
 }
