@@ -100,9 +100,10 @@ func (s *space) autoscalerShrinks() {
 	s.proves("writes", func(s *space) {
 		a := s.scaler(3, pool)
 		main, status, puts := s.deploymentWrites(position)
+		const named = 2 + 1 + 1 + 1 // machines in the four lists
 		s.Logf("for four lists, two of them stale: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, len(puts))
-		if main > 4 || status > 12 || len(puts) != 2 { // the list is emptied once for each time that it comes
-			s.Errorf("for four lists the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want at most 4, 12, and 2", main, status, len(puts))
+		if main > named || status > 12 || len(puts) != 2 { // a machine leaves the list once for each time that it comes, with others or alone
+			s.Errorf("for four lists the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want at most %d, 12, and 2", main, status, len(puts), named)
 		}
 		position = s.auditEnd()
 		a.resize("increase-size", pool, 1, 3)

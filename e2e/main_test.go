@@ -110,7 +110,7 @@ func forbidden(labs string) error {
 var turns = struct {
 	queue sync.Mutex // held by the test that is next
 	taken chan struct{}
-}{taken: make(chan struct{}, 14)}
+}{taken: make(chan struct{}, 10)}
 
 // takeTurns waits for turns, which last until the test and its cleanup end.
 func takeTurns(t *testing.T, count int) {
