@@ -135,7 +135,7 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 	return err
 }
 
-// createOne creates one machine. taken reports whether its name belongs to another machine. A machine that exists with this set
+// createOne creates one machine. occupied reports whether its name belongs to another machine. A machine that exists with this set
 // and ordinal was created by an earlier pass that has not observed it.
 func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) (occupied bool, err error) {
 	machine := newMachine(ctx, set, ordinal)
