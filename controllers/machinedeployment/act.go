@@ -221,7 +221,7 @@ func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alph
 	changed, err := ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) {
 		ownerref.Adopt(s, w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
 	})
-	w.MustLook = changed
+	w.Done.Contest, w.MustLook = w.Done.Contest.Next(changed)
 	return err
 }
 

@@ -169,7 +169,11 @@ func (c *Controller) report(ctx context.Context, d *v1alpha1.MachineDeployment, 
 
 // rest writes the result of the pass, with the status when the pace allows it.
 func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout.Verdict) (runner.Result, error) {
-	again := runner.Result{RequeueAfter: verdict.Wake}
+	wake := verdict.Wake
+	if w.Done.Contest > 0 {
+		wake = machinefacts.Sooner(wake, machinefacts.LateCache)
+	}
+	again := runner.Result{RequeueAfter: wake}
 	if verdict.Deployment == nil {
 		return again, nil
 	}
@@ -177,7 +181,7 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || someRecover(w)), c.cfg.Clock.Now()); wait > 0 {
 		// The names of deleted machines are written with the status: any other write of a deployment may cause a conflict for
 		// the cluster-autoscaler, which tries again seconds later.
-		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
+		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, wake)}, nil
 	}
 	written, err := c.deployments.Commit(ctx, w.Deployment, desired)
 	if apierrors.IsNotFound(err) {
@@ -266,7 +270,7 @@ func (c *Controller) observeMachines(w *rollout.World) {
 // they are looked for again, because no event reports a change of those in other slots.
 func (c *Controller) decide(w *rollout.World) rollout.Verdict {
 	verdict := rollout.Decide(*w)
-	if !w.MustLook && verdict.Do != rollout.Adopt {
+	if !w.MustLook && w.Done.Contest == 0 && verdict.Do != rollout.Adopt {
 		c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
 	}
 	return verdict

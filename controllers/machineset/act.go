@@ -267,7 +267,7 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 	changed, err := ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) {
 		ownerref.Adopt(m, w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
 	})
-	w.MustLook = changed
+	w.Done.Contest, w.MustLook = w.Done.Contest.Next(changed)
 	return err
 }
 

@@ -2,6 +2,8 @@ package machineset
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,6 +63,39 @@ func TestAnOrphanInAnotherSlotIsAdoptedByTheNextAttempt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An orphan that is written at each attempt to adopt it does not keep the pass from creating machines, and is adopted when that ends.
+func TestAnOrphanThatIsWrittenAllTheTimeStopsNothing(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.put("m")
+		b.hide("m")
+		attempts, writing, made := 0, false, 0
+		b.server.Refuse(func(r apitest.Request) error {
+			if writing || r.Verb != "patch" || r.Name != "m" {
+				return nil
+			}
+			if attempts++; attempts == 4 { // the first of the second pass
+				made = len(b.machines()) - 1
+			}
+			if attempts <= 4 { // each write also starts a pass here, where the view is that of all slots
+				writing = true // it is such a request, too
+				b.patchMachine("m", fmt.Sprintf(`{"metadata":{"labels":{"attempt":"%d"}}}`, attempts))
+				b.hide("m")
+				writing = false
+			}
+			return nil
+		})
+		b.create(2)
+		b.pass(10 * time.Minute)
+		if made != 2 {
+			b.Errorf("the first pass has made %d machines, want 2", made)
+		}
+		living := slices.DeleteFunc(b.machines(), func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil })
+		if len(living) != 2 || slices.ContainsFunc(living, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, b.set()) }) {
+			b.Errorf("in the end there are %d machines, want 2 that are the set's", len(living))
+		}
+	})
 }
 
 // A set whose intents are foreseen adopts nothing then, and looks again in its own pass.

@@ -182,6 +182,9 @@ func (c *Controller) rest(ctx context.Context, w *scale.World, verdict scale.Ver
 	if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(*w)) > 0 {
 		wait = machinefacts.Sooner(wait, machinefacts.LateCache+time.Second) // in case the cache never shows them
 	}
+	if w.Done.Contest > 0 {
+		wait = machinefacts.Sooner(wait, machinefacts.LateCache)
+	}
 	return runner.Result{RequeueAfter: wait}, err
 }
 
@@ -287,7 +290,7 @@ func revision(set *v1alpha1.MachineSet) int64 {
 // are looked for again, because no event reports a change of those in other slots.
 func (c *Controller) decide(w *scale.World) scale.Verdict {
 	verdict := scale.Decide(*w)
-	if w.MustLook || verdict.Do == scale.Adopt {
+	if w.MustLook || w.Done.Contest > 0 || verdict.Do == scale.Adopt {
 		return verdict
 	}
 	c.mu.Lock()

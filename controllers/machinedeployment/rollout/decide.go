@@ -78,7 +78,7 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 			return s.DeletionTimestamp != nil || w.Done.Moved[s.UID] || selector.Matches(labels.Set(s.Labels)) != matches
 		})
 	}
-	if orphans := unfit(w.Orphans, true); len(orphans) > 0 {
+	if orphans := unfit(w.Orphans, true); len(orphans) > 0 && !w.Done.Contest.IsLost() {
 		return Verdict{Do: Adopt, Sets: orphans}, true
 	}
 	if strangers := unfit(w.Owned, false); len(strangers) > 0 {

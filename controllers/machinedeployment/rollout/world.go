@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // World is all that a decision about one deployment rests on. Everything in it is read only.
@@ -60,6 +61,8 @@ type World struct {
 type Done struct {
 	// Moved are the sets whose adoption or release was tried.
 	Moved map[types.UID]bool
+	// Contest is that of the orphans that were to be adopted.
+	Contest machinefacts.Contest
 	// Deleted are the sets whose deletion was accepted.
 	Deleted map[types.UID]bool
 	// Collided reports whether the name of the new set belongs to another set.

@@ -57,7 +57,7 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	matching := slices.DeleteFunc(slices.Clone(w.Orphans), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Adopted[m.UID] || !selector.Matches(labels.Set(m.Labels))
 	})
-	if len(matching) > 0 {
+	if len(matching) > 0 && !w.Done.Contest.IsLost() {
 		return Verdict{Do: Adopt, Machines: matching}, true
 	}
 	strangers := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
@@ -69,6 +70,8 @@ type Done struct {
 	Refused map[types.UID]bool
 	// Adopted are the orphans whose adoption was tried; the cache shows whether it succeeded.
 	Adopted map[types.UID]bool
+	// Contest is that of the orphans that were to be adopted.
+	Contest machinefacts.Contest
 	// Updated are the machines whose update was tried, whether or not the API server has accepted it.
 	Updated map[types.UID]bool
 	// CreateError and DeleteError are the errors of creations and deletions; "" if there was none.
