@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests, all parts also after a failure, and reports at the end what failed and the command that repeats it.
-# usage: hack/test.sh unit|e2e|alerts-short|alerts|helm-short|helm|chaos-short|chaos ...
+# usage: hack/test.sh unit|e2e|image|alerts-short|alerts|helm-short|helm|chaos-short|chaos ...
+# Parts that are joined by a plus sign, alerts-short+helm-short, run at the same time.
 #
 # SEED makes a fault run repeatable; it is the day (UTC) when it is not given, and it is always printed.
 # SHUFFLE is a seed for the order of unit tests. Without it results of packages that have not changed come from Go's cache.
@@ -13,9 +14,24 @@ SHUFFLE=${SHUFFLE:-}
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-trap 'echo "hack/test.sh: interrupted" >&2; exit 130' INT
-failures=$work/failures names=$work/names
+trap 'echo "hack/test.sh: interrupted" >&2; interrupt_others; exit 130' INT
+failures=$work/failures names=$work/names # of the part that runs, and of all
 : >"$failures" >"$names"
+
+# beside runs a command at the same time as those that follow; wait waits for it. It has a process group of its own, because without one
+# it would not be interrupted.
+others=()
+beside() {
+  set -m
+  "$@" &
+  others+=($!)
+  set +m
+}
+interrupt_others() {
+  local group
+  for group in "${others[@]}"; do kill -INT -- "-$group" 2>/dev/null; done
+  wait
+}
 
 # fails records what failed, and the command that repeats it.
 fails() { # command, name of a test or a package ...
@@ -27,6 +43,17 @@ fails() { # command, name of a test or a package ...
 
 # step runs a command that tests need.
 step() { "$@" || { fails "$*" "$*"; return 1; }; }
+
+# build builds programs, one at a time: parts that run at the same time need the same ones.
+build() {
+  local lock status
+  exec {lock}>"$work/build.lock"
+  flock "$lock"
+  step "$@"
+  status=$?
+  exec {lock}>&-
+  return "$status"
+}
 
 # tests runs go test in the folder of a module, and prints nothing of packages without tests. An interrupt ends go test,
 # which waits for its tests to stop their labs; the reader of its output continues until then.
@@ -121,31 +148,38 @@ build_bridge() {
   BRIDGED_SUM=$(sha256sum "$BRIDGED_PROGRAM")
 }
 
-# The lab itself, and then the fleet in it. The tests start and stop labs of their own.
+# The lab itself, and the fleet in it. The tests start and stop labs of their own.
 e2e() {
   local packages
-  step make build || return
+  build make build || return
   step make build-azure
   step hack/build-helm.sh
   step hack/build-jaeger.sh
   step hack/build-prometheus.sh # promtool checks the metrics of replicas
   step go -C e2e/autoscaler build -o ../../bin/ .
   build_bridge
-  step make image VERSION=v0.0.0-test # e2e/image runs its binary
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
-  mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -vE '/e2e/(chaos|helm|monitoring|scale)$')
-  # They mostly wait: for VMs, drains, and periods in which nothing may change.
-  tests lab -tags e2e -count=1 -timeout 10m -parallel 4 -- ./smoke
-  tests . -tags e2e -count=1 -timeout 20m -- "${packages[@]}"
+  beside tests lab -tags e2e -count=1 -timeout 10m -parallel 4 -- ./smoke
   tests driver/azure -tags e2e -count=1 -timeout 10m -run InTheLab -- ./bridged
-  tests tools/image -tags e2e -count=1 -run OfTheFleet -- ./...
+  wait
+  # They mostly wait: for VMs, drains, and periods in which nothing may change.
+  tests . -tags e2e -count=1 -timeout 20m -- ./e2e ./e2e/attack
+  mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -vE '/e2e(|/(attack|chaos|helm|image|monitoring|scale))$')
+  tests . -tags e2e -- "${packages[@]}" # they start no labs
 }
 
-# The chart's dashboards and alerts, with a real Prometheus. Alerts are about times, so nothing else runs beside them.
+# The container image and its binary. Its compiler and linker have a low priority, for the tests that run at the same time.
+image() {
+  step nice -n 19 make image VERSION=v0.0.0-test || return
+  tests tools/image -tags e2e -count=1 -run OfTheFleet -- ./...
+  tests . -tags e2e -count=1 -timeout 5m -- ./e2e/image
+}
+
+# The chart's dashboards and alerts, with a real Prometheus. Alerts are about times: what runs beside them must need little CPU.
 alerts() {
-  step make build || return
+  build make build || return
   step hack/build-helm.sh
   step hack/build-prometheus.sh
   tests . -tags e2e -count=1 -timeout 40m -parallel 16 -v "$@" -- ./e2e/monitoring
@@ -155,7 +189,7 @@ alerts-short() { alerts -timeout 8m -short; }
 
 # The fleet as the chart installs it. Without root the lab cannot run its pods, and the tests are skipped.
 helm() {
-  step make build || return
+  build make build || return
   step hack/build-helm.sh
   tests . -tags e2e -count=1 -timeout 30m -v "$@" -- ./e2e/helm
 }
@@ -167,7 +201,7 @@ helm-short() { helm -timeout 8m -short; }
 faults() {
   local limit=$1
   shift
-  step make build || return
+  build make build || return
   step make build-azure
   echo "chaos: SEED=$SEED, at most $limit"
   export SEED
@@ -176,26 +210,49 @@ faults() {
 
 chaos() { faults 85m -parallel 2; }
 
-chaos-short() { faults 5m -parallel 4 -short; }
+chaos-short() { faults 5m -parallel 6 -short; }
 
-for part in "$@"; do
-  [[ $part =~ ^(unit|e2e|alerts-short|alerts|helm-short|helm|chaos-short|chaos)$ ]] ||
-    { echo "hack/test.sh: expected unit, e2e, alerts-short, alerts, helm-short, helm, chaos-short or chaos, got '$part'" >&2; exit 2; }
+for part in ${*//+/ }; do
+  [[ $part =~ ^(unit|e2e|image|alerts-short|alerts|helm-short|helm|chaos-short|chaos)$ ]] ||
+    { echo "hack/test.sh: expected unit, e2e, image, alerts-short, alerts, helm-short, helm, chaos-short or chaos, got '$part'" >&2; exit 2; }
 done
 
+# run runs one part, and writes to a file how long it took when it ends.
+run() {
+  local start=$SECONDS
+  failures=$work/$1.failures
+  : >"$failures"
+  echo "== $1"
+  "$1"
+  echo $((SECONDS - start)) >"$work/$1.seconds"
+}
+
+# result reports a part that has run.
+result() {
+  local result=ok seconds=0
+  failures=$work/$1.failures
+  if [[ -e $work/$1.seconds ]]; then seconds=$(<"$work/$1.seconds"); else fails "hack/test.sh $1" "$1, which was killed"; fi
+  if [[ -s $failures ]]; then
+    result=FAILED failed+=("$1")
+    cat "$failures" >>"$work/failures"
+  fi
+  rm -f "$work/$1."*
+  times+=("$(printf '%-12s %-6s %4d s' "$1" "$result" "$seconds")")
+  [[ -z ${RESULTS:-} ]] || echo "part $1 $result $seconds" >>"$RESULTS"
+}
+
 times=() failed=()
-for part in "$@"; do
-  echo "== $part"
-  start=$SECONDS result=ok before=$(wc -c <"$failures")
-  "$part"
-  if (($(wc -c <"$failures") > before)); then result=FAILED failed+=("$part"); fi
-  times+=("$(printf '%-12s %-6s %4d s' "$part" "$result" $((SECONDS - start)))")
-  [[ -z ${RESULTS:-} ]] || echo "part $part $result $((SECONDS - start))" >>"$RESULTS"
+for group in "$@"; do
+  IFS=+ read -ra together <<<"$group"
+  for part in "${together[@]:1}"; do beside run "$part"; done
+  run "${together[0]}"
+  wait
+  for part in "${together[@]}"; do result "$part"; done
 done
 [[ -z ${RESULTS:-} ]] || sed 's/^/test /' "$names" >>"$RESULTS"
 
 printf '%s\n' "== result" "${times[@]}"
 if ((${#failed[@]})); then
-  { echo "== failed, and how to repeat it"; cat "$failures"; echo "or all of the failed parts: hack/test.sh ${failed[*]}"; } >&2
+  { echo "== failed, and how to repeat it"; cat "$work/failures"; echo "or all of the failed parts: hack/test.sh ${failed[*]}"; } >&2
   exit 1
 fi

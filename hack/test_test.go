@@ -101,6 +101,35 @@ func TestRun_SomePartsFail_AllPartsRun(t *testing.T) {
 	}
 }
 
+// TestRun_PartsAtTheSameTime_EachHasItsResult: the image cannot be built here, since there is no Makefile.
+func TestRun_PartsAtTheSameTime_EachHasItsResult(t *testing.T) {
+	output, code := run(t, scratch(t), "bash hack/test.sh image+unit")
+	if code != 1 {
+		t.Errorf("want it to exit 1, got %d", code)
+	}
+	_, results, _ := strings.Cut(output, "== result")
+	for _, want := range []string{
+		"image        FAILED", "unit         FAILED", "nice -n 19 make image", "./failing TestOne/sub\n", "hack/test.sh image unit",
+	} {
+		if !strings.Contains(results, want) {
+			t.Errorf("want %q at the end of:\n%s", want, output)
+		}
+	}
+}
+
+// TestRun_APartIsKilled_ThatIsAFailure: of two that run at the same time.
+func TestRun_APartIsKilled_ThatIsAFailure(t *testing.T) {
+	dir := scratch(t)
+	for _, name := range failing {
+		write(t, filepath.Join(dir, name), mended(name))
+	}
+	write(t, filepath.Join(dir, "Makefile"), "image:\n\tkill -KILL $$(ps -o ppid= $$PPID)\n")
+	output, code := run(t, dir, "bash hack/test.sh unit+image")
+	if code != 1 || !strings.Contains(output, "image, which was killed") || !strings.Contains(output, "unit         ok") {
+		t.Errorf("want exit code 1 and the part that was killed, got %d:\n%s", code, output)
+	}
+}
+
 // TestAgain_FailuresInRuns_TableShowsThem: two runs, the second beside a compiler, which ends with it.
 func TestAgain_FailuresInRuns_TableShowsThem(t *testing.T) {
 	dir := scratch(t)
