@@ -66,6 +66,9 @@ func newLab(t *testing.T) lab {
 
 func (l lab) command(command string, args ...string) *exec.Cmd {
 	path, _ := filepath.Abs(filepath.Join(bin(), "lab"))
+	if command == "up" {
+		args = append([]string{"--fleet-flags=--slots=8"}, args...) // each slot takes a fleet four requests
+	}
 	return exec.Command(path, append([]string{command, "--dir=" + string(l)}, args...)...)
 }
 
