@@ -17,8 +17,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// slots is the default number of slots, which nearly all labs here have.
+// slots is the default number of slots, which nearly all labs of the long form have.
 const slots = 256
+
+// fewSlots is the number in the short form, in which half of the requests would be those for slots.
+const fewSlots = 32
+
+// slotCount returns the number of slots of a lab for tests of both forms.
+func slotCount() int {
+	if testing.Short() {
+		return fewSlots
+	}
+	return slots
+}
 
 // bed is a fleet of several replicas under load, for the injection of faults.
 type bed struct {
@@ -35,7 +46,7 @@ type bed struct {
 // newBed starts a lab with a fleet of n replicas, and a load that is recorded.
 func newBed(t *testing.T, n int) *bed {
 	t.Helper()
-	return newBedWith(t, n, slots)
+	return newBedWith(t, n, slotCount())
 }
 
 // newBedWith is newBed with another number of slots, and further flags of the replicas.

@@ -28,7 +28,7 @@ func TestFaults(t *testing.T) {
 	if testing.Short() {
 		t.Parallel() // long runs also check that sessions are not suspended, which load on this machine could cause
 	}
-	b := newBedWith(t, 3, slots, sweepFlags) // a create that a fault delays can go out after its machine is gone, and leaves an orphan
+	b := newBedWith(t, 3, slotCount(), sweepFlags) // a create that a fault delays can go out after its machine is gone, and leaves an orphan
 	b.load(t)
 	for _, f := range faults() {
 		if testing.Short() && !f.short {
@@ -113,7 +113,7 @@ func labelsEdited(t *testing.T, b *bed) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := []string{`"` + fmt.Sprint(b.random.IntN(slots)) + `"`, `"nonsense"`, "null"}
+	values := []string{`"` + fmt.Sprint(b.random.IntN(b.slots)) + `"`, `"nonsense"`, "null"}
 	patch := func(value string) []byte {
 		return fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelSlot, value)
 	}

@@ -18,9 +18,7 @@ import (
 
 const (
 	kills      = 50
-	killsShort = 5
-	// atLeast is how many machines are in creation, and in deletion, at every kill.
-	atLeast = 20
+	killsShort = 3
 	// between two kills the fleet works for up to this long, uniformly drawn: about the life of a machine here, so that every
 	// step of it is hit.
 	between = 3 * time.Second

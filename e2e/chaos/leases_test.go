@@ -46,7 +46,7 @@ func loseSession(t *testing.T, b *bed, take func(t *testing.T, lease string)) {
 // again; the new ones cannot be acquired for 15 s.
 func slotLeasesDeleted(t *testing.T, b *bed) {
 	for range 5 {
-		slot := b.random.IntN(slots)
+		slot := b.random.IntN(b.slots)
 		b.recorder.Reset(slot, time.Now(), time.Now().Add(noticed))
 		b.deleteLease(t, b.slotLease(slot))
 	}
@@ -91,7 +91,7 @@ func handEdits() []handEdit {
 // did meanwhile is a fault.
 func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
 	for _, edit := range edits {
-		slot := b.random.IntN(slots)
+		slot := b.random.IntN(b.slots)
 		start := time.Now()
 		before, edited := b.edit(t, slot, edit)
 		least := member.Transitions(edited)
@@ -195,7 +195,9 @@ func (b *bed) otherSession(t *testing.T, than string) string {
 	return ""
 }
 
-func (b *bed) slotLease(slot int) string { return member.SlotLeaseName(harness.FleetName, slot, slots) }
+func (b *bed) slotLease(slot int) string {
+	return member.SlotLeaseName(harness.FleetName, slot, b.slots)
+}
 
 // deleteLease deletes a Lease by hand.
 func (b *bed) deleteLease(t *testing.T, name string) {

@@ -98,7 +98,7 @@ func TestOrphanVMs(t *testing.T) {
 // TestLateCreateIsSwept produces the one VM that the fleet itself leaves: a create that is sent after its machine is gone.
 func TestLateCreateIsSwept(t *testing.T) {
 	t.Parallel()
-	b := newBedWith(t, 3, slots, sweepFlags)
+	b := newBedWith(t, 3, slotCount(), sweepFlags)
 	for try := 1; !b.createsLate(t, fmt.Sprintf("late-%d", try)); try++ {
 		if try == lateTries {
 			t.Fatal("no create was sent late")

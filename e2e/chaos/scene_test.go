@@ -99,7 +99,7 @@ func (s *scene) busy(ctx context.Context) error {
 	defer cancel()
 	return harness.Eventually(ctx, "enough machines are in creation and in deletion", func(context.Context) error {
 		now := s.snapshot()
-		if now.count("creating") < atLeast || now.count("deleting") < atLeast {
+		if least := loadOf().least; now.count("creating") < least || now.count("deleting") < least {
 			return fmt.Errorf("%s", now)
 		}
 		return nil
@@ -121,14 +121,26 @@ type churn struct {
 	failed int // requests in a row
 }
 
-const (
-	churnSize = 10
-	// ahead is how many more machines than needed are in creation and in deletion, so that there are enough while the fleet is
-	// down.
-	ahead = 30
-	// most machines that may run at a time.
-	mostRunning = 60
-)
+// load is how many machines the churn keeps.
+type load struct {
+	// least is how many machines are in creation, and in deletion, at every kill.
+	least int
+	// ahead is how many more are in creation and in deletion, so that there are enough while the fleet is down.
+	ahead int
+	// running is how many may run at a time.
+	running int
+	// size is that of a MachineDeployment.
+	size int
+}
+
+// loadOf returns the load of the tests: the long form keeps two cores busy, the short form a third of it, so that the faults are what takes
+// time.
+func loadOf() load {
+	if testing.Short() {
+		return load{least: 7, ahead: 10, running: 20, size: 3}
+	}
+	return load{least: 20, ahead: 30, running: 60, size: 10}
+}
 
 func startChurn(ctx context.Context, lab *harness.Lab, s *scene, namespace string) *churn {
 	ctx, cancel := context.WithCancel(ctx)
@@ -151,16 +163,17 @@ func startChurn(ctx context.Context, lab *harness.Lab, s *scene, namespace strin
 
 func (c *churn) step(ctx context.Context) error {
 	api := c.lab.Machines.MachineV1alpha1().MachineDeployments(c.namespace)
-	now := c.scene.snapshot()
-	if now.count("creating") < atLeast+ahead && len(c.live)*churnSize < mostRunning+atLeast+ahead {
+	now, of := c.scene.snapshot(), loadOf()
+	enough := of.least + of.ahead
+	if now.count("creating") < enough && len(c.live)*of.size < of.running+enough {
 		c.serial++
 		name := fmt.Sprintf("load-%d", c.serial)
 		c.live = append(c.live, name) // also when there is no answer: it may exist
-		if _, err := api.Create(ctx, harness.Deployment(c.namespace, name, churnSize), metav1.CreateOptions{}); err != nil {
+		if _, err := api.Create(ctx, harness.Deployment(c.namespace, name, int32(of.size)), metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
-	if now.count("deleting") < atLeast+ahead && len(c.live) > (atLeast+ahead)/churnSize {
+	if now.count("deleting") < enough && len(c.live) > enough/of.size {
 		if err := api.Delete(ctx, c.live[0], metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
