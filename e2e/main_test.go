@@ -25,7 +25,7 @@ const (
 	// labsVariable is set for the process that runs the tests: the folder for labs that tests start themselves.
 	labsVariable = "E2E_LABS"
 	// parallelTests is larger than the number of tests: one that waits for its turn keeps no other from running. What is scarce is
-	// bounded where it is used: see turns.
+	// bounded where it is used: see takeTurns.
 	parallelTests = "1000"
 )
 
@@ -40,6 +40,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
+	go turns.adjust()
 	os.Exit(m.Run())
 }
 
@@ -102,29 +103,6 @@ func forbidden(labs string) error {
 		err = errors.Join(err, harness.Forbidden(filepath.Dir(log)))
 	}
 	return err
-}
-
-// turns bounds what tests do at a time: a test in the shared lab has one turn, one with a lab of its own more, and those in the lab with
-// three replicas, which are few and wait for each other, none. With more at a time each takes longer, and deadlines are missed; with fewer
-// the processors wait for VMs and drains.
-var turns = struct {
-	queue sync.Mutex // held by the test that is next
-	taken chan struct{}
-}{taken: make(chan struct{}, 10)}
-
-// takeTurns waits for turns, which last until the test and its cleanup end.
-func takeTurns(t *testing.T, count int) {
-	t.Helper()
-	turns.queue.Lock()
-	defer turns.queue.Unlock()
-	for range count {
-		turns.taken <- struct{}{}
-	}
-	t.Cleanup(func() {
-		for range count {
-			<-turns.taken
-		}
-	})
 }
 
 // starting bounds the labs that start at a time: a start takes 5 s of CPU, 8 s on a busy computer, and with a dozen on two cores fleets miss
