@@ -161,20 +161,21 @@ e2e() {
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
-  beside tests lab -tags e2e -count=1 -timeout 10m -parallel 4 -- ./smoke
-  tests driver/azure -tags e2e -count=1 -timeout 10m -run InTheLab -- ./bridged
-  wait
+  beside tests driver/azure -tags e2e -count=1 -timeout 10m -run InTheLab -- ./bridged
+  tests lab -tags e2e -count=1 -timeout 10m -parallel 4 -- ./smoke
   # They mostly wait: for VMs, drains, and periods in which nothing may change.
   tests . -tags e2e -count=1 -timeout 20m -- ./e2e ./e2e/attack
   mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -vE '/e2e(|/(attack|chaos|helm|image|monitoring|scale))$')
   tests . -tags e2e -- "${packages[@]}" # they start no labs
+  wait
 }
 
 # The container image and its binary. Its compiler and linker have a low priority, for the tests that run at the same time.
 image() {
   step nice -n 19 make image VERSION=v0.0.0-test || return
-  tests tools/image -tags e2e -count=1 -run OfTheFleet -- ./...
+  beside tests tools/image -tags e2e -count=1 -run OfTheFleet -- ./...
   tests . -tags e2e -count=1 -timeout 5m -- ./e2e/image
+  wait
 }
 
 # The chart's dashboards and alerts, with a real Prometheus. Alerts are about times: what runs beside them must need little CPU.
