@@ -53,7 +53,7 @@ func TestTakeOverFromMCM(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "take-over", func(o *harness.Options) { o.Replicas = 2 })
 	s := newSpace(t, lab, "mcm", "")
-	load := preload.Load{Namespace: s.name, Deployments: 10, Machines: 30}
+	load := preload.Load{Namespace: s.name, Deployments: 5, Machines: 20}
 	// The Leases of the Nodes are not renewed, and the Nodes must not be declared lost.
 	const nodeLifecycle = "kube-controller-manager"
 	s.must(lab.Do(t.Context(), nodeLifecycle, harness.Pause))
