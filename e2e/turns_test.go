@@ -68,7 +68,7 @@ func (s *turnstile) give(count int) {
 	s.changed.Broadcast()
 }
 
-// adjust adjusts the limit until the process ends. Where the system does not tell how idle it is, the limit stays.
+// adjust adjusts the limit until the process ends. Where the system does not report how idle it is, the limit stays.
 func (s *turnstile) adjust() {
 	const interval = 3 * time.Second // in which a test that has just started shows what it needs
 	before, err := processorTimes()
@@ -89,14 +89,14 @@ func (s *turnstile) adjust() {
 	}
 }
 
-// limitFor returns the next limit, from the share of their time that the processors were idle. It grows only when somebody waits: otherwise
+// limitFor returns the next limit, from the share of their time that the processors were idle. It grows only when a test waits: otherwise
 // it would be no bound for those who come together later.
 func limitFor(limit int, waiting bool, idle float64) int {
 	switch {
 	case idle < 0.02:
 		return max(limit-1, fewestTurns)
 	case idle > 0.1 && waiting:
-		return min(limit+1, mostTurns)
+		return min(limit+int(idle*10), mostTurns)
 	default:
 		return limit
 	}
@@ -137,13 +137,14 @@ func TestLimitOfTurns(t *testing.T) {
 		idle    float64
 		want    int
 	}{
-		"busy":                        {12, true, 0.01, 11},
-		"busy, with the fewest":       {fewestTurns, true, 0, fewestTurns},
-		"nearly busy":                 {12, true, 0.05, 12},
-		"idle, and somebody waits":    {12, true, 0.2, 13},
-		"idle, with the most":         {mostTurns, true, 1, mostTurns},
-		"idle, but nobody waits":      {12, false, 1, 12},
-		"busy, although nobody waits": {12, false, 0, 11},
+		"busy":                       {12, true, 0.01, 11},
+		"busy, with the fewest":      {fewestTurns, true, 0, fewestTurns},
+		"nearly busy":                {12, true, 0.05, 12},
+		"idle, and one waits":        {12, true, 0.15, 13},
+		"mostly idle, and one waits": {12, true, 0.6, 18},
+		"idle, with the most":        {mostTurns, true, 1, mostTurns},
+		"idle, but none waits":       {12, false, 1, 12},
+		"busy, although none waits":  {12, false, 0, 11},
 	} {
 		if got := limitFor(c.limit, c.waiting, c.idle); got != c.want {
 			t.Errorf("%s: expected %d turns, got %d", name, c.want, got)
