@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -32,14 +33,14 @@ func takeTurns(t *testing.T, count int) {
 	t.Cleanup(func() { turns.give(count) })
 }
 
-// turnstile is a semaphore whose limit changes. Those who wait are served in their order.
+// turnstile is a semaphore whose limit changes. Of those who wait, the one that needs most is next, and of these the first: what takes longest
+// does not start last.
 type turnstile struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	limit   int
 	taken   int
-	arrived int // numbers those who wait, or have waited
-	served  int
+	waiting []*int // how many each needs, in their order
 }
 
 func newTurnstile(limit int) *turnstile {
@@ -51,14 +52,17 @@ func newTurnstile(limit int) *turnstile {
 func (s *turnstile) take(count int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	number := s.arrived
-	s.arrived++
-	for number != s.served || s.taken > 0 && s.taken+count > s.limit {
+	s.waiting = append(s.waiting, &count)
+	for s.next() != &count || s.taken > 0 && s.taken+count > s.limit {
 		s.changed.Wait()
 	}
-	s.served++
+	s.waiting = slices.DeleteFunc(s.waiting, func(one *int) bool { return one == &count })
 	s.taken += count
 	s.changed.Broadcast()
+}
+
+func (s *turnstile) next() *int {
+	return slices.MaxFunc(s.waiting, func(a, b *int) int { return cmp.Compare(*a, *b) })
 }
 
 func (s *turnstile) give(count int) {
@@ -81,7 +85,7 @@ func (s *turnstile) adjust() {
 		now, err = processorTimes()
 		if total := now.total - before.total; err == nil && total > 0 {
 			s.mu.Lock()
-			s.limit = limitFor(s.limit, s.arrived > s.served, float64(now.idle-before.idle)/float64(total))
+			s.limit = limitFor(s.limit, len(s.waiting) > 0, float64(now.idle-before.idle)/float64(total))
 			s.changed.Broadcast()
 			s.mu.Unlock()
 		}
@@ -159,7 +163,8 @@ func TestLimitOfTurns(t *testing.T) {
 	}
 }
 
-// TestTurnsAreTakenInOrder: one who needs few does not pass one who needs more, and one who needs more than there are is served alone.
+// TestTurnsAreTakenInOrder: who needs most is served first, also when another one would find enough turns, and who needs more than there are
+// is served alone.
 func TestTurnsAreTakenInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTurnstile(3)
@@ -177,16 +182,19 @@ func TestTurnsAreTakenInOrder(t *testing.T) {
 		}
 		enter("two", 2)
 		enter("one", 1)
+		enter("two more", 2)
+		enter("five", 5)
 		expect()
 		s.give(1)
-		expect("two")
+		expect()
 		s.give(1)
-		expect("two", "one")
-		enter("five", 5)
-		s.give(2)
-		expect("two", "one")
-		s.give(1)
-		expect("two", "one", "five")
+		expect("five")
 		s.give(5)
+		expect("five", "two")
+		s.give(1)
+		expect("five", "two", "two more")
+		s.give(1)
+		expect("five", "two", "two more", "one")
+		s.give(3)
 	})
 }
