@@ -130,7 +130,7 @@ func eventuallyWithin(t *testing.T, longest time.Duration, what string, check fu
 // lasting is eventually for a state that does not end by itself.
 func (s *space) lasting(what string, check func(context.Context) error) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), cmp.Or(s.waits, patience))
 	defer cancel()
 	s.must(harness.EventuallyLasting(ctx, interval, what, check))
 }

@@ -23,8 +23,8 @@ const (
 	mostTurns   = 24
 )
 
-// turns are the turns of all tests of this process. Those that start their labs early can all take theirs at once.
-var turns = newTurnstile(14)
+// turns are the turns of all tests of this process. The three tests that take longest have theirs at once.
+var turns = newTurnstile(10)
 
 // takeTurns waits for turns, which last until the test and its cleanup end.
 func takeTurns(t *testing.T, count int) {
