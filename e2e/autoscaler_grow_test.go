@@ -26,8 +26,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// early is the time within which the machines that the cluster-autoscaler has requested have to exist: the default interval of its loops.
-const early = 10 * time.Second
+// early is the time within which the cluster-autoscaler has to find the machines that it has requested: in its next loop, which
+// may follow at once.
+const early = 5 * time.Second
 
 // autoscalerGrows scales a pool up by two machines, and observes them.
 func (s *space) autoscalerGrows() {
