@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,14 +17,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// TestOnlyTheNamespace: a fleet serves one namespace of two, and sends no request about the other. It has another setting than
-// the fleets of other tests: all roots of a namespace are in one slot.
+// TestOnlyTheNamespace: a fleet serves one namespace of two, and sends no request about the other. It has other settings than the
+// fleets of other tests: all roots of a namespace are in one slot, and the numbers of slots have four digits.
 func TestOnlyTheNamespace(t *testing.T) {
 	t.Parallel()
-	const served = "served"
-	lab := startLab(t, "namespace", func(o *harness.Options) { o.FleetFlags = fmt.Sprintf("--namespace=%s --shard-by=namespace", served) })
+	const served, many = "served", 1024
+	lab := startLab(t, "namespace", func(o *harness.Options) {
+		o.Slots, o.FleetFlags = many, fmt.Sprintf("--namespace=%s --shard-by=namespace", served)
+	})
 	s := &space{T: t, lab: lab, name: served, seen: &memory{machines: map[types.UID]string{}}}
-	s.must(held(t.Context(), lab))
+	s.fourDigits(many)
 	other := newSpace(t, lab, "other", "")
 	other.deploy("pool", 1)
 	s.must(lab.Prepare(t.Context(), s.name, ""))
@@ -32,7 +35,7 @@ func TestOnlyTheNamespace(t *testing.T) {
 	s.running("pool", 1)
 	s.running("second", 1)
 	s.joined()
-	slot := s.together(fewSlots, "pool", "second")
+	slot := s.together(many, "pool", "second")
 	s.remove("machinedeployments", "pool")
 	s.remove("machinedeployments", "second")
 	s.gone()
@@ -68,6 +71,22 @@ func TestOnlyTheNamespace(t *testing.T) {
 	}
 	if inServed == 0 {
 		t.Error("the audit log shows no request for the namespace that is served")
+	}
+}
+
+// fourDigits waits until all slots are held, under names that sort. A new fleet creates so many Leases in seconds, and on a
+// machine that starts other labs meanwhile in minutes.
+func (s *space) fourDigits(slots int) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 2*patience)
+	defer cancel()
+	s.must(s.lab.WaitHeld(ctx, slots))
+	holders, err := s.lab.Holders(ctx)
+	s.must(err)
+	for slot := range slots {
+		if name := fmt.Sprintf("fleet-slot-%04d", slot); holders[name] == "" {
+			s.Errorf("slot Lease %s is missing, or has no holder", name)
+		}
 	}
 }
 
