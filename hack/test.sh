@@ -44,7 +44,7 @@ fails() { # command, name of a test or a package ...
 # step runs a command that tests need.
 step() { "$@" || { fails "$*" "$*"; return 1; }; }
 
-# build builds programs, one at a time: parts that run at the same time need the same ones.
+# build is step for a command that builds programs into bin/, one at a time: parts that run at the same time need the same ones.
 build() {
   local lock status
   exec {lock}>"$work/build.lock"
@@ -143,7 +143,7 @@ unit() {
 # read, Go's cache would have results of another program.
 build_bridge() {
   mkdir -p bin
-  step go -C bridge/azure build -o ../../bin/azure-bridge .
+  build go -C bridge/azure build -o ../../bin/azure-bridge .
   export BRIDGED_PROGRAM=$PWD/bin/azure-bridge BRIDGED_SUM
   BRIDGED_SUM=$(sha256sum "$BRIDGED_PROGRAM")
 }
@@ -152,11 +152,11 @@ build_bridge() {
 e2e() {
   local packages
   build make build || return
-  step make build-azure
-  step hack/build-helm.sh
-  step hack/build-jaeger.sh
-  step hack/build-prometheus.sh # promtool checks the metrics of replicas
-  step go -C e2e/autoscaler build -o ../../bin/ .
+  build make build-azure
+  build hack/build-helm.sh
+  build hack/build-jaeger.sh
+  build hack/build-prometheus.sh # promtool checks the metrics of replicas
+  build go -C e2e/autoscaler build -o ../../bin/ .
   build_bridge
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
   local instances=/proc/sys/fs/inotify/max_user_instances
@@ -181,8 +181,8 @@ image() {
 # The chart's dashboards and alerts, with a real Prometheus. Alerts are about times: what runs beside them must need little CPU.
 alerts() {
   build make build || return
-  step hack/build-helm.sh
-  step hack/build-prometheus.sh
+  build hack/build-helm.sh
+  build hack/build-prometheus.sh
   tests . -tags e2e -count=1 -timeout 40m -parallel 16 -v "$@" -- ./e2e/monitoring
 }
 
@@ -191,7 +191,7 @@ alerts-short() { alerts -timeout 8m -short; }
 # The fleet as the chart installs it. Without root the lab cannot run its pods, and the tests are skipped.
 helm() {
   build make build || return
-  step hack/build-helm.sh
+  build hack/build-helm.sh
   tests . -tags e2e -count=1 -timeout 30m -v "$@" -- ./e2e/helm
 }
 
@@ -203,7 +203,7 @@ faults() {
   local limit=$1
   shift
   build make build || return
-  step make build-azure
+  build make build-azure
   echo "chaos: SEED=$SEED, at most $limit"
   export SEED
   tests . -tags e2e -count=1 -timeout "$limit" -v "$@" -- ./e2e/chaos
