@@ -93,8 +93,9 @@ func (s *turnstile) adjust() {
 	}
 }
 
-// limitFor returns the next limit, from the share of their time that the processors were idle. It grows only when a test waits: otherwise
-// it would be no bound for those who come together later.
+// limitFor returns the next limit, from the share of their time that the processors were idle, 0 to 1. A turn needs about a tenth of two
+// processors, so that for each tenth that is idle there is one more. The limit grows only when a test waits: otherwise it would be no bound
+// for those who come together later.
 func limitFor(limit int, waiting bool, idle float64) int {
 	switch {
 	case idle < 0.02:
