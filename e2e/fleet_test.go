@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -139,7 +138,7 @@ func refusesToStart(t *testing.T, lab *harness.Lab, why string, flags ...string)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	replica := exec.CommandContext(ctx, filepath.Join(bin, "machine-controller-fleet"), append([]string{
-		"--replica-name=other", "--address=127.0.0.1", "--port=" + freePort(t),
+		"--replica-name=other", "--address=127.0.0.1", "--port=" + harness.FreePort(ctx, t),
 		"--control-kubeconfig=" + filepath.Join(lab.Dir, "admin.kubeconfig"),
 		"--target-kubeconfig=" + filepath.Join(lab.Dir, "target.kubeconfig"),
 	}, flags...)...)
@@ -172,20 +171,6 @@ func recordedElsewhere(t *testing.T, lab *harness.Lab, namespace, annotation, va
 	if _, err := lab.Control.CoordinationV1().Leases(namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // TestNamespaceIsServedAlone: the fleet does not serve a namespace while another client renews the Leases of Machine Controller

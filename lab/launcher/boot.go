@@ -102,7 +102,7 @@ func (l *Launcher) clusterList() []*controlplane.Cluster {
 // makeClusters makes the secrets of the control and the target cluster, and starts etcd. There may be one cluster that is
 // both.
 func (l *Launcher) makeClusters(ctx context.Context) error {
-	ports, err := freePorts(ctx, 8)
+	ports, err := l.ports.take(ctx, 8)
 	if err != nil {
 		return err
 	}
@@ -275,7 +275,7 @@ func established(ctx context.Context, client *kubeapi.Client) error {
 }
 
 func (l *Launcher) bootCloudsim(ctx context.Context) error {
-	ports, err := freePorts(ctx, 1)
+	ports, err := l.ports.take(ctx, 1)
 	if err != nil {
 		return err
 	}

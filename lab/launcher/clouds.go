@@ -28,7 +28,7 @@ func (l *Launcher) bootClouds(ctx context.Context) error {
 	if err := os.MkdirAll(l.options.folder().path(cloudsDir), 0o700); err != nil {
 		return fmt.Errorf("making the folder of clouds: %w", err)
 	}
-	ports, err := freePorts(ctx, len(clouds))
+	ports, err := l.ports.take(ctx, len(clouds))
 	if err != nil {
 		return err
 	}

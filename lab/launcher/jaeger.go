@@ -23,7 +23,7 @@ func (l *Launcher) bootJaeger(ctx context.Context) error {
 		"admin.http.host-port", "http-server.host-port", // 6 more, over TCP
 		"processor.jaeger-binary.server-host-port", "processor.jaeger-compact.server-host-port", "processor.zipkin-compact.server-host-port",
 	}
-	ports, err := freePorts(ctx, len(listeners))
+	ports, err := l.ports.take(ctx, len(listeners))
 	if err != nil {
 		return err
 	}

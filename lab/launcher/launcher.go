@@ -35,6 +35,7 @@ type Launcher struct {
 	log        *slog.Logger
 	supervisor *supervise.Supervisor
 	proxies    *proxy.Set
+	ports      ports
 	// say reports progress to the command that waits for the boot.
 	say func(string)
 
@@ -103,7 +104,7 @@ func Serve(ctx context.Context, folder Folder, clk clock.WithTicker, log *slog.L
 
 // listen serves the launcher's API, until the returned function is called.
 func (l *Launcher) listen(ctx context.Context) (func(), error) {
-	ports, err := freePorts(ctx, 1)
+	ports, err := l.ports.take(ctx, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -326,17 +326,22 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestFreePorts(t *testing.T) {
-	ports, err := freePorts(t.Context(), 50)
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestPorts(t *testing.T) {
+	var one, other ports
 	seen := map[int]bool{}
-	for _, port := range ports {
-		if seen[port] || port < firstPort || port > lastPort {
-			t.Errorf("port %d of %v", port, ports)
+	for range 20 {
+		for _, lab := range []*ports{&one, &other} {
+			taken, err := lab.take(t.Context(), 25)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, port := range taken {
+				if seen[port] || port < firstPort || port > lastPort {
+					t.Errorf("port %d, which a lab has or which is outside of the range", port)
+				}
+				seen[port] = true
+			}
 		}
-		seen[port] = true
 	}
 }
 

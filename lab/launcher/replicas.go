@@ -73,7 +73,7 @@ func (l *Launcher) startPod(ctx context.Context, pod Pod) (supervise.Spec, error
 		return supervise.Spec{}, fmt.Errorf("making the folder of pod %s: %w", pod.Name, err)
 	}
 	if pod.port == 0 {
-		ports, err := freePorts(ctx, 1+len(links))
+		ports, err := l.ports.take(ctx, 1+len(links))
 		if err != nil {
 			return supervise.Spec{}, err
 		}
