@@ -115,7 +115,8 @@ func (s *space) requestedUntilTheyJoin() {
 		var wrong complaints
 		wrong.unless(len(machines) == 2, "there are %d machines", len(machines))
 		for _, m := range machines {
-			wrong.unless(m.Spec.ProviderID != "", "machine %s has no VM", m.Name)
+			wrong.unless(m.Spec.ProviderID != "" && m.Status.CurrentStatus.Phase == v1alpha1.MachinePending,
+				"machine %s has the VM %q and is %q", m.Name, m.Spec.ProviderID, m.Status.CurrentStatus.Phase) // two writes, one after the other
 		}
 		return wrong.err()
 	})
