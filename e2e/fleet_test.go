@@ -79,16 +79,41 @@ func openFleet(t *testing.T) *harness.Lab {
 	return lab
 }
 
-// inSlot returns a name of a root of the namespace that is in a slot. Tests that share a fleet use different slots.
+// inSlot returns a name of a root of the namespace that is in a slot. No Node of another test has the name.
 func (s *space) inSlot(slot int) string {
 	s.Helper()
 	spread, err := ring.NewSlots(s.lab.SlotCount, ring.Deployment)
 	s.must(err)
 	for i := 0; ; i++ {
-		if name := fmt.Sprintf("pool-%d", i); spread.Of(s.name, name) == slot {
+		if name := fmt.Sprintf("%s-%d", s.name, i); spread.Of(s.name, name) == slot {
 			return name
 		}
 	}
+}
+
+// Slots of the lab with three replicas, one for each test: some move theirs, and one takes the holder away.
+const (
+	slotOfServedAlone = iota
+	slotOfUnowned
+	slotOfByHand
+	slotOfMoved
+	slotOfGivenUp
+	slotOfExpired
+)
+
+// fleetSpace creates a namespace in the lab with three replicas whose root pool is in a slot, for a test that does not stop replicas.
+func fleetSpace(t *testing.T, name string, slot int) *space {
+	t.Helper()
+	lab := fleet(t)
+	spread, err := ring.NewSlots(lab.SlotCount, ring.Deployment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := unused(name)
+	for spread.Of(namespace, "pool") != slot {
+		namespace = unused(name)
+	}
+	return newSpaceNamed(t, lab, namespace, func(ctx context.Context, namespace string) error { return lab.Prepare(ctx, namespace, "") })
 }
 
 func slotLease(lab *harness.Lab, slot int) string {
@@ -177,14 +202,13 @@ func recordedElsewhere(t *testing.T, lab *harness.Lab, namespace, annotation, va
 // Manager there.
 func TestNamespaceIsServedAlone(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, fleet(t), "served-alone", "")
+	s := fleetSpace(t, "served-alone", slotOfServedAlone)
 	const other, takeOver = "mcm-of-another-fleet", 15 * time.Second
 	position, err := s.lab.AuditEnd()
 	s.must(err)
 	stop := s.renew(s.name, other, nil, v1alpha1.LeaseManager, v1alpha1.LeaseMachineController)
 	begun := time.Now()
-	name := s.inSlot(7)
-	d, bare := s.deploy(name, 2), s.createMachine(s.name+"-bare")
+	d, bare := s.deploy("pool", 2), s.createMachine(s.inSlot(slotOfServedAlone))
 	s.emitted(d, v1alpha1.EventNotAlone, other)
 	s.emitted(bare, v1alpha1.EventNotAlone, other)
 	s.atLeastOne("mcf_refused_namespaces")
@@ -198,7 +222,7 @@ func TestNamespaceIsServedAlone(t *testing.T) {
 			t.Errorf("while another controller serves the namespace, %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
 		}
 	}
-	s.running(name, 2)
+	s.running("pool", 2)
 	s.joined()
 	for _, lease := range s.leasesOfMCM(t.Context()) {
 		if holder := member.Holder(&lease); !strings.Contains(holder, harness.FleetName) {
@@ -364,10 +388,8 @@ func TestGrantsAreShown(t *testing.T) {
 // of the slot in flight.
 func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, fleet(t), "unowned", "")
-	const slot = 6
-	name := s.inSlot(slot)
-	d := s.deploy(name, 0)
+	s := fleetSpace(t, "unowned", slotOfUnowned)
+	d := s.deploy("pool", 0)
 	s.eventually("the MachineDeployment is reconciled", func(ctx context.Context) error {
 		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
 		if err == nil && len(sets.Items) == 0 {
@@ -382,9 +404,9 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 		Annotations: map[string]string{v1alpha1.AnnotationLeaving: "true"}, // it gets no slots
 	}, session)
 	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
-	s.must(leases.Delete(t.Context(), slotLease(s.lab, slot), metav1.DeleteOptions{}))
+	s.must(leases.Delete(t.Context(), slotLease(s.lab, slotOfUnowned), metav1.DeleteOptions{}))
 	s.atLeastOne("mcf_unowned_slots")
-	s.emitted(d, v1alpha1.EventSlotUnowned, harness.FleetNamespace+"/"+slotLease(s.lab, slot))
+	s.emitted(d, v1alpha1.EventSlotUnowned, harness.FleetNamespace+"/"+slotLease(s.lab, slotOfUnowned))
 	s.oneEvent(d.UID, v1alpha1.EventSlotUnowned)
 
 	stop()
@@ -402,6 +424,6 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 		}
 		return err
 	})
-	s.scale(name, 1)
-	s.running(name, 1)
+	s.scale("pool", 1)
+	s.running("pool", 1)
 }

@@ -170,18 +170,16 @@ func (s *space) arrives(m move) {
 // TestHandOverByHand moves a slot as the leader does. No object in it is written.
 func TestHandOverByHand(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, fleet(t), "by-hand", "")
-	const slot = 5
-	name := s.inSlot(slot)
-	s.deploy(name, 2)
-	s.running(name, 2)
-	s.reports(name, 2)
+	s := fleetSpace(t, "by-hand", slotOfByHand)
+	s.deploy("pool", 2)
+	s.running("pool", 2)
+	s.reports("pool", 2)
 	before := s.joined()
 	s.noTokens()
 	position, err := s.lab.AuditEnd()
 	s.must(err)
 
-	s.arrives(s.handOver(slot))
+	s.arrives(s.handOver(slotOfByHand))
 	wait(t, time.Second) // all objects in it were observed
 	requests, err := s.lab.Requests(position)
 	s.must(err)

@@ -257,7 +257,7 @@ func (s *space) losesOwner() (comesBack func()) {
 // TestHandedOverDuringARollout moves the slot back and forth while machines are replaced.
 func TestHandedOverDuringARollout(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, fleet(t), "moved", "")
+	s := fleetSpace(t, "moved", slotOfMoved)
 	within := s.rolls()
 	s.wanders(4)
 	s.rolled("second", 3)

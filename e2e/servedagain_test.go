@@ -21,10 +21,16 @@ import (
 // for longer than the wait for an expired holder: Leases that were released, and those of a manager that has died.
 func TestNamespaceIsServedAgain(t *testing.T) {
 	t.Parallel()
-	for name, holder := range map[string]string{"given-up": "", "expired": "mcm-that-died"} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		name, holder string
+		slot         int
+	}{
+		{"given-up", "", slotOfGivenUp},
+		{"expired", "mcm-that-died", slotOfExpired},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t, fleet(t), name, "")
+			s, holder := fleetSpace(t, c.name, c.slot), c.holder
 			for _, lease := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
 				_, err := s.lab.Control.CoordinationV1().Leases(s.name).Create(t.Context(), &coordinationv1.Lease{
 					ObjectMeta: metav1.ObjectMeta{Name: lease},

@@ -62,7 +62,15 @@ func newSpace(t *testing.T, lab *harness.Lab, name, providerSpec string) *space 
 // newSpaceBy is newSpace with other classes.
 func newSpaceBy(t *testing.T, lab *harness.Lab, name string, prepare func(ctx context.Context, namespace string) error) *space {
 	t.Helper()
-	s := &space{T: t, lab: lab, name: fmt.Sprintf("%s-%x", name, time.Now().UnixNano()), seen: &memory{machines: map[types.UID]string{}}}
+	return newSpaceNamed(t, lab, unused(name), prepare)
+}
+
+// unused returns the name of a namespace that does not exist yet.
+func unused(name string) string { return fmt.Sprintf("%s-%x", name, time.Now().UnixNano()) }
+
+func newSpaceNamed(t *testing.T, lab *harness.Lab, namespace string, prepare func(ctx context.Context, namespace string) error) *space {
+	t.Helper()
+	s := &space{T: t, lab: lab, name: namespace, seen: &memory{machines: map[types.UID]string{}}}
 	s.must(prepare(t.Context(), s.name))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
