@@ -24,61 +24,67 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-const (
-	// inPlaceFile is the file of the configurations, and inPlaceSize the number of machines.
-	inPlaceFile = "/etc/demo"
-	inPlaceSize = 3
-)
+// inPlaceFile is the file of the configurations.
+const inPlaceFile = "/etc/demo"
 
 // joinedInPlace is a MachineDeployment "pool" of VMs with real kubelets and daemons that is updated in place, and the MachineConfigPool that
 // refers to it.
 type joinedInPlace struct {
 	*space
 
-	vms map[string]string // by Node
+	size int
+	vms  map[string]string // by Node
 	// target is the configuration of the pool.
 	target string
 }
 
 // updatesInPlace: configurations go through the updates in place of a MachineDeployment, with the daemons as agents. Nodes are updated one at
-// a time, the last ones when a user selects them, and daemon and owner of the slot are killed meanwhile; one that breaks kubelets stops at
-// the first Node and is taken back. Machines, VMs and Nodes stay.
+// a time, the last ones when a user selects them, and daemon and owner of the slot are killed meanwhile.
 func (s *space) updatesInPlace() {
-	s.deploy("pool", inPlaceSize, inPool(s.name), inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
-	s.running("pool", inPlaceSize)
+	s.inPlacePool(3, func(j *joinedInPlace, same func()) {
+		j.takesTheFirst()
+		same()
+		j.isSelectedByTheUser()
+	})
+}
+
+// takesBackABrokenConfig: with the second configuration no kubelet starts. The update stops at the first Node, and MachineDeployment, pool,
+// machine and Node report why. When the configuration is removed the Node is healed by the one before.
+func (s *space) takesBackABrokenConfig() {
+	s.inPlacePool(2, func(j *joinedInPlace, same func()) {
+		j.withoutComponentsTaint()
+		j.createPool()
+		j.isComplete("one")
+		same()
+		j.takesBackABrokenOne()
+	})
+}
+
+// inPlacePool starts machines, runs a test of updates in place with them, and checks that one Node at most was updated at a time, and that
+// machines, VMs and Nodes are the same, as the test can do too.
+func (s *space) inPlacePool(size int, test func(j *joinedInPlace, same func())) {
+	s.deploy("pool", int32(size), inPool(s.name), inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
+	s.running("pool", size)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 	before, nodes := s.identities(), s.poolNodes()
-	j := &joinedInPlace{space: s, vms: s.joined()}
 	budget, err := s.lab.WatchBudget(s.Context(), s.name, 1)
 	s.must(err)
-
-	j.takesTheFirst()
-	s.same(before, nodes)
-	j.takesBackABrokenOne()
-	s.same(before, nodes)
-	j.isSelectedByTheUser()
-	s.same(before, nodes)
+	same := func() { s.same(before, nodes) }
+	test(&joinedInPlace{space: s, size: size, vms: s.joined()}, same)
+	same()
 	if most := budget.Most(); most != 1 {
 		s.Errorf("at most %d Nodes were updated at a time, want 1", most)
 	}
 	s.must(budget.Stop())
-	if made, err := s.lab.Cloud.History(s.Context(), s.name); err != nil || len(made) != inPlaceSize {
-		s.Errorf("the cloud has made %d VMs for %d machines (%v): an update in place keeps them", len(made), inPlaceSize, err)
+	if made, err := s.lab.Cloud.History(s.Context(), s.name); err != nil || len(made) != size {
+		s.Errorf("the cloud has made %d VMs for %d machines (%v): an update in place keeps them", len(made), size, err)
 	}
 }
 
 // takesTheFirst: all Nodes get the first configuration, which needs a reboot. The first Node waits for its critical components, and no other is
 // updated before; then the taint is switched off. While the second one is updated, its daemon and the owner of the slot are killed.
 func (j *joinedInPlace) takesTheFirst() {
-	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "one")}, []string{harness.Unit("demo.service")}))
-	pool := harness.NewPool(j.name, intstr.FromInt32(1))
-	pool.Spec.NodeSelector = nil
-	pool.Spec.MachineRef = &configv1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: j.name, Name: "pool"}
-	pool.Spec.Rollout = configv1alpha1.RolloutMachineDeployment
-	_, err := j.lab.Configs.MachineConfigPools().Create(j.Context(), pool, metav1.CreateOptions{})
-	j.must(err)
-	j.hasNewTarget()
-
+	j.createPool()
 	j.stalls(v1alpha1.ReasonMachinesUpdating, v1alpha1.TaintCriticalComponentsNotReady)
 	var first string
 	for name, n := range j.poolNodes() {
@@ -89,11 +95,11 @@ func (j *joinedInPlace) takesTheFirst() {
 			j.Errorf("Node %s is updated before %s has its critical components", name, first)
 		}
 	}
-	j.patch("machinedeployments", "pool", fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}}}`, v1alpha1.AnnotationComponentsTaint))
+	j.withoutComponentsTaint()
 	j.hasComponents(first)
 
 	var second string
-	j.eventually("the next Node is assigned the configuration", func(ctx context.Context) error {
+	j.eventually("the next Node is assigned the configuration", func(ctx context.Context) (err error) {
 		second, err = j.nodeWhere(ctx, func(n *corev1.Node) bool {
 			return n.Name != first && n.Annotations[configv1alpha1.DaemonPrefix.DesiredConfig()] == j.target
 		})
@@ -109,10 +115,24 @@ func (j *joinedInPlace) takesTheFirst() {
 	comesBack()
 }
 
-// takesBackABrokenOne: with the next configuration no kubelet starts. The update stops at the first Node, and MachineDeployment, pool, machine
-// and Node report why. When the configuration is removed the Node is healed by the one before.
+// createPool creates the pool, with a first configuration that needs a reboot.
+func (j *joinedInPlace) createPool() {
+	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "one")}, []string{harness.Unit("demo.service")}))
+	pool := harness.NewPool(j.name, intstr.FromInt32(1))
+	pool.Spec.NodeSelector = nil
+	pool.Spec.MachineRef = &configv1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: j.name, Name: "pool"}
+	pool.Spec.Rollout = configv1alpha1.RolloutMachineDeployment
+	_, err := j.lab.Configs.MachineConfigPools().Create(j.Context(), pool, metav1.CreateOptions{})
+	j.must(err)
+	j.hasNewTarget()
+}
+
+// withoutComponentsTaint makes updates not wait for critical components of a Node.
+func (j *joinedInPlace) withoutComponentsTaint() {
+	j.patch("machinedeployments", "pool", fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}}}`, v1alpha1.AnnotationComponentsTaint))
+}
+
 func (j *joinedInPlace) takesBackABrokenOne() {
-	j.Log("a configuration breaks the kubelet of a Node, and is taken back")
 	good := j.target
 	j.set("60-"+j.name, harness.Ignition([]string{harness.File(harness.KubeletFile, harness.MaxPods(-1))}, nil))
 	j.hasNewTarget()
@@ -155,7 +175,6 @@ func (j *joinedInPlace) isSelectedByTheUser() {
 	orchestrate := func(by v1alpha1.OrchestrationType) {
 		j.patch("machinedeployments", "pool", fmt.Sprintf(`{"spec":{"strategy":{"inPlaceUpdate":{"orchestrationType":%q}}}}`, by))
 	}
-	j.Log("a user selects a Node")
 	orchestrate(v1alpha1.OrchestrationTypeManual)
 	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "two")}, []string{harness.Unit("demo.service")}))
 	j.hasNewTarget()
@@ -227,7 +246,7 @@ func (j *joinedInPlace) isComplete(content string) {
 		}
 		var wrong complaints
 		st := d.Status
-		wrong.unless(st.ObservedGeneration == d.Generation && st.Replicas == inPlaceSize && st.UpdatedReplicas == inPlaceSize && st.AvailableReplicas == inPlaceSize,
+		wrong.unless(st.ObservedGeneration == d.Generation && st.Replicas == int32(j.size) && st.UpdatedReplicas == st.Replicas && st.AvailableReplicas == st.Replicas,
 			"generation %d: %+v", d.Generation, st)
 		progressing := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentProgressing)
 		wrong.unless(progressing != nil && progressing.Reason == v1alpha1.ReasonNewMachineSetAvailable, "its conditions are %v", st.Conditions)
@@ -240,10 +259,10 @@ func (j *joinedInPlace) isComplete(content string) {
 		}
 		return errors.Join(err, wrong.err())
 	})
-	if got := j.isOnTarget(inPlaceSize); got != j.target {
+	if got := j.isOnTarget(j.size); got != j.target {
 		j.Errorf("the pool has the target %s, want %s", got, j.target)
 	}
-	j.running("pool", inPlaceSize)
+	j.running("pool", j.size)
 	machines, err := j.machines(j.Context(), "pool")
 	j.must(err)
 	for _, m := range machines {

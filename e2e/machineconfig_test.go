@@ -22,7 +22,7 @@ func TestMachineConfiguration(t *testing.T) {
 	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")
 	}
-	started := startLabEarly(t, 3, "machineconfig", func(o *harness.Options) {
+	started := startLabEarly(t, 4, "machineconfig", func(o *harness.Options) {
 		o.Replicas, o.MachineConfiguration, o.DaemonFlags = 2, true, harness.DaemonFlags
 	})
 	t.Parallel()
@@ -50,6 +50,10 @@ func TestMachineConfiguration(t *testing.T) {
 	t.Run("InPlace", func(t *testing.T) {
 		t.Parallel()
 		patientSpace(t, lab, "in-place").updatesInPlace()
+	})
+	t.Run("BrokenInPlace", func(t *testing.T) {
+		t.Parallel()
+		patientSpace(t, lab, "broken-in-place").takesBackABrokenConfig()
 	})
 }
 
