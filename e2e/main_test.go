@@ -119,6 +119,22 @@ func shared(t *testing.T) *harness.Lab {
 	return openShared(t)
 }
 
+// sharedEarly is shared for the tests that take longest. They call it before t.Parallel, so that their turns come before those of the others,
+// and call what it returns after it, which waits for the turn.
+func sharedEarly(t *testing.T) func() *harness.Lab {
+	t.Helper()
+	turn := make(chan struct{})
+	go func() {
+		defer close(turn)
+		takeTurns(t, 1)
+	}()
+	return func() *harness.Lab {
+		t.Helper()
+		<-turn
+		return openShared(t)
+	}
+}
+
 // openShared returns the lab to a test that starts no machines in it.
 func openShared(t *testing.T) *harness.Lab {
 	t.Helper()

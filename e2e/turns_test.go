@@ -23,14 +23,18 @@ const (
 	mostTurns   = 24
 )
 
-// turns are the turns of all tests of this process. The three tests that take longest have theirs at once.
-var turns = newTurnstile(10)
+// turns are the turns of all tests of this process. The two tests that need most have theirs at once.
+var turns = newTurnstile(fewestTurns)
 
 // takeTurns waits for turns, which last until the test and its cleanup end.
 func takeTurns(t *testing.T, count int) {
 	t.Helper()
 	turns.take(count)
-	t.Cleanup(func() { turns.give(count) })
+	begin := time.Now()
+	t.Cleanup(func() {
+		turns.give(count)
+		t.Logf("its turn took %.0f s", time.Since(begin).Seconds()) // the framework counts the wait for it too
+	})
 }
 
 // turnstile is a semaphore whose limit changes. Of those who wait, the one that needs most is next, and of these the first: what takes longest

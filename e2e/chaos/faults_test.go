@@ -25,10 +25,12 @@ type fault struct {
 // TestFaults injects one fault after the other under load. After each, every slot is held by a live session; after all, every
 // machine runs with one VM, and the logs show no violation.
 func TestFaults(t *testing.T) {
-	if testing.Short() {
-		t.Parallel() // long runs also check that sessions are not suspended, which load on this machine could cause
-	}
 	b := newBedWith(t, 3, slotCount(), sweepFlags) // a create that a fault delays can go out after its machine is gone, and leaves an orphan
+	if testing.Short() {
+		// Long runs also check that sessions are not suspended, which load on this machine could cause. The lab has started before those
+		// of the other tests, since this one takes longest.
+		t.Parallel()
+	}
 	b.load(t)
 	for _, f := range faults() {
 		if testing.Short() && !f.short {
