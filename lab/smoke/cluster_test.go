@@ -265,9 +265,13 @@ func runPods(t *testing.T, client kubernetes.Interface) {
 		t.Fatal(err)
 	}
 	for _, pod := range pods.Items {
-		log, err := client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
-		if want := "hello from " + pod.Name + "\nat 127.0.0.1\n"; err != nil || string(log) != want {
-			t.Errorf("log of %s: %q, %v; want %q", pod.Name, log, err, want)
-		}
+		// A pod is available as soon as the process of its container has started.
+		eventually(t, "the log of "+pod.Name+" is complete", func(ctx context.Context) error {
+			log, err := client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+			if want := "hello from " + pod.Name + "\nat 127.0.0.1\n"; err == nil && string(log) != want {
+				err = fmt.Errorf("it is %q; want %q", log, want)
+			}
+			return err
+		})
 	}
 }
