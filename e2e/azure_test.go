@@ -43,7 +43,7 @@ type azureSpace struct {
 
 func newAzureSpace(t *testing.T, lab *harness.Lab, name string) *azureSpace {
 	t.Helper()
-	s := newSpaceBy(t, lab, "azure-"+name, lab.PrepareAzure)
+	s := newSpaceBy(t, lab, unused("azure-"+name), lab.PrepareAzure)
 	azure, err := lab.Azure()
 	s.must(err)
 	return &azureSpace{space: s, azure: azure}

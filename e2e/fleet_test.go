@@ -79,19 +79,7 @@ func openFleet(t *testing.T) *harness.Lab {
 	return lab
 }
 
-// inSlot returns a name of a root of the namespace that is in a slot. No Node of another test has the name.
-func (s *space) inSlot(slot int) string {
-	s.Helper()
-	spread, err := ring.NewSlots(s.lab.SlotCount, ring.Deployment)
-	s.must(err)
-	for i := 0; ; i++ {
-		if name := fmt.Sprintf("%s-%d", s.name, i); spread.Of(s.name, name) == slot {
-			return name
-		}
-	}
-}
-
-// Slots of the lab with three replicas, one for each test: some move theirs, and one takes the holder away.
+// Slots of the lab with three replicas, one for each test beside which others run: some move theirs, and one takes the holder away.
 const (
 	slotOfServedAlone = iota
 	slotOfUnowned
@@ -104,16 +92,31 @@ const (
 // fleetSpace creates a namespace in the lab with three replicas whose root pool is in a slot, for a test that does not stop replicas.
 func fleetSpace(t *testing.T, name string, slot int) *space {
 	t.Helper()
-	lab := fleet(t)
+	lab, namespace := fleet(t), unused(name)
+	for slotOf(t, lab, namespace, "pool") != slot {
+		namespace = unused(name)
+	}
+	return newSpaceBy(t, lab, namespace, func(ctx context.Context, namespace string) error { return lab.Prepare(ctx, namespace, "") })
+}
+
+// inSlot returns a name of a root of the namespace that is in a slot. No Node of another test has the name.
+func (s *space) inSlot(slot int) string {
+	s.Helper()
+	for i := 0; ; i++ {
+		if name := fmt.Sprintf("%s-%d", s.name, i); slotOf(s.T, s.lab, s.name, name) == slot {
+			return name
+		}
+	}
+}
+
+// slotOf returns the slot of a root.
+func slotOf(t *testing.T, lab *harness.Lab, namespace, root string) int {
+	t.Helper()
 	spread, err := ring.NewSlots(lab.SlotCount, ring.Deployment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace := unused(name)
-	for spread.Of(namespace, "pool") != slot {
-		namespace = unused(name)
-	}
-	return newSpaceNamed(t, lab, namespace, func(ctx context.Context, namespace string) error { return lab.Prepare(ctx, namespace, "") })
+	return spread.Of(namespace, root)
 }
 
 func slotLease(lab *harness.Lab, slot int) string {

@@ -31,7 +31,7 @@ func bootSpace(t *testing.T, lab *harness.Lab, name string, replace ...string) *
 		t.Fatal(err)
 	}
 	userData = strings.NewReplacer(replace...).Replace(userData)
-	s := newSpaceBy(t, lab, name, func(ctx context.Context, namespace string) error {
+	s := newSpaceBy(t, lab, unused(name), func(ctx context.Context, namespace string) error {
 		return lab.PrepareUserData(ctx, namespace, realKubelet, userData)
 	})
 	s.waits = rebootPatience

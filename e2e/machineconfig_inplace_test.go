@@ -56,12 +56,12 @@ func (s *space) takesBackABrokenConfig() {
 		j.createPool()
 		j.isComplete("one")
 		same()
-		j.takesBackABrokenOne()
+		j.breaksAndHeals()
 	})
 }
 
 // inPlacePool starts machines, runs a test of updates in place with them, and checks that one Node at most was updated at a time, and that
-// machines, VMs and Nodes are the same, as the test can do too.
+// machines, VMs and Nodes are the same; the test can check the latter before by calling same.
 func (s *space) inPlacePool(size int, test func(j *joinedInPlace, same func())) {
 	s.deploy("pool", int32(size), inPool(s.name), inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
 	s.running("pool", size)
@@ -132,7 +132,8 @@ func (j *joinedInPlace) withoutComponentsTaint() {
 	j.patch("machinedeployments", "pool", fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}}}`, v1alpha1.AnnotationComponentsTaint))
 }
 
-func (j *joinedInPlace) takesBackABrokenOne() {
+// breaksAndHeals breaks the kubelet of the first Node, and removes the configuration.
+func (j *joinedInPlace) breaksAndHeals() {
 	good := j.target
 	j.set("60-"+j.name, harness.Ignition([]string{harness.File(harness.KubeletFile, harness.MaxPods(-1))}, nil))
 	j.hasNewTarget()

@@ -115,8 +115,7 @@ var sharedLab = sync.OnceValues(func() (*harness.Lab, error) { return harness.Op
 // shared returns the lab to a test that takes a turn in it.
 func shared(t *testing.T) *harness.Lab {
 	t.Helper()
-	takeTurns(t, 1)
-	return openShared(t)
+	return sharedEarly(t)()
 }
 
 // sharedEarly is shared for the tests that take longest. They call it before t.Parallel, so that their turns come before those of the others,

@@ -56,19 +56,14 @@ type memory struct {
 // newSpace creates a namespace, with a class and its Secret.
 func newSpace(t *testing.T, lab *harness.Lab, name, providerSpec string) *space {
 	t.Helper()
-	return newSpaceBy(t, lab, name, func(ctx context.Context, namespace string) error { return lab.Prepare(ctx, namespace, providerSpec) })
-}
-
-// newSpaceBy is newSpace with other classes.
-func newSpaceBy(t *testing.T, lab *harness.Lab, name string, prepare func(ctx context.Context, namespace string) error) *space {
-	t.Helper()
-	return newSpaceNamed(t, lab, unused(name), prepare)
+	return newSpaceBy(t, lab, unused(name), func(ctx context.Context, namespace string) error { return lab.Prepare(ctx, namespace, providerSpec) })
 }
 
 // unused returns the name of a namespace that does not exist yet.
 func unused(name string) string { return fmt.Sprintf("%s-%x", name, time.Now().UnixNano()) }
 
-func newSpaceNamed(t *testing.T, lab *harness.Lab, namespace string, prepare func(ctx context.Context, namespace string) error) *space {
+// newSpaceBy is newSpace with other classes, and with a name that unused has returned.
+func newSpaceBy(t *testing.T, lab *harness.Lab, namespace string, prepare func(ctx context.Context, namespace string) error) *space {
 	t.Helper()
 	s := &space{T: t, lab: lab, name: namespace, seen: &memory{machines: map[types.UID]string{}}}
 	s.must(prepare(t.Context(), s.name))

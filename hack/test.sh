@@ -161,7 +161,8 @@ e2e() {
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
-  # What attacks the fleet uses all the processor time that it gets, and is not beside the tests of ./e2e, which have deadlines.
+  # The attacks take all the processor time that they get. They begin before ./e2e, whose tests have deadlines, and have mostly ended when
+  # its labs have started.
   beside tests driver/azure -tags e2e -count=1 -timeout 10m -run InTheLab -- ./bridged
   beside tests . -tags e2e -count=1 -timeout 20m -- ./e2e/attack
   tests lab -tags e2e -count=1 -timeout 10m -parallel 4 -- ./smoke
