@@ -24,8 +24,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// inPlaceFile is the file of the configurations.
-const inPlaceFile = "/etc/demo"
+// The configurations have this file and this unit.
+const inPlaceFile, inPlaceUnit = "/etc/demo", "demo.service"
 
 // joinedInPlace is a MachineDeployment "pool" of VMs with real kubelets and daemons that is updated in place, and the MachineConfigPool that
 // refers to it.
@@ -53,7 +53,9 @@ func (s *space) updatesInPlace() {
 func (s *space) takesBackABrokenConfig() {
 	s.inPlacePool(2, func(j *joinedInPlace, same func()) {
 		j.withoutComponentsTaint()
-		j.createPool()
+		// Reboots would only take time: it is the longest test.
+		j.createPool(configv1alpha1.ActionRule{Path: inPlaceFile, Action: configv1alpha1.ActionNone},
+			configv1alpha1.ActionRule{Unit: inPlaceUnit, Action: configv1alpha1.ActionNone})
 		j.isComplete("one")
 		same()
 		j.breaksAndHeals()
@@ -115,13 +117,14 @@ func (j *joinedInPlace) takesTheFirst() {
 	comesBack()
 }
 
-// createPool creates the pool, with a first configuration that needs a reboot.
-func (j *joinedInPlace) createPool() {
-	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "one")}, []string{harness.Unit("demo.service")}))
+// createPool creates the pool, with a first configuration that needs a reboot unless the actions are others.
+func (j *joinedInPlace) createPool(actions ...configv1alpha1.ActionRule) {
+	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "one")}, []string{harness.Unit(inPlaceUnit)}))
 	pool := harness.NewPool(j.name, intstr.FromInt32(1))
 	pool.Spec.NodeSelector = nil
 	pool.Spec.MachineRef = &configv1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: j.name, Name: "pool"}
 	pool.Spec.Rollout = configv1alpha1.RolloutMachineDeployment
+	pool.Spec.Actions = actions
 	_, err := j.lab.Configs.MachineConfigPools().Create(j.Context(), pool, metav1.CreateOptions{})
 	j.must(err)
 	j.hasNewTarget()
@@ -177,7 +180,7 @@ func (j *joinedInPlace) isSelectedByTheUser() {
 		j.patch("machinedeployments", "pool", fmt.Sprintf(`{"spec":{"strategy":{"inPlaceUpdate":{"orchestrationType":%q}}}}`, by))
 	}
 	orchestrate(v1alpha1.OrchestrationTypeManual)
-	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "two")}, []string{harness.Unit("demo.service")}))
+	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "two")}, []string{harness.Unit(inPlaceUnit)}))
 	j.hasNewTarget()
 	j.eventually("all Nodes are candidates", func(ctx context.Context) error {
 		nodes, err := j.nodesOf(ctx, "pool")
