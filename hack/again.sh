@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 times=${1:-20} beside=${2:-0}
 shift $(($# < 2 ? $# : 2))
 parts=("$@")
-((${#parts[@]})) || parts=(unit e2e alerts-short+helm-short+image chaos-short)
+((${#parts[@]})) || parts=(unit e2e+image alerts-short+helm-short chaos-short)
 [[ $times =~ ^[1-9][0-9]*$ && $beside =~ ^[0-9]+$ ]] && ((beside <= times)) ||
   { echo "hack/again.sh: expected the number of runs, and how many of them beside a compiler, got '$times' and '$beside'" >&2; exit 2; }
 

@@ -175,6 +175,7 @@ e2e() {
 
 # The container image and its binary. Its compiler and linker have a low priority, for the tests that run at the same time.
 image() {
+  build make build || return
   step nice -n 19 make image VERSION=v0.0.0-test || return
   beside tests tools/image -tags e2e -count=1 -run OfTheFleet -- ./...
   tests . -tags e2e -count=1 -timeout 5m -- ./e2e/image

@@ -109,7 +109,7 @@ func TestRun_PartsAtTheSameTime_EachHasItsResult(t *testing.T) {
 	}
 	_, results, _ := strings.Cut(output, "== result")
 	for _, want := range []string{
-		"image        FAILED", "unit         FAILED", "nice -n 19 make image", "./failing TestOne/sub\n", "hack/test.sh image unit",
+		"image        FAILED", "unit         FAILED", "make build", "./failing TestOne/sub\n", "hack/test.sh image unit",
 	} {
 		if !strings.Contains(results, want) {
 			t.Errorf("want %q at the end of:\n%s", want, output)
@@ -123,7 +123,7 @@ func TestRun_APartIsKilled_ThatIsAFailure(t *testing.T) {
 	for _, name := range failing {
 		write(t, filepath.Join(dir, name), mended(name))
 	}
-	write(t, filepath.Join(dir, "Makefile"), "image:\n\tkill -KILL $$(cut -d' ' -f4 /proc/$$PPID/stat)\n")
+	write(t, filepath.Join(dir, "Makefile"), "build image:\n\tkill -KILL $$(cut -d' ' -f4 /proc/$$PPID/stat)\n")
 	output, code := run(t, dir, "bash hack/test.sh unit+image")
 	if code != 1 || !strings.Contains(output, "image, which was killed") || !strings.Contains(output, "unit         ok") {
 		t.Errorf("want exit code 1 and the part that was killed, got %d:\n%s", code, output)
