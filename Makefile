@@ -156,7 +156,7 @@ vuln: ## Check for known vulnerabilities; fails where the database (VULNDB, http
 
 .PHONY: test
 test: ## All tests, the long faults in a short form; every part runs, and the end says what failed and how to repeat it
-	@hack/test.sh unit e2e+image alerts-short+helm-short chaos-short
+	@hack/test.sh
 
 .PHONY: test-unit
 test-unit: ## Unit tests of all modules, with the race detector where things happen at the same time

@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
 # Runs the tests repeatedly, some of the runs beside a compiler, and prints a table of what failed. Unit tests are not
 # cached: each run has another order, whose seed is the number of the run. usage: hack/again.sh <times> [<how many beside a
-# compiler> [<part> ...]]
+# compiler> [<part> ...]]; without parts those of make test
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 times=${1:-20} beside=${2:-0}
 shift $(($# < 2 ? $# : 2))
 parts=("$@")
-((${#parts[@]})) || parts=(unit e2e+image alerts-short+helm-short chaos-short)
 [[ $times =~ ^[1-9][0-9]*$ && $beside =~ ^[0-9]+$ ]] && ((beside <= times)) ||
   { echo "hack/again.sh: expected the number of runs, and how many of them beside a compiler, got '$times' and '$beside'" >&2; exit 2; }
 
 logs=$(mktemp -d "${TMPDIR:-/tmp}/again-XXXXXX")
-echo "again: $times times ${parts[*]}, the last $beside beside a compiler; the logs are in $logs"
+echo "again: $times times ${parts[*]:-all parts}, the last $beside beside a compiler; the logs are in $logs"
 
 # The compiler builds the fleet repeatedly, at normal priority, with as many processes as there are cores.
 # It has a cache and a process group of its own.

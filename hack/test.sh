@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests, all parts also after a failure, and reports at the end what failed and the command that repeats it.
-# usage: hack/test.sh unit|e2e|image|alerts-short|alerts|helm-short|helm|chaos-short|chaos ...
+# usage: hack/test.sh [unit|e2e|image|alerts-short|alerts|helm-short|helm|chaos-short|chaos ...]; without parts those of make test
 # Parts that are joined by a plus sign, alerts-short+helm-short, run at the same time.
 #
 # SEED makes a fault run repeatable; it is the day (UTC) when it is not given, and it is always printed.
@@ -9,6 +9,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
+(($#)) || set -- unit e2e+image alerts-short+helm-short chaos-short
 SEED=${SEED:-$(date -u +%Y%m%d)}
 SHUFFLE=${SHUFFLE:-}
 

@@ -117,6 +117,14 @@ func TestRun_PartsAtTheSameTime_EachHasItsResult(t *testing.T) {
 	}
 }
 
+// TestRun_NoParts_AllOfMakeTest: each of them fails here, or finds tests that do.
+func TestRun_NoParts_AllOfMakeTest(t *testing.T) {
+	output, code := run(t, scratch(t), "bash hack/test.sh")
+	if last := "or all of the failed parts: hack/test.sh unit e2e image alerts-short helm-short chaos-short"; code != 1 || !strings.Contains(output, last) {
+		t.Errorf("want exit code 1 and %q, got %d:\n%s", last, code, output)
+	}
+}
+
 // TestRun_APartIsKilled_ThatIsAFailure: of two that run at the same time.
 func TestRun_APartIsKilled_ThatIsAFailure(t *testing.T) {
 	dir := scratch(t)
