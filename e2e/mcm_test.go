@@ -22,7 +22,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/preload"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
 // all applies an action to all replicas, one after the other.
@@ -70,9 +69,7 @@ func TestTakeOverFromMCM(t *testing.T) {
 	})
 	calls := s.changes()
 
-	spread, err := ring.NewSlots(lab.SlotCount, ring.Deployment)
-	s.must(err)
-	s.labelled(1+load.Deployments*(2+2*load.Machines), func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
+	s.labelled(1+load.Deployments*(2+2*load.Machines), func(root string) string { return fmt.Sprint(slotOf(t, lab, s.name, root)) })
 	for i := range load.Deployments {
 		s.reports(load.Deployment(i), int32(load.Machines))
 	}
@@ -255,9 +252,7 @@ func TestLeave(t *testing.T) {
 		s.finalizersOfMCM()
 	})
 
-	spread, err := ring.NewSlots(lab.SlotCount, ring.Deployment)
-	s.must(err)
-	s.labelled(1+2+2*3, func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
+	s.labelled(1+2+2*3, func(root string) string { return fmt.Sprint(slotOf(t, lab, s.name, root)) })
 	s.scale("pool", 4) // it is reconciled again
 	s.running("pool", 4)
 	after := s.joined()

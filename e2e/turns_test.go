@@ -112,7 +112,7 @@ func limitFor(limit int, waiting bool, idle float64) int {
 }
 
 // times are those of all processors since the system started, in its clock ticks. What they gave to processes of low priority counts as idle:
-// such a process, the build of the image that make test runs beside, takes what tests leave over.
+// such a process, the build of the image that make test runs beside, takes little besides what tests leave over.
 type times struct{ total, idle uint64 }
 
 func processorTimes() (times, error) {
