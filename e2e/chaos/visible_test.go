@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,13 +17,12 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// The fleet's names of metrics, Events and fields that the tests of unfit replicas expect.
+// The fleet's names of metrics and Events that the tests of unfit replicas expect.
 const (
-	metricFit         = "mcf_fit"            // by aspect: acts, observes, serves
-	metricUnopened    = "mcf_unopened_slots" // by reason
-	eventUnfit        = "ReplicaUnfit"       // on the session Lease
-	eventUndecodable  = "Undecodable"        // on the object
-	fitnessDebugField = "fitness"            // of /debug/slots
+	metricFit        = "mcf_fit"            // by aspect: acts, observes, serves
+	metricUnopened   = "mcf_unopened_slots" // by reason
+	eventUnfit       = "ReplicaUnfit"       // on the session Lease
+	eventUndecodable = "Undecodable"        // on the object
 )
 
 // sign is a place that shows that a replica cannot do its work. shown returns what it shows; errors name what is missing.
@@ -82,16 +80,19 @@ func unopened() sign {
 	}}
 }
 
-func debugged() sign {
-	return sign{"/debug/slots has " + fitnessDebugField, func(ctx context.Context, b *bed, replica string) (string, error) {
-		var page map[string]json.RawMessage
+// explained: /debug/slots has the reason why the replica is unfit.
+func explained() sign {
+	return sign{"/debug/slots has the reason", func(ctx context.Context, b *bed, replica string) (string, error) {
+		var page struct {
+			Fitness member.Fitness `json:"fitness"`
+		}
 		if err := b.lab.DebugSlots(ctx, replica, &page); err != nil {
 			return "", err
 		}
-		if len(page[fitnessDebugField]) == 0 {
-			return "", errors.New("there is no such field")
+		if page.Fitness.IsFit() || page.Fitness.Reason == "" {
+			return "", fmt.Errorf("got %v", page.Fitness)
 		}
-		return string(page[fitnessDebugField]), nil
+		return page.Fitness.Reason, nil
 	}}
 }
 
@@ -117,7 +118,7 @@ func ofReplica(replica string) []sign { return append(ofTarget(replica), notRead
 // ofTarget are the signs of each replica that cannot serve the target cluster. It is ready: other work continues.
 func ofTarget(replica string) []sign {
 	return []sign{
-		unfit(), debugged(),
+		unfit(), explained(),
 		reported(eventUnfit, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),
 	}
 }
