@@ -234,14 +234,16 @@ func TestSuspendedIdle(t *testing.T) {
 func TestHandOverAcrossTheFence(t *testing.T) {
 	s, name := stageThatHolds(t)
 	s.idle = false
+	s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
+	s.run(6 * time.Second)
+	// The hand-over begins late, so that it is not cancelled because it takes longer than UnfitHandOver.
 	s.write(name, assign("r-1"))
 	stopped := s.reported[0].Ticket
-	s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
-	s.run(9 * time.Second)
+	s.run(3 * time.Second)
 	s.step(Idle{Slot: Everything, Ticket: s.reported[1].Ticket})
 	s.fate = nil
-	s.run(3 * time.Second)
-	cancelled := s.reported[2].Ticket
+	s.run(time.Second)
+	cancelled := s.reported[len(s.reported)-1].Ticket
 	s.changes(Change{Slot: 0, Epoch: 1, Kind: Stopped}, Change{Slot: Everything, Kind: Suspended}, Change{Slot: 0, Epoch: 1, Kind: Cancelled})
 	s.entitled(0, false)
 	s.step(Idle{Slot: 0, Ticket: stopped})
