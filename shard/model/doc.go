@@ -10,11 +10,6 @@
 // any session, or several. A scenario is a fleet with a budget for each kind of fault, so that each is small enough to be
 // explored completely.
 //
-// observed: the same fleet under other rules, as a variant that the product does not follow: see docs/adr/0011. A session's fence
-// counts only from renewals that its watch has shown to it, the slot Lease records the session Lease under which its holder has
-// acquired it, and every new slot Lease waits. Leases are deleted, with and without a finalizer, and removed by force; etcd is
-// restored, with the versions and UIDs of the snapshot.
-//
 // fitness: replicas that renew their session Leases and cannot work. Lists and watches fail while requests about single Leases
 // succeed, for the replica or for one process; slots do not open at a replica. A fault that has begun lasts. Replicas report what
 // they can do, and one of them leads and assigns the slots by it.

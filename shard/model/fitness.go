@@ -36,7 +36,7 @@ const (
 const maxPosts = 2
 
 // fitness is the model of replicas that renew their session Leases, and may be unable to list and watch, or to open slots.
-// Requests about single Leases take effect at once: the effects of late ones are the subject of fleet and observed.
+// Requests about single Leases take effect at once: the effects of late ones are the subject of fleet.
 type fitness struct {
 	name     string
 	replicas uint8

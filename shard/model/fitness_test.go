@@ -2,7 +2,6 @@ package model
 
 // The promises about replicas that live and cannot work, as a finding names them.
 const (
-	inFlightThere   = "is entitled while something of"
 	emptiedLeader   = "a leader Lease was emptied by another session than its holder"
 	moveFromServing = "a slot that was served was moved to a replica that does not act"
 	crowdedProbe    = "a replica that was not seen to serve was given a second slot"

@@ -55,7 +55,7 @@ func ofFleet(f fleet, mutants ...mutant) trial {
 }
 
 func trials() []trial {
-	return slices.Concat(fleetTrials(), observedTrials(), fitnessTrials())
+	return slices.Concat(fleetTrials(), fitnessTrials())
 }
 
 func fleetTrials() []trial {
@@ -139,7 +139,7 @@ func TestProtocol_KeepsItsPromises(t *testing.T) {
 }
 
 func TestChecker_FindsEachMissingRule(t *testing.T) {
-	for _, trial := range slices.Concat(trials(), observedLarge()) {
+	for _, trial := range trials() {
 		for _, m := range trial.mutants {
 			t.Run(string(m.mutation), func(t *testing.T) {
 				got := trial.explore(m.mutation, bounds{})
@@ -172,7 +172,7 @@ func TestLargeScenarios(t *testing.T) {
 		limit.spent = func() bool { return time.Now().After(end) }
 		begin = func() { end = time.Now().Add(budget) }
 	}
-	large := slices.Concat(observedLarge(), fitnessLarge())
+	large := fitnessLarge()
 	for _, f := range []fleet{
 		{name: "take-over", replicas: []uint8{a, b, c}, held: true, faults: faults{crashes: 1, sleeps: 1, drifts: 1, leaves: 1}},
 		{name: "deletions", replicas: []uint8{a, b, c}, held: true, faults: faults{leaseDeletions: 1, slotDeletions: 1, drops: 1}},

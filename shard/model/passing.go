@@ -48,7 +48,7 @@ func (m message) text() string {
 		return "the slot is acquired by %s"
 	case release:
 		return "the slot is released by %s"
-	case nothing, makeSlot: // no message creates a slot Lease
+	case nothing:
 	}
 	return "nothing of %s arrives"
 }

@@ -11,7 +11,7 @@ func (f fleet) deliver(w *world, m message) {
 	}
 	revives := m.verb != create && !w.targetExists(m)
 	switch m.verb {
-	case nothing, makeSlot: // no message creates a slot Lease
+	case nothing:
 	case create:
 		if lease.exists {
 			return
