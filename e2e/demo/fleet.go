@@ -122,22 +122,31 @@ func (p picture) holds(r replica, name string) bool {
 	})
 }
 
-// heldBy counts the slots that these replicas hold and that are assigned to them, and reports whether each of the replicas has
-// some. A dead session holds nothing, whatever the Leases name.
-func (f fleet) heldBy(replicas []string, dead string) (held int, each bool) {
-	shares := map[string]int{}
+// heldBy counts the slots that these replicas hold and that are assigned to them, and those of the replicas that hold their share.
+// The leader fills a replica that has less than half of its part of the slots and of the machines, so half of either counts. A
+// dead session holds nothing, whatever the Leases name.
+func (f fleet) heldBy(replicas []string, dead string) (held, shares int) {
+	machines := 0
+	for _, r := range f.Replicas {
+		machines += len(r.Machines)
+	}
 	for _, r := range f.Replicas {
 		if r.Session == dead || !slices.Contains(replicas, r.Name) {
 			continue
 		}
+		own := 0
 		for _, s := range f.Slots {
 			if s.holder == r.Session && s.atRest() {
-				shares[r.Name]++
-				held++
+				own++
 			}
 		}
+		held += own
+		isHalf := func(part, all int) bool { return part > 0 && 2*part*len(replicas) >= all }
+		if isHalf(own, slots) || own > 0 && isHalf(len(r.Machines), machines) {
+			shares++
+		}
 	}
-	return held, len(shares) == len(replicas)
+	return held, shares
 }
 
 // facts returns a row for each replica; dead is a session that was killed.

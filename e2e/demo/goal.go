@@ -82,7 +82,7 @@ func podsGone(before int) goal {
 	}}
 }
 
-// shared is reached when n replicas hold all slots, each of them some.
+// shared is reached when n replicas hold all slots, each of them its share.
 func shared(replicas int) goal { return heldBy(replicaNames(replicas), "") }
 
 // replicaNames are those of a fleet of n.
@@ -94,14 +94,17 @@ func replicaNames(n int) []string {
 	return names
 }
 
-// heldBy is reached when the replicas hold all slots, each of them some, and none is moving. dead is a session that was killed:
-// its slots count as not held.
+// heldBy is reached when the replicas hold all slots, each of them its share, and none is moving. A new replica has one slot at
+// first, so that all slots are at rest before it has its share. dead is a session that was killed: its slots count as not held.
 func heldBy(replicas []string, dead string) goal {
 	return goal{
 		facts: func(p picture) []fact { return p.Fleet.facts(dead) },
 		reach: func(p picture) progress {
-			held, each := p.Fleet.heldBy(replicas, dead)
-			return progress{Done: held, Total: slots, What: "slots are held by " + several(len(replicas), "replica"), Reached: each && held == slots}
+			held, shares := p.Fleet.heldBy(replicas, dead)
+			if held == slots && shares < len(replicas) {
+				return progress{Done: shares, Total: len(replicas), What: "replicas hold their share of the slots"}
+			}
+			return progress{Done: held, Total: slots, What: "slots are held by " + several(len(replicas), "replica"), Reached: held == slots}
 		},
 	}
 }

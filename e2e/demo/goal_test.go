@@ -106,22 +106,35 @@ func TestShared(t *testing.T) {
 	j := newJournal()
 	j.see(lease("session-fleet-0", session0, ""), time.Time{})
 	j.see(lease("session-fleet-1", session1, ""), time.Time{})
-	want := func(done int, reached bool) {
+	slot := func(number int, session, assigned string) {
+		j.see(lease(fmt.Sprintf("slot-%03d", number), session, assigned), time.Time{})
+	}
+	wantOf := func(want progress, machines ...machine) {
 		t.Helper()
-		p := progress{Done: done, Total: slots, What: "slots are held by 2 replicas", Reached: reached}
-		if diff := cmp.Diff(p, shared(2).reach(picture{Fleet: j.fleet(nil)})); diff != "" {
+		if diff := cmp.Diff(want, shared(2).reach(picture{Fleet: j.fleet(machines)})); diff != "" {
 			t.Errorf("progress (-want +got):\n%s", diff)
 		}
 	}
-	want(0, false)
-	for i := range slots {
-		j.see(lease(fmt.Sprintf("slot-%03d", i), session0, "fleet-0"), time.Time{})
+	held := func(done int, reached bool) progress {
+		return progress{Done: done, Total: slots, What: "slots are held by 2 replicas", Reached: reached}
 	}
-	want(slots, false) // one of them has none
-	j.see(lease("slot-000", session1, "fleet-1"), time.Time{})
-	want(slots, true)
-	j.see(lease("slot-001", session0, "fleet-1"), time.Time{})
-	want(slots-1, false)
+	oneShare := progress{Done: 1, Total: 2, What: "replicas hold their share of the slots"}
+	wantOf(held(0, false))
+	for i := range slots {
+		slot(i, session0, "fleet-0")
+	}
+	wantOf(oneShare) // fleet-1 has none
+	slot(0, session1, "fleet-1")
+	wantOf(oneShare) // it has one to begin with
+	at0, at1 := machine{Slot: "0"}, machine{Slot: "1"}
+	wantOf(held(slots, true), at0, at1, at1, at1) // with a quarter of the machines
+	wantOf(oneShare, at0, at1, at1, at1, at1)
+	for i := range slots / 4 {
+		slot(i, session0, "fleet-1")
+		wantOf(held(slots-1, false)) // it moves
+		slot(i, session1, "fleet-1")
+	}
+	wantOf(held(slots, true)) // with a quarter of the slots
 }
 
 func TestUndisturbed(t *testing.T) {

@@ -137,18 +137,17 @@ func TestFleet(t *testing.T) {
 		t.Errorf("replicas (-want +got):\n%s", diff)
 	}
 	for name, test := range map[string]struct {
-		replicas []string
-		dead     string
-		held     int
-		each     bool
+		replicas     []string
+		dead         string
+		held, shares int
 	}{
-		"a moving slot is not held": {[]string{"fleet-0", "fleet-2"}, "", 3, true},
-		"one of them":               {[]string{"fleet-0"}, "", 2, true},
-		"one has nothing":           {[]string{"fleet-0", "fleet-1"}, "", 2, false},
-		"a session is dead":         {[]string{"fleet-0", "fleet-2"}, session0, 1, false},
+		"a moving slot is not held": {[]string{"fleet-0", "fleet-2"}, "", 3, 2},
+		"one of them":               {[]string{"fleet-0"}, "", 2, 1},
+		"one has nothing":           {[]string{"fleet-0", "fleet-1"}, "", 2, 1},
+		"a session is dead":         {[]string{"fleet-0", "fleet-2"}, session0, 1, 1},
 	} {
-		if held, each := f.heldBy(test.replicas, test.dead); held != test.held || each != test.each {
-			t.Errorf("%s: heldBy = %d, %t, want %d, %t", name, held, each, test.held, test.each)
+		if held, shares := f.heldBy(test.replicas, test.dead); held != test.held || shares != test.shares {
+			t.Errorf("%s: heldBy = %d, %d, want %d, %d", name, held, shares, test.held, test.shares)
 		}
 	}
 	facts := []fact{

@@ -147,7 +147,7 @@ func (d *demo) addReplicas(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.screen.note("Each new replica gets its share, slot by slot: the old holder finishes its current passes, then releases the slot.")
+	d.screen.note("Each new replica gets one slot, and its share once that is open. The old holder of a slot finishes its passes, then releases it.")
 	return d.scaleFleet(ctx, before, d.replicas+2)
 }
 
