@@ -337,8 +337,8 @@ func (s *space) autoscalerLeavesAlone() {
 		was := false
 		for i, m := range machines {
 			is := m.Status.CurrentStatus.PreserveExpiryTime != nil
-			if late := moments[i].seen.Sub(end); m.Name == name && was && !is && (late < 0 || late > slack) {
-				s.Errorf("the field was removed %s after the end of the preservation", late)
+			if late := moments[i].seen.Sub(end); m.Name == name && was && !is && late < 0 {
+				s.Errorf("the field was removed %s before the end of the preservation", -late)
 			}
 			if m.Name == name {
 				was = is

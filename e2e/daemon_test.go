@@ -134,7 +134,7 @@ func (c *configured) isIn(n *corev1.Node, want v1alpha1.NodeState) error {
 // eventually waits until check returns nil, and meanwhile answers the daemon's requests for drains, as a controller does.
 func (c *configured) eventually(what string, check func(*corev1.Node) error) {
 	c.Helper()
-	eventuallyWithin(c.T, rebootPatience, what, func(ctx context.Context) error {
+	err := harness.EventuallyEvery(c.lab.Context(c.T), interval, what, func(ctx context.Context) error {
 		n, err := c.lab.Target.CoreV1().Nodes().Get(ctx, c.node, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -147,6 +147,9 @@ func (c *configured) eventually(what string, check func(*corev1.Node) error) {
 		}
 		return check(n)
 	})
+	if err != nil {
+		c.Fatal(err)
+	}
 }
 
 func (c *configured) bootID() string {

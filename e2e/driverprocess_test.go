@@ -159,15 +159,13 @@ func (s *space) measure(pool string, work func()) (times []time.Duration) {
 		name := fmt.Sprintf("own-%s-%d", pool, i)
 		s.createMachine(name, labeled("own"))
 		start := time.Now()
-		ctx, cancel := context.WithTimeout(s.Context(), patience)
-		err := harness.EventuallyEvery(ctx, 20*time.Millisecond, name+" has a VM", func(ctx context.Context) error {
+		err := harness.EventuallyEvery(s.Context(), 20*time.Millisecond, name+" has a VM", func(ctx context.Context) error {
 			m, err := s.api().Machines(s.name).Get(ctx, name, metav1.GetOptions{})
 			if err == nil && m.Spec.ProviderID == "" {
 				err = fmt.Errorf("its last operation is %+v", m.Status.LastOperation)
 			}
 			return err
 		})
-		cancel()
 		s.must(err)
 		times = append(times, time.Since(start))
 	}

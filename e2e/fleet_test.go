@@ -46,8 +46,6 @@ func startFleet() { go func() { _, _ = fleetLab() }() }
 // held waits until all slots of a lab are held. A new fleet creates their Leases first, which takes a machine that starts other labs
 // meanwhile minutes.
 func held(ctx context.Context, lab *harness.Lab) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
-	defer cancel()
 	return lab.WaitHeld(ctx, lab.SlotCount)
 }
 
@@ -163,10 +161,8 @@ func refusesToStart(t *testing.T, lab *harness.Lab, why string, flags ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	replica := exec.CommandContext(ctx, filepath.Join(bin, "machine-controller-fleet"), append([]string{
-		"--replica-name=other", "--address=127.0.0.1", "--port=" + harness.FreePort(ctx, t),
+	replica := exec.CommandContext(t.Context(), filepath.Join(bin, "machine-controller-fleet"), append([]string{
+		"--replica-name=other", "--address=127.0.0.1", "--port=" + harness.FreePort(t.Context(), t),
 		"--control-kubeconfig=" + filepath.Join(lab.Dir, "admin.kubeconfig"),
 		"--target-kubeconfig=" + filepath.Join(lab.Dir, "target.kubeconfig"),
 	}, flags...)...)

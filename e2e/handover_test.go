@@ -132,7 +132,7 @@ func (s *space) handOver(slot int, checks ...func(context.Context, owner) error)
 			return err
 		}
 		if requested := time.Since(since); requested < planned {
-			return fmt.Errorf("it was requested %s ago, and the leader may assign the slot to another replica", requested)
+			return errors.New("it was requested a moment ago, and the leader may assign the slot to another replica")
 		}
 		return nil
 	})

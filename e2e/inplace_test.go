@@ -126,17 +126,15 @@ func (s *space) reaches(stage string, result ...string) string {
 	s.Helper()
 	pool := s.poolNodes()
 	reached := func(n *corev1.Node) bool { return pool[n.Name] != nil && isAt(n, stage, result...) }
-	ctx, cancel := context.WithTimeout(s.Context(), s.longest())
-	defer cancel()
 	api := s.lab.Target.CoreV1().Nodes()
-	now, err := api.List(ctx, metav1.ListOptions{})
+	now, err := api.List(s.Context(), metav1.ListOptions{})
 	s.must(err)
 	for i := range now.Items {
 		if reached(&now.Items[i]) {
 			return now.Items[i].Name
 		}
 	}
-	changes, err := harness.Watch(ctx, now.ResourceVersion, api.Watch)
+	changes, err := harness.Watch(s.Context(), now.ResourceVersion, api.Watch)
 	s.must(err)
 	defer changes.Stop()
 	for e := range changes.ResultChan() {
@@ -147,7 +145,7 @@ func (s *space) reaches(stage string, result ...string) string {
 	for name, n := range s.poolNodes() {
 		s.Logf("%s is %s, labels %v", name, machinefacts.InPlaceStage(n), n.Labels)
 	}
-	s.Fatalf("wait until a Node is %s %v: %v", stage, result, ctx.Err())
+	s.Fatalf("wait until a Node is %s %v: %v", stage, result, s.Context().Err())
 	return ""
 }
 

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -56,19 +55,17 @@ func TestKubectlGet(t *testing.T) {
 func TestKubectlGetLeases(t *testing.T) {
 	t.Parallel()
 	lab := shared(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := lab.WaitHeld(ctx, lab.SlotCount); err != nil {
+	if err := lab.WaitHeld(t.Context(), lab.SlotCount); err != nil {
 		t.Fatal(err)
 	}
-	replicas, err := lab.Replicas(ctx)
+	replicas, err := lab.Replicas(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	// leases returns the columns NAME and HOLDER of each row.
 	leases := func(args ...string) (rows [][2]string) {
 		t.Helper()
-		out, err := lab.Kubectl(ctx, append([]string{"-n", harness.FleetNamespace, "get", "leases"}, args...)...)
+		out, err := lab.Kubectl(t.Context(), append([]string{"-n", harness.FleetNamespace, "get", "leases"}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}

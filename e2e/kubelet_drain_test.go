@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -59,7 +58,7 @@ func TestRealKubeletDrain(t *testing.T) {
 	for app, replicas := range apps {
 		s.ready(app, int(replicas))
 	}
-	s.inTurns(film, from, apps)
+	s.inTurns(film, from)
 	s.neverForced(film, from)
 	s.patch("machines", to, `{"metadata":{"labels":{"force-deletion":"true"}}}`)
 	s.remove("machines", to)
@@ -68,14 +67,12 @@ func TestRealKubeletDrain(t *testing.T) {
 
 // inTurns checks that in a recording of a drain the PodDisruptionBudgets of apps were respected at any time, the first pods of all
 // apps were evicted by priority, and the others when their PodDisruptionBudget allowed it.
-func (s *space) inTurns(film *recording, from string, apps map[string]int32) {
+func (s *space) inTurns(film *recording, from string) {
 	s.Helper()
-	const soon = time.Minute // on a busy machine, too; without an event of the PodDisruptionBudget the wait is two
 	atLeast := map[string]int{"web": 2, "both": 1}
 	moments, err := film.play()
 	s.must(err)
 	pods := map[types.UID]*corev1.Pod{}
-	complete := map[string]time.Time{} // since when all pods of an app are ready
 	var went, first []*corev1.Pod
 	for _, m := range moments {
 		pod := m.pod()
@@ -87,8 +84,6 @@ func (s *space) inTurns(film *recording, from string, apps map[string]int32) {
 		if before != nil && before.DeletionTimestamp == nil && pod.DeletionTimestamp != nil && pod.Spec.NodeName == from {
 			if !slices.ContainsFunc(first, isSame) {
 				first = append(first, pod)
-			} else if since, known := complete[app]; known && m.seen.Sub(since) > soon {
-				s.Errorf("pod %s was evicted %s after all pods of its app were ready", pod.Name, m.seen.Sub(since))
 			}
 			went = append(went, pod)
 		}
@@ -104,11 +99,6 @@ func (s *space) inTurns(film *recording, from string, apps map[string]int32) {
 		}
 		if ready < atLeast[app] && !m.listed {
 			s.Errorf("at revision %d %d pods of %s were ready, and its PodDisruptionBudget requires %d", m.revision, ready, app, atLeast[app])
-		}
-		if ready < int(apps[app]) {
-			delete(complete, app)
-		} else if _, known := complete[app]; !known {
-			complete[app] = m.seen
 		}
 	}
 	isByPriority := slices.IsSortedFunc(first, func(a, b *corev1.Pod) int { return cmp.Compare(*b.Spec.Priority, *a.Spec.Priority) })

@@ -34,7 +34,6 @@ func bootSpace(t *testing.T, lab *harness.Lab, name string, replace ...string) *
 	s := newSpaceBy(t, lab, unused(name), func(ctx context.Context, namespace string) error {
 		return lab.PrepareUserData(ctx, namespace, realKubelet, userData)
 	})
-	s.waits = rebootPatience
 	return s
 }
 
@@ -50,9 +49,7 @@ func (s *space) machinePool(rollout configv1alpha1.RolloutType, maxUnavailable i
 func (s *space) target(config runtime.RawExtension, before string) string {
 	s.Helper()
 	s.must(s.lab.SetConfig(s.Context(), s.name, "50-"+s.name, config))
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
-	defer cancel()
-	target, err := s.lab.NewTarget(ctx, s.name, before)
+	target, err := s.lab.NewTarget(s.Context(), s.name, before)
 	s.must(err)
 	return target
 }

@@ -61,7 +61,6 @@ func TestMachineConfiguration(t *testing.T) {
 func patientSpace(t *testing.T, lab *harness.Lab, name string) *space {
 	t.Helper()
 	s := newSpace(t, lab, name, realKubelet)
-	s.waits = rebootPatience
 	return s
 }
 
@@ -147,9 +146,7 @@ func (s *space) isOnTarget(size int) (target string) {
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(s.Context(), s.longest())
-	defer cancel()
-	s.must(s.lab.AllOn(ctx, s.name, target, size))
+	s.must(s.lab.AllOn(s.Context(), s.name, target, size))
 	return target
 }
 

@@ -271,9 +271,7 @@ func (s *space) handBack() {
 	s.Helper()
 	bin, err := harness.Bin()
 	s.must(err)
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
-	defer cancel()
-	output, err := exec.CommandContext(ctx, filepath.Join(bin, "machine-controller-fleet"), "leave",
+	output, err := exec.CommandContext(s.Context(), filepath.Join(bin, "machine-controller-fleet"), "leave",
 		"--control-kubeconfig="+filepath.Join(s.lab.Dir, "admin.kubeconfig"),
 		"--target-kubeconfig="+filepath.Join(s.lab.Dir, "target.kubeconfig"),
 		"--fleet-name="+harness.FleetName, "--fleet-namespace="+harness.FleetNamespace).CombinedOutput()

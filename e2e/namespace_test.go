@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ func TestOnlyTheNamespace(t *testing.T) {
 	lab := startLab(t, "namespace", func(o *harness.Options) {
 		o.Slots, o.FleetFlags = many, fmt.Sprintf("--namespace=%s --shard-by=namespace", served)
 	})
-	s := &space{T: t, lab: lab, name: served, seen: &memory{machines: map[types.UID]string{}}}
+	s := &space{T: t, lab: lab, name: served, seen: &memory{machines: map[types.UID]string{}}, ctx: lab.Context(t)}
 	s.fourDigits(many)
 	other := newSpace(t, lab, "other", "")
 	other.deploy("pool", 1)
@@ -78,10 +77,8 @@ func TestOnlyTheNamespace(t *testing.T) {
 // machine that starts other labs meanwhile in minutes.
 func (s *space) fourDigits(slots int) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 2*patience)
-	defer cancel()
-	s.must(s.lab.WaitHeld(ctx, slots))
-	holders, err := s.lab.Holders(ctx)
+	s.must(s.lab.WaitHeld(s.Context(), slots))
+	holders, err := s.lab.Holders(s.Context())
 	s.must(err)
 	for slot := range slots {
 		if name := fmt.Sprintf("fleet-slot-%04d", slot); holders[name] == "" {

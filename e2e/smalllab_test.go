@@ -172,9 +172,7 @@ func (s *space) idle(span time.Duration) {
 // holds its slots: a replica that is killed before that gets them only after its session Lease has expired, and a quarantine.
 func installMCMs(t *testing.T, lab *harness.Lab) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := lab.WaitHeld(ctx, lab.SlotCount); err != nil {
+	if err := lab.WaitHeld(t.Context(), lab.SlotCount); err != nil {
 		t.Fatal(err)
 	}
 	client, err := dynamic.NewForConfig(lab.Config)
@@ -185,10 +183,10 @@ func installMCMs(t *testing.T, lab *harness.Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := mcmcrds.Replace(ctx, client, definitions); err != nil {
+	if err := mcmcrds.Replace(t.Context(), client, definitions); err != nil {
 		t.Fatal(err)
 	}
-	if err := lab.Restart(ctx, harness.Fleet); err != nil {
+	if err := lab.Restart(t.Context(), harness.Fleet); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,14 +24,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-const (
-	// patience bounds each wait. It is long because a machine may be busy, and a dead VM shows only after 50 s.
-	patience = 2 * time.Minute
-	// rebootPatience bounds each wait for VMs with real kubelets that are drained and rebooted, some of them one after the other.
-	rebootPatience = 8 * time.Minute
-	// interval between checks: many tests use the same API servers.
-	interval = 200 * time.Millisecond
-)
+// interval between checks: many tests use the same API servers.
+const interval = 200 * time.Millisecond
 
 // space is the namespace of one test.
 type space struct {
@@ -43,8 +36,7 @@ type space struct {
 	// lenient reports whether the lab has MCM's definitions instead of the fleet's.
 	lenient bool
 	seen    *memory
-	// waits bounds each wait instead of patience; 0 means patience.
-	waits time.Duration
+	ctx     context.Context //nolint:containedctx // it is the test's own, see Context
 }
 
 // memory holds the machines that a test has seen: deleted ones can only be searched by name.
@@ -65,7 +57,7 @@ func unused(name string) string { return fmt.Sprintf("%s-%x", name, time.Now().U
 // newSpaceBy is newSpace with other classes, and with a name that unused has returned.
 func newSpaceBy(t *testing.T, lab *harness.Lab, namespace string, prepare func(ctx context.Context, namespace string) error) *space {
 	t.Helper()
-	s := &space{T: t, lab: lab, name: namespace, seen: &memory{machines: map[types.UID]string{}}}
+	s := &space{T: t, lab: lab, name: namespace, seen: &memory{machines: map[types.UID]string{}}, ctx: lab.Context(t)}
 	s.must(prepare(t.Context(), s.name))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
@@ -87,8 +79,11 @@ func newSpaceBy(t *testing.T, lab *harness.Lab, namespace string, prepare func(c
 // in is the same namespace in a subtest.
 func (s *space) in(t *testing.T) *space {
 	t.Helper()
-	return &space{T: t, lab: s.lab, name: s.name, lenient: s.lenient, seen: s.seen, waits: s.waits}
+	return &space{T: t, lab: s.lab, name: s.name, lenient: s.lenient, seen: s.seen, ctx: s.lab.Context(t)}
 }
+
+// Context returns the context of the test's waits, instead of that of the test: it ends with the lab, too.
+func (s *space) Context() context.Context { return s.ctx }
 
 func (s *space) api() machineclient.MachineV1alpha1Interface { return s.lab.Machines.MachineV1alpha1() }
 
@@ -99,33 +94,16 @@ func (s *space) must(err error) {
 	}
 }
 
-// eventually waits until check returns nil. Where waits are long, states last, and are looked at less often after a while.
+// eventually waits until check returns nil.
 func (s *space) eventually(what string, check func(context.Context) error) {
 	s.Helper()
-	if s.waits == 0 {
-		eventuallyWithin(s.T, patience, what, check)
-		return
-	}
-	ctx, cancel := context.WithTimeout(s.Context(), s.waits)
-	defer cancel()
-	s.must(harness.EventuallyLasting(ctx, interval, what, check))
+	s.must(harness.EventuallyEvery(s.Context(), interval, what, check))
 }
-
-// longest is how long a wait may last.
-func (s *space) longest() time.Duration { return cmp.Or(s.waits, patience) }
 
 // eventually waits until check returns nil.
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	eventuallyWithin(t, patience, what, check)
-}
-
-// eventuallyWithin is eventually, with another bound.
-func eventuallyWithin(t *testing.T, longest time.Duration, what string, check func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), longest)
-	defer cancel()
-	if err := harness.EventuallyEvery(ctx, interval, what, check); err != nil {
+	if err := harness.EventuallyEvery(t.Context(), interval, what, check); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -133,17 +111,13 @@ func eventuallyWithin(t *testing.T, longest time.Duration, what string, check fu
 // lasting is eventually for a state that does not end by itself.
 func (s *space) lasting(what string, check func(context.Context) error) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), cmp.Or(s.waits, patience))
-	defer cancel()
-	s.must(harness.EventuallyLasting(ctx, interval, what, check))
+	s.must(harness.EventuallyLasting(s.Context(), interval, what, check))
 }
 
 // kubectl runs kubectl in the namespace.
 func (s *space) kubectl(args ...string) string {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
-	defer cancel()
-	out, err := s.lab.Kubectl(ctx, append([]string{"-n", s.name}, args...)...)
+	out, err := s.lab.Kubectl(s.Context(), append([]string{"-n", s.name}, args...)...)
 	s.must(err)
 	return out
 }

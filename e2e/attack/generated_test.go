@@ -74,7 +74,7 @@ func generated(a *tenant) {
 	namespace, _ := a.neighbour("")
 	a.class("unchanged", "")
 	a.deploy(a.named("base"), 2, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Class.Name = "unchanged" })
-	ctx, stop := context.WithTimeout(a.ctx, 4*lasts)
+	ctx, stop := context.WithTimeout(a.ctx, lasts+harness.Standstill)
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- g.run(ctx, lasts) }()

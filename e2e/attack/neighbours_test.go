@@ -25,9 +25,7 @@ func (a *tenant) neighbour(providerSpec string) (namespace string, m *v1alpha1.M
 	a.must(a.lab.Prepare(a.ctx, namespace, providerSpec))
 	_, err := a.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Create(a.ctx, harness.Deployment(namespace, "pool", 1), metav1.CreateOptions{})
 	a.must(err)
-	ctx, cancel := context.WithTimeout(a.ctx, patience)
-	defer cancel()
-	a.must(a.lab.Running(ctx, namespace, 1))
+	a.must(a.lab.Running(a.ctx, namespace, 1))
 	return namespace, &a.machinesOf(namespace)[0]
 }
 
@@ -48,9 +46,7 @@ func deadMachinesOfOneTenant(a *tenant) {
 	a.must(err)
 	a.deploy("pool", dead)
 	namespace, m := a.neighbour(zone)
-	ctx, cancel := context.WithTimeout(a.ctx, patience)
-	defer cancel()
-	a.must(a.lab.Running(ctx, a.namespace, dead))
+	a.must(a.lab.Running(a.ctx, a.namespace, dead))
 	for _, of := range a.machinesOf(a.namespace) {
 		a.must(a.lab.Cloud.Act(a.ctx, path.Base(of.Spec.ProviderID), cloudapi.ActionLoseReady))
 	}

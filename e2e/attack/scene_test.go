@@ -28,8 +28,7 @@ import (
 )
 
 const (
-	// patience bounds each wait; interval is that of its checks.
-	patience = 2 * time.Minute
+	// interval of the checks of a wait.
 	interval = 200 * time.Millisecond
 	// replicas of the fleet, and its slots.
 	replicas, slots = 2, 64
@@ -212,9 +211,7 @@ func (a *tenant) must(err error) {
 // eventually waits until check returns nil.
 func (a *tenant) eventually(what string, check func(context.Context) error) {
 	a.Helper()
-	ctx, cancel := context.WithTimeout(a.ctx, patience)
-	defer cancel()
-	a.must(harness.EventuallyEvery(ctx, interval, what, check))
+	a.must(harness.EventuallyEvery(a.ctx, interval, what, check))
 }
 
 // secret creates a Secret.

@@ -61,9 +61,7 @@ type guarded struct {
 
 func newVictim(ctx context.Context, lab *harness.Lab) (*victim, error) {
 	v := &victim{lab: lab, harms: map[string]string{}}
-	creation, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := v.create(creation); err != nil {
+	if err := v.create(ctx); err != nil {
 		return nil, fmt.Errorf("create the victim: %w", err)
 	}
 	control, err1 := dynamic.NewForConfig(lab.Config)

@@ -94,9 +94,7 @@ func TestKillAtEachRequestToAzure(t *testing.T) {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error {
+	if err := harness.Eventually(b.ctx, "nothing is left", func(ctx context.Context) error {
 		return errors.Join(allDeleted(ctx, b.lab, b.namespace), emptyAzure(ctx, b.lab))
 	}); err != nil {
 		t.Fatal(err)
@@ -129,12 +127,10 @@ func (b *bed) liveAtAzure(t *testing.T, azure *harness.Azure, number int, after 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
 	// await waits until the machine is as it should, and kills the fleet meanwhile if the request arrives.
 	await := func(what string, check func(context.Context) error) {
 		t.Helper()
-		if err := harness.Eventually(ctx, what, func(ctx context.Context) error {
+		if err := harness.Eventually(b.ctx, what, func(ctx context.Context) error {
 			all, err := azure.Inventory(ctx)
 			if err == nil && all.Stopped && !killed {
 				killed = true
@@ -153,7 +149,7 @@ func (b *bed) liveAtAzure(t *testing.T, azure *harness.Azure, number int, after 
 		}
 		return err
 	})
-	if err := api.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+	if err := api.Delete(b.ctx, name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await(name+" is gone", func(ctx context.Context) error {

@@ -113,9 +113,7 @@ func (b *bed) end(t *testing.T) {
 func (b *bed) waitHeld(t *testing.T) {
 	t.Helper()
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := b.lab.WaitHeld(ctx, b.slots); err != nil {
+	if err := b.lab.WaitHeld(b.ctx, b.slots); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("all slots are held after %.1f s", time.Since(start).Seconds())

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -56,17 +54,7 @@ func blackout(t *testing.T, server string) {
 		b.do(t, server, harness.Start)
 	})
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
-	defer cancel()
-	if err := harness.Eventually(ctx, "all machines run", func(ctx context.Context) error {
-		phases, err := b.lab.Phases(ctx, b.namespace)
-		if err == nil && phases[v1alpha1.MachineRunning] != machines {
-			err = fmt.Errorf("%v", phases)
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	b.running(t, machines)
 	t.Logf("%d machines run %.1f s after %s was back, which had been away for %s", machines, time.Since(start).Seconds(), server, away)
 	b.wait(t, healthTimeout+30*time.Second) // what was decided late would show by now
 	b.alive(t, healthy)

@@ -28,9 +28,6 @@ type trace func(b *bed, what string, from, to time.Time) ([]check.Actor, error)
 // end.
 const lateTries = 3
 
-// lateArrives is how long after the resume a late request is looked for.
-const lateArrives = 10 * time.Second
-
 // late stops a request between its check and its send, pauses the whole process until others have its slots, and resumes the
 // request then. find shows that it arrives, from a session that has lost the slot.
 func late(t *testing.T, b *bed, match string, find trace) {
@@ -46,13 +43,11 @@ func late(t *testing.T, b *bed, match string, find trace) {
 
 func tryLate(t *testing.T, b *bed, match string, find trace) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	point, err := b.lab.StopNext(ctx, match)
+	point, err := b.lab.StopNext(b.ctx, match)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at, err := point.Wait(ctx)
+	at, err := point.Wait(b.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +170,7 @@ func pauseInShortCall(t *testing.T, b *bed) {
 // count.
 func (b *bed) noted(t *testing.T, made map[string]string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, "machines have recorded their VMs", func(ctx context.Context) error {
+	if err := harness.Eventually(b.ctx, "machines have recorded their VMs", func(ctx context.Context) error {
 		machines, err := b.lab.Machines.MachineV1alpha1().Machines(b.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -196,9 +189,7 @@ func (b *bed) noted(t *testing.T, made map[string]string) {
 // calling waits until a create of a replica is in flight: the VM exists, and its machine has not recorded it.
 func (b *bed) calling(t *testing.T) (replica, session string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, "a replica waits for the cloud", func(ctx context.Context) error {
+	if err := harness.Eventually(b.ctx, "a replica waits for the cloud", func(ctx context.Context) error {
 		machines, err := b.lab.Machines.MachineV1alpha1().Machines(b.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -238,9 +229,7 @@ func (b *bed) calling(t *testing.T) (replica, session string) {
 func (b *bed) waitTakenOver(t *testing.T, session string) (holders map[string]string) {
 	t.Helper()
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, "others hold the slots of "+session, func(ctx context.Context) (err error) {
+	if err := harness.Eventually(b.ctx, "others hold the slots of "+session, func(ctx context.Context) (err error) {
 		holders, err = b.lab.Holders(ctx)
 		remaining := 0
 		for _, holder := range holders {
@@ -270,19 +259,32 @@ func (b *bed) arrived(t *testing.T, session string, holders map[string]string, f
 // seen is arrived with an error instead of a failure of the test.
 func (b *bed) seen(t *testing.T, session string, holders map[string]string, find func() ([]check.Actor, error)) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, lateArrives)
-	defer cancel()
-	return harness.Eventually(ctx, "the late request is in the logs", func(context.Context) error {
-		actors, err := find()
-		if err != nil {
+	late := false
+	err := harness.Eventually(b.ctx, "the late request is in the logs, or its session has ended", func(ctx context.Context) error {
+		ended, err1 := b.hasEnded(ctx, session) // asked first: what it sent before is in the logs then
+		actors, err2 := find()
+		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
 		for _, actor := range actors {
 			if holder := holders[b.slotLease(actor.Slot)]; actor.Session == session && actor.Slot >= 0 && holder != session {
 				t.Logf("%s was late with slot %d, epoch %d, which %s held", session, actor.Slot, actor.Epoch, holder)
-				return nil
+				late = true
 			}
 		}
-		return errors.New("it is not")
+		if !late && !ended {
+			return errors.New("neither")
+		}
+		return nil
 	})
+	if err == nil && !late {
+		err = fmt.Errorf("session %s has ended, and no late request of it is in the logs", session)
+	}
+	return err
+}
+
+// hasEnded reports whether the process of a session has ended: the next one of its replica has a session.
+func (b *bed) hasEnded(ctx context.Context, session string) (bool, error) {
+	now, err := b.session(ctx, replicaOf(session))
+	return now != "" && now != session, err
 }

@@ -19,9 +19,6 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// noticed is the time until all replicas have observed a Lease that was changed by hand.
-const noticed = 5 * time.Second
-
 // emptied is a patch that clears the holder of a Lease.
 const emptied = `{"spec":{"holderIdentity":null}}`
 
@@ -45,10 +42,17 @@ func loseSession(t *testing.T, b *bed, take func(t *testing.T, lease string)) {
 // slotLeasesDeleted deletes the Leases of a few slots. Their holders stop as soon as they observe it, and the leader creates them
 // again; the new ones cannot be acquired for 15 s.
 func slotLeasesDeleted(t *testing.T, b *bed) {
+	began := map[int]time.Time{}
 	for range 5 {
 		slot := b.random.IntN(b.slots)
-		b.recorder.Reset(slot, time.Now(), time.Now().Add(noticed))
+		if began[slot].IsZero() {
+			began[slot] = time.Now()
+		}
 		b.deleteLease(t, b.slotLease(slot))
+	}
+	for slot, from := range began {
+		b.oneHolder(t, slot)
+		b.recorder.Reset(slot, from, time.Now())
 	}
 }
 
@@ -94,11 +98,15 @@ func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
 		slot := b.random.IntN(b.slots)
 		start := time.Now()
 		before, edited := b.edit(t, slot, edit)
+		after := b.oneHolder(t, slot)
+		if edit.resets {
+			b.recorder.Reset(slot, start, time.Now())
+		}
 		least := member.Transitions(edited)
 		if edit.changesHands {
 			least++
 		}
-		if after := b.oneHolder(t, slot); member.Transitions(after) < least {
+		if member.Transitions(after) < least {
 			t.Errorf("%s: slot %d is held by %s under epoch %d, want at least %d", edit.name, slot, member.Holder(after), member.Transitions(after), least)
 		} else {
 			t.Logf("%s: slot %d, which %s held, is held by %s after %.1f s", edit.name, slot, member.Holder(before), member.Holder(after), time.Since(start).Seconds())
@@ -124,7 +132,6 @@ func (b *bed) edit(t *testing.T, slot int, edit handEdit) (before, edited *coord
 		if err != nil {
 			t.Fatal(err)
 		}
-		from := time.Now()
 		edited, err = b.tryPatchLease(before.Name, string(text))
 		if apierrors.IsConflict(err) {
 			t.Logf("%s: slot %d has moved: %v", edit.name, slot, err)
@@ -132,9 +139,6 @@ func (b *bed) edit(t *testing.T, slot int, edit handEdit) (before, edited *coord
 		}
 		if err != nil {
 			t.Fatal(err)
-		}
-		if edit.resets {
-			b.recorder.Reset(slot, from, from.Add(noticed))
 		}
 		return before, edited
 	}
@@ -144,9 +148,7 @@ func (b *bed) edit(t *testing.T, slot int, edit handEdit) (before, edited *coord
 // the Lease. It returns the Lease.
 func (b *bed) oneHolder(t *testing.T, slot int) (lease *coordinationv1.Lease) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, fmt.Sprintf("slot %d has one holder", slot), func(ctx context.Context) (err error) {
+	if err := harness.Eventually(b.ctx, fmt.Sprintf("slot %d has one holder", slot), func(ctx context.Context) (err error) {
 		api := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
 		if lease, err = api.Get(ctx, b.slotLease(slot), metav1.GetOptions{}); err != nil {
 			return err

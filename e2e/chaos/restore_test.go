@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -53,9 +52,7 @@ func TestRestoredEtcd(t *testing.T) {
 	b.waitHeld(t)
 	create("again")
 	b.running(t, 10)
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, "each machine has one VM, also those that are forgotten", func(ctx context.Context) error {
+	if err := harness.Eventually(b.ctx, "each machine has one VM, also those that are forgotten", func(ctx context.Context) error {
 		return record.Converged(ctx, b.lab, b.namespace, gone...)
 	}); err != nil {
 		t.Error(err)
@@ -82,7 +79,13 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	then := b.uids(t)
-	b.wait(t, 20*time.Second)
+	b.eventually(t, "machines were created and deleted since", func(context.Context) error {
+		now := b.uids(t)
+		if gone, created := missing(then, now), missing(now, then); len(gone) == 0 || len(created) == 0 {
+			return fmt.Errorf("%d were deleted, %d were created", len(gone), len(created))
+		}
+		return nil
+	})
 	if err := b.churn.stop(); err != nil { // the fleet still processes what the load has left
 		t.Fatal(err)
 	}
@@ -106,9 +109,7 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	if _, err := api.Create(b.ctx, harness.Deployment(b.namespace, name, each), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, "new objects are served", func(ctx context.Context) error {
+	if err := harness.Eventually(b.ctx, "new objects are served", func(ctx context.Context) error {
 		d, err := api.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && d.Status.ReadyReplicas != each {
 			err = fmt.Errorf("of %d machines %d are ready", each, d.Status.ReadyReplicas)
@@ -117,13 +118,13 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := api.DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error { return noObjects(ctx, b.lab, b.namespace) }); err != nil {
+	if err := harness.Eventually(b.ctx, "nothing is left", func(ctx context.Context) error { return noObjects(ctx, b.lab, b.namespace) }); err != nil {
 		t.Error(err)
 	}
-	vms, err := b.lab.Cloud.VMs(ctx, b.namespace)
+	vms, err := b.lab.Cloud.VMs(b.ctx, b.namespace)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,8 +95,6 @@ func (s snapshot) count(prefix string) int {
 
 // busy waits until enough machines are in creation and in deletion.
 func (s *scene) busy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	return harness.Eventually(ctx, "enough machines are in creation and in deletion", func(context.Context) error {
 		now := s.snapshot()
 		if least := loadOf().least; now.count("creating") < least || now.count("deleting") < least {

@@ -122,9 +122,7 @@ func killAtEachCall(t *testing.T, cloud steppedCloud) {
 	s.evictedOnce()
 	s.idle()
 	s.must(s.lab.Machines.MachineV1alpha1().Machines(other).Delete(s.ctx, other, metav1.DeleteOptions{}))
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	s.must(harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error {
+	s.must(harness.Eventually(s.ctx, "nothing is left", func(ctx context.Context) error {
 		return errors.Join(allDeleted(ctx, s.lab, other), allDeleted(ctx, s.lab, stepped), cloud.empty(ctx, s.lab))
 	}))
 	s.recorder.Verdict(t)
@@ -168,12 +166,10 @@ func (s *stepper) restart() {
 // is gone, and its class and Secret are free.
 func (s *stepper) step() bool {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
 	var m *v1alpha1.Machine
 	var free error
 	what := ""
-	s.must(harness.Eventually(ctx, "the process stops at a call", func(ctx context.Context) (err error) {
+	s.must(harness.Eventually(s.ctx, "the process stops at a call", func(ctx context.Context) (err error) {
 		if m, err = s.lab.Machines.MachineV1alpha1().Machines(stepped).Get(ctx, stepped, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			m, err = nil, nil
 		}
@@ -243,9 +239,7 @@ func (s *stepper) stops(m *v1alpha1.Machine, what string) {
 func (s *stepper) answered(call string) {
 	s.Helper()
 	s.must(s.lab.Resume(s.ctx, harness.Fleet, true))
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
-	defer cancel()
-	s.must(harness.Eventually(ctx, call+" is answered", func(ctx context.Context) error {
+	s.must(harness.Eventually(s.ctx, call+" is answered", func(ctx context.Context) error {
 		held, err := s.lab.Stopped(ctx, harness.Fleet)
 		if err != nil || len(held) > 0 && strings.HasPrefix(held[0], "answer to "+call) {
 			return err

@@ -58,9 +58,7 @@ func (b *bed) worker(t *testing.T) (replica, session string) {
 		t.Fatal(err)
 	}
 	b.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, "a replica is at work", func(ctx context.Context) error {
+	if err := harness.Eventually(b.ctx, "a replica is at work", func(ctx context.Context) error {
 		var errs []error
 		for _, replica = range names {
 			var err error
@@ -80,9 +78,7 @@ func (b *bed) worker(t *testing.T) (replica, session string) {
 // in minutes the faults of years, and the back-off of its restarts would grow to 5 min.
 func (b *bed) atWork(t *testing.T, replica string) (session string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := harness.Eventually(ctx, replica+" is at work", func(ctx context.Context) (err error) {
+	if err := harness.Eventually(b.ctx, replica+" is at work", func(ctx context.Context) (err error) {
 		if err := b.lab.SkipBackoff(ctx, replica); err != nil {
 			return err
 		}

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// servedWithin is the bound for each root while a replica cannot do its work, servedWithinLeader while the leader cannot.
+	// servedWithin is the bound for each root while a replica cannot do its work, servedWithinLeader while the leader cannot. A root that
+	// takes longer is reported: TestWholeFleet checks the bounds, in virtual time.
 	servedWithin       = 45 * time.Second
 	servedWithinLeader = 60 * time.Second
 	// A list of the fleet's Leases, or of the objects of a grant, is larger than stallAbove thousand bytes, and the answers to
@@ -50,8 +51,8 @@ type unfitness struct {
 	signs func(b *bed, replica string) []sign
 }
 
-// TestEveryRootIsServed breaks a replica so that it runs and cannot do its work. Every change of a root is complete within the
-// bound nevertheless, and the reason is visible.
+// TestEveryRootIsServed breaks a replica so that it runs and cannot do its work. Every change of a root is completed nevertheless, during
+// the fault, and the reason is visible.
 func TestEveryRootIsServed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("each fault takes minutes; make chaos has them")

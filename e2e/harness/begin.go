@@ -7,25 +7,15 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
-	"time"
 )
 
-// cleanUp is how long before the time limit of all tests a test stops waiting: a test that still runs at the limit is killed and
-// leaves its lab behind.
-const cleanUp = 20 * time.Second
-
 // Begin starts a lab for one test, with two clusters unless the options have a number. The lab is stopped in any case and checked for requests that were forbidden
-// to the fleet, outside of outages; nil stands for none. The context ends with the test, on an interrupt, and shortly before the
-// time for all tests is over. The lab's folder stays when the test has failed.
+// to the fleet, outside of outages; nil stands for none. The context is that of Lab.Context, and ends on an interrupt, too. The lab's folder stays when the test has failed.
 func Begin(t *testing.T, o Options, outages func() []Outage) (context.Context, *Lab) {
 	t.Helper()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
-	if end, limited := t.Deadline(); limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, end.Add(-cleanUp))
-		t.Cleanup(cancel)
-	}
+	ctx = untilCleanUp(ctx, t)
 	dir, err := os.MkdirTemp("", "lab-") //nolint:usetesting // it stays when the test fails, for its logs
 	if err != nil {
 		t.Fatal(err)
@@ -52,5 +42,5 @@ func Begin(t *testing.T, o Options, outages func() []Outage) (context.Context, *
 			t.Error(err)
 		}
 	})
-	return ctx, lab
+	return lab.whileUp(ctx, t), lab
 }

@@ -80,6 +80,7 @@ func labOf(t *testing.T, replicas map[string]*process) *Lab {
 	if err := os.WriteFile(filepath.Join(lab.Dir, "endpoints.json"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	lab.launcherEnded = sync.OnceValue(lab.observeLauncher)
 	return lab
 }
 

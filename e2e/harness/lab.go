@@ -14,8 +14,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -30,9 +30,6 @@ const Fleet = "fleet-0"
 
 // DefaultSlots is the number of slots of a fleet whose flags set no other.
 const DefaultSlots = 256
-
-// downTimeout is longer than the sum of the timeouts of `lab down` for processes that do not end.
-const downTimeout = 2 * time.Minute
 
 // Options describe a lab.
 type Options struct {
@@ -87,7 +84,8 @@ type Lab struct {
 	// SlotCount is the number of slots of the fleet. Open does not know it, and assumes DefaultSlots.
 	SlotCount int
 
-	launcher string // its URL
+	launcher      string // its URL
+	launcherEnded func() <-chan struct{}
 }
 
 // Repository returns the folder of the repository that the working folder is in.
@@ -134,7 +132,7 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 	// whole group of processes, would else interrupt `lab down`.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = time.Minute
+	cmd.WaitDelay = Standstill
 	switch err := cmd.Run(); {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("lab %s: %w; `make build` builds it", args[0], err)
@@ -186,9 +184,6 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	return lab, nil
 }
 
-// answerTime bounds the check whether a lab runs.
-const answerTime = 5 * time.Second
-
 // Open connects to a lab that runs.
 func Open(ctx context.Context, dir string) (*Lab, error) {
 	lab := &Lab{Dir: dir, SlotCount: DefaultSlots}
@@ -197,9 +192,8 @@ func Open(ctx context.Context, dir string) (*Lab, error) {
 		return nil, fmt.Errorf("open lab %s, see `make lab-up`: %w", dir, err)
 	}
 	lab.launcher = endpoints["launcher"]
-	bounded, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	if err := send(bounded, http.MethodGet, lab.launcher+"/v1/processes", nil, nil); err != nil {
+	lab.launcherEnded = sync.OnceValue(lab.observeLauncher)
+	if err := send(ctx, http.MethodGet, lab.launcher+"/v1/processes", nil, nil); err != nil {
 		return nil, fmt.Errorf("lab %s does not run, see `make lab-up`: %w", dir, err)
 	}
 	if lab.Config, err = config(dir, "admin.kubeconfig"); err != nil {
@@ -231,9 +225,7 @@ func (l *Lab) Down(ctx context.Context) error { return Down(ctx, l.Dir) }
 
 // Down stops all processes of the lab in a folder, also of an incomplete one, and also after ctx has ended.
 func Down(ctx context.Context, dir string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
-	defer cancel()
-	return run(ctx, nil, "down", "--dir", dir)
+	return run(context.WithoutCancel(ctx), nil, "down", "--dir", dir)
 }
 
 // Pids returns the processes of the lab that live, by name, as pids.json has them.

@@ -121,13 +121,8 @@ func (p *Prometheus) LabelValues(ctx context.Context, label, selector string) ([
 	return answer.Data, err
 }
 
-// answerTimeout bounds one request.
-const answerTimeout = 10 * time.Second
-
 // get requests values. What is not a number is left out: a quantile of no observations, for example.
 func (p *Prometheus) get(ctx context.Context, path string, parameters url.Values) ([]Series, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	var answer struct {
 		Data struct {
 			Result []struct {

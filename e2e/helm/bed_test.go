@@ -28,8 +28,6 @@ const (
 	nodes     = 5
 	slots     = 256
 	namespace = "load"
-	// patience bounds the wait for one condition. A busy computer takes much longer than an idle one.
-	patience = 6 * time.Minute
 	// firstTag and secondTag are those of two builds of the image.
 	firstTag, secondTag = "0.1.0", "0.2.0"
 )
@@ -84,12 +82,10 @@ func (b *bed) must(err error) {
 	}
 }
 
-// within waits until check returns nil.
-func (b *bed) within(bound time.Duration, what string, check func(context.Context) error) {
+// eventually waits until check returns nil.
+func (b *bed) eventually(what string, check func(context.Context) error) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, bound)
-	defer cancel()
-	b.must(harness.EventuallyEvery(ctx, 250*time.Millisecond, what, check))
+	b.must(harness.EventuallyEvery(b.ctx, 250*time.Millisecond, what, check))
 }
 
 // follow runs a block of the README.
@@ -133,7 +129,7 @@ func (b *bed) pods() string {
 func (b *bed) scale(replicas int) {
 	b.Helper()
 	b.shell(fmt.Sprintf("kubectl -n %s scale statefulset/fleet --replicas=%d", harness.FleetNamespace, replicas))
-	b.within(patience, fmt.Sprintf("there are %d pods", replicas), func(ctx context.Context) error {
+	b.eventually(fmt.Sprintf("there are %d pods", replicas), func(ctx context.Context) error {
 		pods, err := b.lab.Control.CoreV1().Pods(harness.FleetNamespace).List(ctx, metav1.ListOptions{})
 		if err == nil && len(pods.Items) != replicas {
 			err = fmt.Errorf("there are %d", len(pods.Items))
@@ -149,7 +145,7 @@ func (b *bed) held(ordinals ...int) {
 	for _, i := range ordinals {
 		want = append(want, fmt.Sprintf("fleet-%d", i))
 	}
-	b.within(patience, fmt.Sprintf("%v hold all slots", want), func(ctx context.Context) error {
+	b.eventually(fmt.Sprintf("%v hold all slots", want), func(ctx context.Context) error {
 		holders, err := b.lab.Holders(ctx)
 		if err != nil {
 			return err
@@ -197,7 +193,7 @@ func (b *bed) roll(name, revision string) {
 	api := b.lab.Machines.MachineV1alpha1().MachineDeployments(namespace)
 	_, err := api.Patch(b.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	b.must(err)
-	b.within(patience, "the rollout of "+name+" is in its middle", func(ctx context.Context) error {
+	b.eventually("the rollout of "+name+" is in its middle", func(ctx context.Context) error {
 		d, err := api.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && (d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas < d.Spec.Replicas/5) {
 			err = fmt.Errorf("%d of %d machines are updated", d.Status.UpdatedReplicas, d.Spec.Replicas)
@@ -209,7 +205,7 @@ func (b *bed) roll(name, revision string) {
 // served waits until each MachineDeployment has its desired machines, of its present template, each with one VM.
 func (b *bed) served() {
 	b.Helper()
-	b.within(patience, "all MachineDeployments are served", func(ctx context.Context) error {
+	b.eventually("all MachineDeployments are served", func(ctx context.Context) error {
 		list, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -260,7 +256,7 @@ func (b *bed) end() {
 	b.Helper()
 	api := b.lab.Machines.MachineV1alpha1()
 	b.must(api.MachineDeployments(namespace).DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-	b.within(patience, "nothing of the load is left", func(ctx context.Context) error {
+	b.eventually("nothing of the load is left", func(ctx context.Context) error {
 		machines, err := api.Machines(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

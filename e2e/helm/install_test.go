@@ -97,7 +97,7 @@ func (b *bed) loseNode(replica string) (node string) {
 func (b *bed) replaceNode(node, replica string) {
 	b.Helper()
 	b.must(b.lab.Control.CoreV1().Nodes().Delete(b.ctx, node, metav1.DeleteOptions{}))
-	b.within(patience, replica+" runs on another Node", func(ctx context.Context) error {
+	b.eventually(replica+" runs on another Node", func(ctx context.Context) error {
 		pod, err := b.lab.Control.CoreV1().Pods(harness.FleetNamespace).Get(ctx, replica, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -62,7 +62,7 @@ func (b *bed) grow() {
 // inCreation waits until machines are being created, and logs how many.
 func (b *bed) inCreation() {
 	b.Helper()
-	b.within(patience, "machines are being created", func(ctx context.Context) error {
+	b.eventually("machines are being created", func(ctx context.Context) error {
 		phases, err := b.lab.Phases(ctx, namespace)
 		if err == nil && phases[v1alpha1.MachinePending]+phases[""] == 0 {
 			err = fmt.Errorf("machines by phase: %v", phases)

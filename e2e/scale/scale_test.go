@@ -26,8 +26,6 @@ const (
 	underLoad  = 4
 	boot       = 90 * time.Second
 	sampleTime = time.Second
-	// patience bounds the installation. A busy computer takes much longer than an idle one.
-	patience = 6 * time.Minute
 	// quiet is how long the fleet is recorded before and after, to show that the number rests.
 	quiet = 30 * time.Second
 )

@@ -101,7 +101,7 @@ func (s *scene) install() {
 		s.t.Fatal(err)
 	}
 	helm := s.command("helm", "install", "fleet", filepath.Join(repository, "charts/machine-controller-fleet"),
-		"--namespace", fleet, "--create-namespace", "--wait", "--timeout", patience.String(),
+		"--namespace", fleet, "--create-namespace", "--wait", "--timeout", harness.Standstill.String(),
 		"--values", filepath.Join(s.lab.Dir, "values.yaml"), "--values", filepath.Join(repository, "e2e/scale/testdata/values.yaml"),
 		"--set", "autoscaling.prometheus.serverAddress="+s.prom.URL)
 	helm.Env = append(helm.Env, "KUBECONFIG="+s.kubeconfig(), "HELM_CACHE_HOME="+s.dir, "HELM_CONFIG_HOME="+s.dir, "HELM_DATA_HOME="+s.dir)

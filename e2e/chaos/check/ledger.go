@@ -40,7 +40,7 @@ func (w Wait) Describe(now time.Time) string {
 	return fmt.Sprintf("%s waited %s for %s since %s, %s; %s", w.Root, w.Took(now).Round(100*time.Millisecond), want, w.From.Format("15:04:05.0"), state, w.Note)
 }
 
-// Ledger records how long roots wait to be served. Bound is the longest allowed wait. A root that changes while
+// Ledger records how long roots wait to be served. Waits that are longer than Bound are late. A root that changes while
 // it waits has waited since its first change.
 type Ledger struct {
 	Bound time.Duration
@@ -90,11 +90,6 @@ func (l *Ledger) Note(root, note string) {
 // Overdue returns the waits that are longer than the bound and have no note.
 func (l *Ledger) Overdue(now time.Time) []Wait {
 	return slices.DeleteFunc(l.Waiting(), func(w Wait) bool { return w.Note != "" || w.Took(now) <= l.Bound })
-}
-
-// Settled reports whether each root that waits has waited for longer than the bound: a longer test would show nothing more.
-func (l *Ledger) Settled(now time.Time) bool {
-	return !slices.ContainsFunc(l.Waiting(), func(w Wait) bool { return w.Took(now) <= l.Bound })
 }
 
 // Late returns the waits that were or are longer than the bound, in the order of their changes.
