@@ -29,11 +29,10 @@ import (
 func TestAutoscaler(t *testing.T) {
 	absent := refuser(t, http.StatusNotFound, fmt.Sprintf(`{"code":%q}`, cloudapi.CodeNotFound))
 	late := refuser(t, http.StatusGatewayTimeout, "from a proxy")
-	started := startLabEarly(t, 4, "autoscaler", func(o *harness.Options) {
+	t.Parallel()
+	lab := startLab(t, "autoscaler", func(o *harness.Options) {
 		o.Replicas, o.CloudEndpoints = 2, []string{absent, late}
 	})
-	t.Parallel()
-	lab := started()
 	if err := held(t.Context(), lab); err != nil {
 		t.Fatal(err)
 	}

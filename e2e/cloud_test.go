@@ -92,9 +92,8 @@ func TestNodeLosesReadiness(t *testing.T) {
 
 // TestVMDies: the cloud loses a VM. That is detected when the Lease of its Node was not renewed for a while.
 func TestVMDies(t *testing.T) {
-	lab := sharedEarly(t)
 	t.Parallel()
-	s := newSpace(t, lab(), "vm-dies", "")
+	s := newSpace(t, shared(t), "vm-dies", "")
 	s.deploy("pool", 2)
 	s.running("pool", 2)
 	before := s.joined()

@@ -34,7 +34,7 @@ type api struct {
 // install serves the definitions until the test ends.
 func install(t *testing.T, name string, from source) api {
 	t.Helper()
-	config := rest.CopyConfig(openShared(t).Config)
+	config := rest.CopyConfig(shared(t).Config)
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -156,7 +156,7 @@ func merge(object, patch map[string]any) {
 func (a api) columns(t *testing.T, kind string) string {
 	t.Helper()
 	// This client retries while the API server is not ready to list the new kinds.
-	answer, err := openShared(t).Control.Discovery().RESTClient().Get().AbsPath("/apis", a.group, "v1alpha1", a.plurals[kind]).
+	answer, err := shared(t).Control.Discovery().RESTClient().Get().AbsPath("/apis", a.group, "v1alpha1", a.plurals[kind]).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)

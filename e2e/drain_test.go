@@ -158,14 +158,13 @@ func (s *space) lost(machine string) {
 // TestDrainIsForcedAtItsTimeout: PodDisruptionBudgets never allow an eviction, which is reported before it is overridden in the end.
 // The Node has a real kubelet, where that is possible.
 func TestDrainIsForcedAtItsTimeout(t *testing.T) {
-	lab := sharedEarly(t)
 	t.Parallel()
 	const timeout = 25 * time.Second
 	boot := ""
 	if harness.KubeletsWork(t) {
 		boot = realKubelet
 	}
-	s := newSpace(t, lab(), "drain-timeout", boot)
+	s := newSpace(t, shared(t), "drain-timeout", boot)
 	s.workload()
 	node := s.stand(1, func(m *v1alpha1.Machine) {
 		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineDrainTimeout: &metav1.Duration{Duration: timeout}}

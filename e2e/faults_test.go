@@ -92,9 +92,8 @@ var faultKinds = []struct {
 // TestCloudFaults makes the cloud fail in each way: at creates and at deletes, when VMs are initialized, and when they are looked
 // up. Lasting faults are part of the controller's own tests, which run in virtual time.
 func TestCloudFaults(t *testing.T) {
-	started := startLabEarly(t, 3, "faults", func(o *harness.Options) { o.FleetFlags = "--resource-exhausted-retry=" + quotaRetry.String() })
 	t.Parallel()
-	lab := started()
+	lab := startLab(t, "faults", func(o *harness.Options) { o.FleetFlags = "--resource-exhausted-retry=" + quotaRetry.String() })
 	t.Run("Kinds", func(t *testing.T) {
 		for _, f := range faultKinds {
 			t.Run(string(f.kind), func(t *testing.T) {

@@ -33,15 +33,12 @@ const slots = 64
 // fleetLab is a lab with three replicas. TestMain stops it.
 var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 	ctx := context.Background()
-	lab, err := up(ctx, harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3, Slots: slots})
+	lab, err := harness.Up(ctx, harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3, Slots: slots})
 	if err != nil {
 		return nil, err
 	}
 	return lab, held(ctx, lab)
 })
-
-// startFleet starts the lab. The longest of its tests call it before t.Parallel, see startLabEarly.
-func startFleet() { go func() { _, _ = fleetLab() }() }
 
 // held waits until all slots of a lab are held. A new fleet creates their Leases first, which takes a machine that starts other labs
 // meanwhile minutes.

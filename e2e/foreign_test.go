@@ -84,9 +84,8 @@ func TestForeignNodeRemoved(t *testing.T) {
 // TestForeignNodeReplaced: a MachineSet reports a machine that cannot join, and replaces it after the timeout: the next one has
 // another name.
 func TestForeignNodeReplaced(t *testing.T) {
-	lab := sharedEarly(t)
 	t.Parallel()
-	s := newSpace(t, lab(), "foreign-replaced", "")
+	s := newSpace(t, shared(t), "foreign-replaced", "")
 	s.deploy("pool", 0, func(d *v1alpha1.MachineDeployment) {
 		// The next machine has to join within this time, also while other tests run.
 		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: time.Minute}}

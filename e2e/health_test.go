@@ -31,33 +31,27 @@ const (
 
 // TestZoneInTheDark stops the heartbeats of all Nodes of a zone.
 func TestZoneInTheDark(t *testing.T) {
-	lab := healthLab(t, "dark")
 	t.Parallel()
-	zoneInTheDark(newSpace(t, lab(), "dark", `{"zone":"sim-1a"}`))
+	zoneInTheDark(newSpace(t, healthLab(t, "dark"), "dark", `{"zone":"sim-1a"}`))
 }
 
 // TestMachinesDie stops the heartbeats of Nodes one by one.
 func TestMachinesDie(t *testing.T) {
-	lab := healthLab(t, "dying")
 	t.Parallel()
-	machinesDie(newSpace(t, lab(), "dying", ""))
+	machinesDie(newSpace(t, healthLab(t, "dying"), "dying", ""))
 }
 
-// healthLab starts a lab with a fleet of two replicas and a short health timeout, as startLabEarly does.
-func healthLab(t *testing.T, name string) func() *harness.Lab {
+// healthLab starts a lab with a fleet of two replicas and a short health timeout.
+func healthLab(t *testing.T, name string) *harness.Lab {
 	t.Helper()
-	started := startLabEarly(t, 2, name, func(o *harness.Options) {
+	lab := startLab(t, name, func(o *harness.Options) {
 		o.Replicas = 2
 		o.FleetFlags = fmt.Sprintf("--machine-health-timeout=%s --circuit-breaker-close-after=%s", healthTimeout, resumeAfter)
 	})
-	return func() *harness.Lab {
-		t.Helper()
-		lab := started()
-		if err := held(t.Context(), lab); err != nil {
-			t.Fatal(err)
-		}
-		return lab
+	if err := held(t.Context(), lab); err != nil {
+		t.Fatal(err)
 	}
+	return lab
 }
 
 // zoneInTheDark: all machines of a zone with 4 MachineDeployments become not Ready, and none is replaced, also when one of the

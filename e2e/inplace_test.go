@@ -63,7 +63,6 @@ func TestUpdateInPlace(t *testing.T) {
 // TestUpdateInPlaceContinuesAtTheNextOwner: the next owner continues, when the owner is killed, and when the slot is handed over,
 // in each stage of a Node.
 func TestUpdateInPlaceContinuesAtTheNextOwner(t *testing.T) {
-	startFleet()
 	t.Parallel()
 	s := newSpace(t, fleetWithoutProxies(t), "in-place-moved", "")
 	s.workload()

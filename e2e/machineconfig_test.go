@@ -22,18 +22,17 @@ func TestMachineConfiguration(t *testing.T) {
 	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")
 	}
-	started := startLabEarly(t, 4, "machineconfig", func(o *harness.Options) {
+	t.Parallel()
+	lab := startLab(t, "machineconfig", func(o *harness.Options) {
 		o.Replicas, o.MachineConfiguration, o.DaemonFlags = 2, true, harness.DaemonFlags
 	})
-	t.Parallel()
-	lab := started()
 	t.Run("Daemon", func(t *testing.T) {
 		t.Parallel()
-		patientSpace(t, lab, "daemon").daemonWorks()
+		newSpace(t, lab, "daemon", realKubelet).daemonWorks()
 	})
 	t.Run("Pool", func(t *testing.T) {
 		t.Parallel()
-		patientSpace(t, lab, "pool").poolRolls()
+		newSpace(t, lab, "pool", realKubelet).poolRolls()
 	})
 	t.Run("Boot", func(t *testing.T) {
 		t.Parallel()
@@ -49,19 +48,12 @@ func TestMachineConfiguration(t *testing.T) {
 	})
 	t.Run("InPlace", func(t *testing.T) {
 		t.Parallel()
-		patientSpace(t, lab, "in-place").updatesInPlace()
+		newSpace(t, lab, "in-place", realKubelet).updatesInPlace()
 	})
 	t.Run("BrokenInPlace", func(t *testing.T) {
 		t.Parallel()
-		patientSpace(t, lab, "broken-in-place").takesBackABrokenConfig()
+		newSpace(t, lab, "broken-in-place", realKubelet).takesBackABrokenConfig()
 	})
-}
-
-// patientSpace is newSpace for VMs with real kubelets that are rebooted.
-func patientSpace(t *testing.T, lab *harness.Lab, name string) *space {
-	t.Helper()
-	s := newSpace(t, lab, name, realKubelet)
-	return s
 }
 
 // inPool labels the Nodes of a MachineDeployment.

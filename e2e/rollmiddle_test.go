@@ -231,7 +231,6 @@ func (s *space) slot(name string) (slot int) {
 
 // TestOwnerKilledDuringARollout: the next owner continues.
 func TestOwnerKilledDuringARollout(t *testing.T) {
-	startFleet()
 	t.Parallel()
 	s := newSpace(t, fleetWithoutProxies(t), "killed", "")
 	within := s.rolls()

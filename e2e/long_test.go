@@ -1,0 +1,90 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// long are the tests that -short leaves out and -rest is limited to, with the reason why each takes long.
+var long = map[string]string{
+	"TestAutoscaler":         "a lab with endpoints of broken clouds, and some 40 cases",
+	"TestAzure":              "a lab with a second cloud and its driver",
+	"TestChartOnTwoClusters": "needs Helm",
+	"TestChartRenders":       "needs Helm",
+	"TestChartUpgradeKeepsTheNumberOfReplicas": "needs Helm",
+	"TestChartUpgradeRefusesOtherSlots":        "needs Helm",
+	"TestCloudFaults":                          "a lab with a short wait after an exhausted quota",
+	"TestDrainsDoNotDelayOthers":               "a lab with few workers",
+	"TestDriverProcessIsAway":                  "a lab with a driver in a process of its own",
+	"TestDriverProcessIsKilled":                "a lab with a driver in a process of its own",
+	"TestLeave":                                "a lab whose fleet leaves it",
+	"TestMachineConfiguration":                 "a lab with daemons and real kubelets, which reboot",
+	"TestMachinesDie":                          "a lab with a short health timeout, which shows the death of a VM after 50 s",
+	"TestMetrics":                              "a lab with all metrics and traces",
+	"TestNoTargetCluster":                      "a lab whose fleet has no target cluster",
+	"TestOnlyTheNamespace":                     "a lab with 1,024 slots in one namespace",
+	"TestPlantedSecretsAreShownNowhere":        "a lab whose logs and traces are searched",
+	"TestRealKubeletVolumes":                   "volumes of real kubelets move one after the other",
+	"TestRealKubeletVolumesOneByOne":           "a lab that moves one volume at a time",
+	"TestFailedPassesAreKept":                  "a lab with Jaeger",
+	"TestSampledLivesAreWhole":                 "a lab with Jaeger",
+	"TestSmallLab":                             "a lab that nothing else uses: writes are counted, and definitions replaced",
+	"TestStoredObjectsLiveOn":                  "definitions of its own in the shared lab, which take long to be served",
+	"TestTakeOverFromMCM":                      "a lab with objects of Machine Controller Manager",
+	"TestTraces":                               "a lab with Jaeger",
+	"TestUpdateInPlaceContinuesAtTheNextOwner": "stops replicas in each stage, so that no other test uses their lab meanwhile",
+	"TestVolumesOfAnUnknownDriver":             "volumes that nothing detaches, until a timeout",
+	"TestZoneInTheDark":                        "a lab with a short health timeout, which shows the death of a VM after 50 s",
+}
+
+// onlyLong limits the tests to the long ones.
+var onlyLong = flag.Bool("rest", false, "run only the tests that -short leaves out")
+
+// selectTests limits the tests of this process, if flags request it: -short runs the journeys of users, -rest the others, and neither all.
+func selectTests() error {
+	names := make([]string, 0, len(long))
+	for name := range long {
+		names = append(names, name)
+	}
+	pattern := "^(" + strings.Join(names, "|") + ")$"
+	switch {
+	case testing.Short():
+		return flag.Set("test.skip", pattern)
+	case *onlyLong:
+		return flag.Set("test.run", pattern)
+	}
+	return nil
+}
+
+// TestLongTestsExist: the name of a test that is gone, or has another name now, would hide that it runs in the wrong form.
+func TestLongTestsExist(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`).FindAllSubmatch(text, -1) {
+			names = append(names, string(found[1]))
+		}
+	}
+	for name, why := range long {
+		if !slices.Contains(names, name) {
+			t.Errorf("there is no test %s", name)
+		}
+		if why == "" {
+			t.Errorf("%s: want the reason why it takes long", name)
+		}
+	}
+}
