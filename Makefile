@@ -27,8 +27,6 @@ DAEMON_FLAGS ?=
 FUZZTIME ?= 30s
 ATTACK_TIME ?= 1h
 MODEL_TIME ?= 30m
-TIMES ?= 20
-BESIDE ?= 5
 KEEP ?=
 NETS ?= ci
 MUTANT ?=
@@ -155,23 +153,23 @@ vuln: ## Check for known vulnerabilities; fails where the database (VULNDB, http
 ##@ Test it
 
 .PHONY: test
-test: ## All tests, the long faults in a short form; every part runs, and the end says what failed and how to repeat it
-	@hack/test.sh
+test: ## What every change waits for: unit tests, journeys of a user in a lab, some faults; the end says what failed and how to repeat it
+	@hack/test.sh test
+
+.PHONY: test-all
+test-all: ## All of make test, then what takes longer: race detector, long forms, clouds, image, installation, alerts, attacks, more faults
+	@hack/test.sh test more
 
 .PHONY: test-unit
-test-unit: ## Unit tests of all modules, with the race detector where things happen at the same time
+test-unit: ## The unit tests of make test; SHUFFLE=7 runs them in another order
 	@hack/test.sh unit
 
-.PHONY: test-again
-test-again: ## All tests TIMES (20) times, BESIDE (5) of them beside a compiler, and a table of what failed
-	@hack/again.sh "$(TIMES)" "$(BESIDE)"
-
 .PHONY: test-e2e
-test-e2e: ## End-to-end tests, each against a lab of its own
-	@hack/test.sh e2e
+test-e2e: ## All end-to-end tests
+	@hack/test.sh e2e e2e-rest
 
 .PHONY: helm-e2e
-helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose a Node and reinstall under load, at most 30 minutes
+helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose a Node and reinstall under load, in some minutes
 	@hack/test.sh helm
 
 .PHONY: alerts-e2e
@@ -186,12 +184,12 @@ scale-e2e: build ## Scale a fleet by its load with KEDA and a real Prometheus, s
 	@go test -tags e2e -count=1 -timeout 25m -v ./e2e/scale
 
 .PHONY: chaos
-chaos: ## The faults in their long form, at most 85 minutes; SEED repeats a run
+chaos: ## The faults in their long form, at most 90 minutes; SEED repeats a run
 	@hack/test.sh chaos
 
 # The test ends by itself shortly after ATTACK_TIME.
 .PHONY: attack
-attack: build ## Attack a fleet in the lab at random for ATTACK_TIME (1h), beside the attacks of make test; SEED repeats them
+attack: build ## Attack a fleet in the lab at random for ATTACK_TIME (1h), beside the attacks of make test-all; SEED repeats them
 	@ATTACK_TIME="$(ATTACK_TIME)" go test -tags e2e -count=1 -timeout 0 -v ./e2e/attack
 
 # -timeout is for what hangs: MODEL_TIME ends it long before.

@@ -35,7 +35,7 @@ properties() {
   mapfile -t drawn < <(go list -f '{{.ImportPath}} {{join .TestImports " "}}' ./... | awk '/ pgregory.net\/rapid( |$)/ {print $1}')
   RAPID_SEED=$SEED RAPID_CHECKS=${RAPID_CHECKS:-10000} go test -count=1 -timeout 3h "${drawn[@]}"
 }
-orders() { SHUFFLE=$SEED hack/test.sh unit; }
+orders() { SHUFFLE=$SEED hack/test.sh unit race long modules; }
 alerts() { hack/test.sh alerts; }
 faults() { hack/test.sh chaos; }
 
