@@ -30,7 +30,6 @@ MODEL_TIME ?= 30m
 KEEP ?=
 NETS ?= ci
 MUTANT ?=
-UPDATE ?=
 # What the binary reports of its build goes before what Go has recorded of the checkout; see internal/buildinfo.
 VERSION ?=
 COMMIT ?=
@@ -202,9 +201,9 @@ nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000
 	@MODEL_TIME="$(MODEL_TIME)" hack/nightly.sh
 
 .PHONY: mutants
-mutants: ## Remove one rule of the protocol at a time, and run tests until one fails: NETS=own|quick|ci|nightly, MUTANT=<part of a row>, UPDATE=1
+mutants: ## Remove one rule of the protocol at a time, and run tests until one fails: NETS=own|quick|ci|nightly, MUTANT=<part of ID, file or change>
 	@go build -o bin/ ./e2e/mutants
-	@nice -n 10 bin/mutants -nets "$(NETS)" -only "$(MUTANT)" -seeds "$(or $(SEEDS),20000)" $(if $(filter-out 0 false no,$(UPDATE)),-update)
+	@nice -n 10 bin/mutants -nets "$(NETS)" -only "$(MUTANT)" -seeds "$(or $(SEEDS),20000)"
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)

@@ -6,9 +6,8 @@
 // mutated expression calls a generated package that reports whether the environment variable MUTANT selects the mutant. A mutant
 // that does not compile is left out.
 //
-// mutants.tsv lists every mutant by an ID that consists of package, function, operator and the mutated source, so that edits
-// elsewhere keep it. The last column has the test that is expected to fail, or the reason why the mutant is equivalent: that there
-// is no observable difference to the code without it.
+// A mutant has an ID that consists of package, function, operator and the mutated source, so that edits elsewhere keep it.
+// equivalent.tsv has the mutants that no test can kill, with the reason: the mutated code differs in nothing that can be observed.
 //
 // Results are kept in .mutants/ by the content of the test binary: a second run repeats only what has changed.
 //

@@ -20,7 +20,6 @@ type options struct {
 	root, only   string
 	level        level
 	seeds, first string
-	update, list bool
 	limit        time.Duration
 	clock        clock.PassiveClock
 }
@@ -29,11 +28,9 @@ func main() {
 	o := options{clock: clock.RealClock{}}
 	flag.StringVar(&o.root, "root", ".", "folder of the repository")
 	flag.StringVar((*string)(&o.level), "nets", string(ci), "own for the tests of the mutated package, quick, ci, or nightly for all nets")
-	flag.StringVar(&o.only, "only", "", "run mutants whose row of the list contains this text only")
+	flag.StringVar(&o.only, "only", "", "run the mutants with this text in ID, file, change or reason only")
 	flag.StringVar(&o.seeds, "seeds", "20000", "worlds of the nightly simulation for each mutant")
 	flag.StringVar(&o.first, "first", "2000", "the first of them")
-	flag.BoolVar(&o.update, "update", false, "write the results into the list; reasons for equivalence stay")
-	flag.BoolVar(&o.list, "list", false, "write the list anew and run nothing")
 	flag.DurationVar(&o.limit, "limit", 12*time.Hour, "end after this time; the next run continues")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -48,8 +45,9 @@ func main() {
 // job is a mutant and the nets that should kill it.
 type job struct {
 	*mutant
-	area string
 	nets []net
+	// equivalent is the reason why no test can kill the mutant.
+	equivalent string
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -71,31 +69,20 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	jobs = slices.DeleteFunc(jobs, func(j job) bool { return slices.Contains(dropped, j.mutant) })
-	name := filepath.Join(root, "e2e/mutants/mutants.tsv")
-	rows, err := readList(name)
-	if err != nil {
-		return err
-	}
 	fmt.Fprintf(out, "%d mutants; %d that do not compile are left out\n", len(w.mutants), len(dropped))
-	if o.list {
-		return writeList(name, w.mutants, rows)
-	}
-	if err := checkList(w.mutants, rows); err != nil && !o.update {
+	if err := explain(root, jobs); err != nil {
 		return err
 	}
 	r, err := newRunner(w, o.clock)
 	if err != nil {
 		return err
 	}
-	results, err := runJobs(ctx, o, r, jobs, rows, out)
+	results, err := runJobs(ctx, o, r, jobs, out)
 	if err != nil {
 		return err
 	}
-	report(out, jobs, results, rows)
-	if o.update {
-		return writeList(name, w.mutants, updated(o, jobs, results, rows))
-	}
-	return verdict(o, jobs, results, rows)
+	report(out, jobs, results)
+	return verdict(o, jobs, results)
 }
 
 // jobsOf finds all mutants, numbered from one.
@@ -107,7 +94,7 @@ func jobsOf(o options) (jobs []job, err error) {
 			return nil, err
 		}
 		for _, m := range found {
-			jobs = append(jobs, job{m, a.name, upTo(o.level, a.netsOf(m.pkg()))})
+			jobs = append(jobs, job{mutant: m, nets: upTo(o.level, a.netsOf(m.pkg()))})
 		}
 	}
 	return jobs, nil
@@ -119,35 +106,12 @@ func upTo(most level, nets []net) []net {
 	return slices.DeleteFunc(nets, func(n net) bool { return slices.Index(order, n.level) > slices.Index(order, most) })
 }
 
-// checkList reports mutants that are not listed, and rows without a mutant.
-func checkList(mutants []*mutant, rows map[string]listed) error {
-	known := map[string]bool{}
-	var missing, gone []string
-	for _, m := range mutants {
-		known[m.id] = true
-		if _, ok := rows[m.id]; !ok {
-			missing = append(missing, m.id)
-		}
-	}
-	for id := range rows {
-		if !known[id] {
-			gone = append(gone, id)
-		}
-	}
-	if len(missing)+len(gone) == 0 {
-		return nil
-	}
-	slices.Sort(gone)
-	return fmt.Errorf("the list does not match the code: not listed %q, not in the code %q; write it with make mutants UPDATE=1", missing, gone)
-}
-
 // runJobs runs all mutants that the text selects, within the limit of time.
-func runJobs(ctx context.Context, o options, r *runner, jobs []job, rows map[string]listed, out io.Writer) (map[string]result, error) {
+func runJobs(ctx context.Context, o options, r *runner, jobs []job, out io.Writer) (map[string]result, error) {
 	results := map[string]result{}
 	begun, last := o.clock.Now(), o.clock.Now()
 	for i, j := range jobs {
-		row := strings.Join([]string{j.id, j.file, j.change, rows[j.id].expected}, " ")
-		if !strings.Contains(row, o.only) {
+		if !strings.Contains(strings.Join([]string{j.id, j.file, j.change, j.equivalent}, " "), o.only) {
 			continue
 		}
 		if o.clock.Since(begun) > o.limit {

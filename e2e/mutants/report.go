@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -10,8 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// report writes the table of packages and nets, and the survivors.
-func report(out io.Writer, jobs []job, results map[string]result, rows map[string]listed) {
+// report writes the table of packages and nets, the survivors, and the mutants that only the time limit has killed.
+func report(out io.Writer, jobs []job, results map[string]result) {
 	table := map[string]map[string]int{}
 	columns := map[string]bool{}
 	for _, j := range jobs {
@@ -25,12 +24,12 @@ func report(out io.Writer, jobs []job, results map[string]result, rows map[strin
 			table[j.pkg()] = count
 		}
 		count["mutants"]++
-		column := column(j, got, rows[j.id])
+		column := column(j, got)
 		count[column]++
 		columns[column] = true
 		if got.outcome == timedOut {
-			count["by timeout"]++
-			columns["by timeout"] = true
+			count["by time limit"]++
+			columns["by time limit"] = true
 		}
 	}
 	names := append([]string{"mutants"}, slices.Sorted(maps.Keys(columns))...)
@@ -51,20 +50,25 @@ func report(out io.Writer, jobs []job, results map[string]result, rows map[strin
 	}
 	fmt.Fprintln(w)
 	_ = w.Flush()
-	for _, j := range survivors(jobs, results, rows) {
+	for _, j := range survivors(jobs, results) {
 		fmt.Fprintf(out, "survived: %s (%s): %s\n", j.id, j.file, j.change)
 	}
 	for _, j := range jobs {
-		if got, ran := results[j.id]; ran && got.outcome != survived && rows[j.id].isEquivalent() {
+		if got := results[j.id]; got.outcome == timedOut {
+			fmt.Fprintf(out, "killed by the time limit of %s: %s (%s): %s\n", got.net, j.id, j.file, j.change)
+		}
+	}
+	for _, j := range jobs {
+		if got, ran := results[j.id]; ran && got.outcome != survived && j.equivalent != "" {
 			fmt.Fprintf(out, "listed as equivalent, but %s by %s: %s: %s\n", got.outcome, got.net, j.id, j.change)
 		}
 	}
 }
 
 // column is where a mutant is counted.
-func column(j job, got result, row listed) string {
+func column(j job, got result) string {
 	switch {
-	case got.outcome == survived && row.isEquivalent():
+	case got.outcome == survived && j.equivalent != "":
 		return "equivalent"
 	case got.outcome == survived:
 		return "survived"
@@ -75,40 +79,19 @@ func column(j job, got result, row listed) string {
 }
 
 // survivors are the mutants that no net has killed and for which there is no reason.
-func survivors(jobs []job, results map[string]result, rows map[string]listed) []job {
+func survivors(jobs []job, results map[string]result) []job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j job) bool {
 		got, ran := results[j.id]
-		return !ran || got.outcome != survived || rows[j.id].isEquivalent()
+		return !ran || got.outcome != survived || j.equivalent != ""
 	})
-}
-
-// updated returns the rows with the results. That a mutant survives only some of CI's nets is not recorded.
-func updated(o options, jobs []job, results map[string]result, rows map[string]listed) map[string]listed {
-	rows = maps.Clone(rows)
-	for _, j := range jobs {
-		row, got := rows[j.id], results[j.id]
-		switch {
-		case got.outcome == "" || row.isEquivalent():
-			row.expected = cmp.Or(row.expected, "unknown")
-		case got.outcome == survived && (o.level == own || o.level == quick):
-			row.expected = cmp.Or(row.expected, "unknown")
-		case got.outcome == survived:
-			row.expected = "survives"
-		default:
-			row.expected = got.net
-		}
-		row.id, row.change = j.id, j.change
-		rows[j.id] = row
-	}
-	return rows
 }
 
 // verdict is an error when too many survive: any with the nightly nets, more than one in twenty with those of CI. A mutant that is
 // listed as equivalent and was killed is an error, too: the reason is wrong.
-func verdict(o options, jobs []job, results map[string]result, rows map[string]listed) error {
-	remaining := len(survivors(jobs, results, rows))
+func verdict(o options, jobs []job, results map[string]result) error {
+	remaining := len(survivors(jobs, results))
 	for _, j := range jobs {
-		if got, ran := results[j.id]; ran && got.outcome != survived && rows[j.id].isEquivalent() {
+		if got, ran := results[j.id]; ran && got.outcome != survived && j.equivalent != "" {
 			return fmt.Errorf("%s: expected it to survive, since it is listed as equivalent; got %s by %s", j.id, got.outcome, got.net)
 		}
 	}
