@@ -76,10 +76,12 @@ build() {
 # make lint runs vet on all tests: here it would analyze all of Kubernetes once more, which takes minutes without a cache.
 tests() { # folder, arguments of go test without packages, --, packages, arguments of the test binary
   local folder=$1 log module command='go test' arguments=() format=pkgname-and-test-fails
+  [[ $folder == . ]] || command="go -C $folder test"
   shift
   while [[ $1 != -- ]]; do
     [[ $1 != -v ]] || format=standard-verbose
     arguments+=("$1")
+    if [[ $1 =~ ^[[:alnum:]=./-]+$ ]]; then command+=" $1"; else command+=" '$1'"; fi
     shift
   done
   shift
@@ -88,10 +90,8 @@ tests() { # folder, arguments of go test without packages, --, packages, argumen
   (cd "$folder" && exec "$gotestsum" --format "$format" --format-hide-empty-pkg --hide-summary skipped,output --jsonfile "$log" -- \
     -vet=off -timeout 90m "${arguments[@]}" "$@") && return
   module=$(go -C "$folder" list -m)
-  [[ $folder == . ]] || command="go -C $folder test"
   [[ $1 != */chaos ]] || command="SEED=$SEED $command"
-  go run ./hack/failed -module "$module" -folder "$folder" -command "$command${arguments[*]:+ ${arguments[*]}}" <"$log" >>"$failures" ||
-    fails "$command ${arguments[*]} $*" "go test in $folder"
+  go run ./hack/failed -module "$module" -folder "$folder" -command "$command" <"$log" >>"$failures" || fails "$command $*" "go test in $folder"
 }
 
 # The packages of the root module whose tests need no lab.
