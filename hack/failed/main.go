@@ -29,7 +29,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "failed:", err)
 		os.Exit(1)
 	}
-	fmt.Print(report(failed, *module, *folder, *command))
+	fmt.Fprint(os.Stdout, report(failed, *module, *folder, *command))
 }
 
 // failures returns the tests that failed, by their packages.
@@ -42,9 +42,11 @@ func failures(output io.Reader) (map[string][]string, error) {
 			name
 			Action string
 		}
-		if err := events.Decode(&event); errors.Is(err, io.EOF) {
+		err := events.Decode(&event)
+		if errors.Is(err, io.EOF) {
 			break
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read the output of go test -json: %w", err)
 		}
 		switch event.Action {
