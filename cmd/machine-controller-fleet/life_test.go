@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 )
 
@@ -29,18 +28,10 @@ func TestALifeIsLoggedOnceForEachStep(t *testing.T) {
 		r.createClass("a")
 		root := r.putRoot("a", "d", 1)
 		r.start("fleet-0")
-		until := func(what string, cond func() bool) {
-			t.Helper()
-			if !r.run(10*time.Minute, cond) {
-				t.Fatalf("%s does not come true: %s %s", what, r.missing(), r.wrong)
-			}
-		}
-		until("the machine runs", func() bool { return r.missing() == "" })
+		r.until("the machine runs", func() bool { return r.missing() == "" })
 		old := r.control.List("machines")[0].GetUID()
-		r.control.Edit("machinedeployments", "a", "d", func(u *unstructured.Unstructured) {
-			_ = unstructured.SetNestedField(u.Object, "b", "spec", "template", "metadata", "labels", "version") // it is an object
-		})
-		until("the machine is replaced", func() bool { return r.missing() == "" && r.control.List("machines")[0].GetUID() != old })
+		r.relabelTemplate("a", "d", "b")
+		r.until("the machine is replaced", func() bool { return r.missing() == "" && r.control.List("machines")[0].GetUID() != old })
 		r.run(time.Hour, nil) // Nodes that are no machine's are annotated
 		before := log.String()
 		r.run(30*time.Minute, nil)
@@ -48,7 +39,7 @@ func TestALifeIsLoggedOnceForEachStep(t *testing.T) {
 			t.Errorf("at rest there are lines:\n%s", quiet)
 		}
 		r.deleteRoot(root)
-		until("all is gone", func() bool { return len(r.control.List("machines"))+len(r.control.List("machinedeployments")) == 0 })
+		r.until("all is gone", func() bool { return len(r.control.List("machines"))+len(r.control.List("machinedeployments")) == 0 })
 		r.run(10*time.Second, nil)
 	})
 	golden(t, "testdata/life.txt", lifeOf(t, log.String()))

@@ -112,6 +112,14 @@ func (t *trial) run(d time.Duration, cond func() bool) bool {
 	return false
 }
 
+// until lets time pass until cond holds, and ends the test when it does not within ten minutes.
+func (t *trial) until(what string, cond func() bool) {
+	t.Helper()
+	if !t.run(10*time.Minute, cond) {
+		t.Fatalf("expected that %s; %s %s", what, t.missing(), t.wrong)
+	}
+}
+
 // step lets a little time pass, and does the work of Kubernetes and users.
 func (t *trial) step() {
 	time.Sleep(stepTime)
