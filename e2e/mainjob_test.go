@@ -26,7 +26,7 @@ func TestMainJob(t *testing.T) {
 	newSpace(t, shared(t), "main-job", "").mainJob()
 }
 
-// mainJob creates machines that become Nodes, scales them, and deletes them.
+// mainJob creates machines that become Nodes, scales them, replaces them by those of another template, and deletes them.
 func (s *space) mainJob() {
 	s.deploy("pool", 3, asGardenerDoes)
 	s.running("pool", 3)
@@ -54,6 +54,11 @@ func (s *space) mainJob() {
 	}
 	s.reports("pool", 1)
 
+	s.rollIt("second")
+	s.rolled("second", 1)
+	if _, still := s.joined()[kept]; still {
+		s.Errorf("machine %s was not replaced by one of the changed template", kept)
+	}
 	s.kubectl("delete", "mcd/pool")
 	s.gone()
 }

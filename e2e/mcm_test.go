@@ -73,7 +73,7 @@ func TestTakeOverFromMCM(t *testing.T) {
 	for i := range load.Deployments {
 		s.reports(load.Deployment(i), int32(load.Machines))
 	}
-	s.invalidDeployment("ignored", v1alpha1.ReasonNoStrategy)
+	s.concludes("ignored", v1alpha1.MachineDeploymentValid, corev1.ConditionFalse, v1alpha1.ReasonNoStrategy)
 	if diff := cmp.Diff(before, s.objects()); diff != "" {
 		t.Errorf("MachineDeployments, MachineSets and machines before and after (-want +got):\n%s", diff)
 	}

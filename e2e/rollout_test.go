@@ -25,41 +25,139 @@ func (s *space) rollIt(to string) {
 	s.patch("machinedeployments", "pool", fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"template":%q}}}}}`, to))
 }
 
-// TestRollingUpdate replaces machines one by one: never more and never less than allowed. Nodes are marked during the rollout, and
-// not after it.
+// TestRollingUpdate: a user rolls three machines to another template, pauses that in its middle, adds a machine, resumes, and rolls
+// back in the middle. There are never more machines than allowed, and never fewer that run. While it is paused none is replaced, and
+// those that still have the template of the roll-back stay. Nodes are marked during the rollout, and not after it.
 func TestRollingUpdate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "roll", "")
-	s.deploy("pool", 3)
+	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Template.Annotations = map[string]string{"template": "first"}
+	})
 	s.running("pool", 3)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
-	before := s.joined()
+	old := s.joined()
 	within := s.watchLimits(3, 4)
 
 	s.rollIt("second")
+	s.has("second", 1)
 	s.eventually("old Nodes are marked", func(ctx context.Context) error {
 		annotated, err := s.rolloutNodes(ctx)
 		if err != nil {
 			return err
 		}
-		for name := range before {
+		for name := range old {
 			if annotated[name] == "kept, tainted" {
 				return nil
 			}
 		}
 		return fmt.Errorf("Nodes are marked %v", annotated)
 	})
-	s.rolled("second", 3)
+	s.patch("machinedeployments", "pool", `{"spec":{"paused":true}}`)
+	s.progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused)
+	s.setsRest()
+	before := s.joined()
 	within()
-	for name := range s.joined() {
-		if _, old := before[name]; old {
-			t.Errorf("machine %s was not replaced", name)
+	s.scale("pool", 4)
+	s.running("pool", 5)
+	after := s.joined()
+	for name, vm := range before {
+		if after[name] != vm {
+			t.Errorf("machine %s was replaced while the MachineDeployment was paused", name)
 		}
 	}
-	s.withoutRolloutNodes()
 
+	within = s.watchLimits(4, 5)
+	s.patch("machinedeployments", "pool", `{"spec":{"paused":false}}`)
+	s.has("second", 2)
+	standing := s.standing("first")
+	s.patch("machinedeployments", "pool", `{"spec":{"rollbackTo":{"revision":1}}}`)
+	s.rolled("first", 4)
+	within()
+	s.withoutRolloutNodes()
+	kept := slices.DeleteFunc(s.standing("first"), func(name string) bool { return !slices.Contains(standing, name) })
+	if len(kept) < len(standing)-1 { // one may have been in deletion
+		t.Errorf("of %v only %v are left, although they had the template of the roll-back", standing, kept)
+	}
+	if d := s.deployment("pool"); d.Spec.RollbackTo != nil || d.Annotations[v1alpha1.AnnotationRevision] != "3" {
+		t.Errorf("rollbackTo is %v, the revision %s; want none, and 3", d.Spec.RollbackTo, d.Annotations[v1alpha1.AnnotationRevision])
+	}
 	s.remove("machinedeployments", "pool")
 	s.gone()
+}
+
+// has waits until there are at least n machines of a template.
+func (s *space) has(template string, n int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%d machines of template %q exist", n, template), func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "pool")
+		found := map[string]int{}
+		for _, m := range machines {
+			found[m.Annotations["template"]]++
+		}
+		if err == nil && found[template] < n {
+			err = fmt.Errorf("machines by template: %v", found)
+		}
+		return err
+	})
+}
+
+// standing names the machines of a template that are not being deleted.
+func (s *space) standing(template string) (names []string) {
+	s.Helper()
+	machines, err := s.machines(s.Context(), "pool")
+	s.must(err)
+	for _, m := range machines {
+		if m.Annotations["template"] == template && m.DeletionTimestamp == nil {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// setsRest waits until all MachineSets have as many machines as they want, and all of these run.
+func (s *space) setsRest() {
+	s.Helper()
+	s.eventually("all MachineSets rest", func(ctx context.Context) error {
+		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		for _, set := range sets.Items {
+			n, is := set.Spec.Replicas, set.Status
+			wrong.unless(is.ObservedGeneration == set.Generation && is.Replicas == n && is.ReadyReplicas == n, "%s wants %d, generation %d: %+v",
+				set.Name, n, set.Generation, is)
+		}
+		return wrong.err()
+	})
+}
+
+// hasSets waits until there are n MachineSets.
+func (s *space) hasSets(n int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("there are %d MachineSets", n), func(ctx context.Context) error {
+		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+		if err == nil && len(sets.Items) != n {
+			err = fmt.Errorf("there are %d MachineSets", len(sets.Items))
+		}
+		return err
+	})
+}
+
+// slot returns the slot of a MachineDeployment.
+func (s *space) slot(name string) (slot int) {
+	s.Helper()
+	_, err := fmt.Sscan(s.deployment(name).Labels[v1alpha1.LabelSlot], &slot)
+	s.must(err)
+	return slot
+}
+
+// losesOwner kills the replica that holds the slot of pool.
+func (s *space) losesOwner() (comesBack func()) {
+	s.Helper()
+	killed := s.killOwner(s.slot("pool"), func(owner) {})
+	return func() { s.starts(killed.replica) }
 }
 
 // rolled waits until n machines of the template run, and no others are left.
@@ -84,14 +182,14 @@ func (s *space) rolled(template string, n int) {
 // progressing waits for a reason of the condition Progressing of the MachineDeployment pool.
 func (s *space) progressing(status corev1.ConditionStatus, reason string) {
 	s.Helper()
-	s.concludes(v1alpha1.MachineDeploymentProgressing, status, reason)
+	s.concludes("pool", v1alpha1.MachineDeploymentProgressing, status, reason)
 }
 
-// concludes waits until the MachineDeployment pool has a condition.
-func (s *space) concludes(condition v1alpha1.MachineDeploymentConditionType, status corev1.ConditionStatus, reason string) {
+// concludes waits until a MachineDeployment has a condition.
+func (s *space) concludes(name string, condition v1alpha1.MachineDeploymentConditionType, status corev1.ConditionStatus, reason string) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("%s is %s because of %s", condition, status, reason), func(ctx context.Context) error {
-		d, err := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
+	s.eventually(fmt.Sprintf("%s of %s is %s because of %s", condition, name, status, reason), func(ctx context.Context) error {
+		d, err := s.api().MachineDeployments(s.name).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

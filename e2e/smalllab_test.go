@@ -45,8 +45,6 @@ func TestSmallLab(t *testing.T) {
 	t.Run("MCMsDefinitions", func(t *testing.T) {
 		installMCMs(t, lab)
 		t.Run("MainJob", func(t *testing.T) { onMCMs(t, lab, "main-job").mainJob() })
-		t.Run("Mistakes", func(t *testing.T) { onMCMs(t, lab, "mistakes").lenientInvalid() })
-		t.Run("Undecodable", func(t *testing.T) { onMCMs(t, lab, "undecodable").servesBesideUndecodable() })
 	})
 }
 

@@ -359,3 +359,11 @@ func (s *space) tokens(ctx context.Context) ([]string, error) {
 	}
 	return found, nil
 }
+
+// history lists all VMs that the cloud has created for the namespace.
+func (s *space) history() []cloudapi.Instance {
+	s.Helper()
+	vms, err := s.lab.Cloud.History(s.Context(), s.name)
+	s.must(err)
+	return vms
+}
