@@ -33,8 +33,11 @@ func TestALifeIsLoggedOnceForEachStep(t *testing.T) {
 		r.relabelTemplate("a", "d", "b")
 		r.until("the machine is replaced", func() bool { return r.missing() == "" && r.control.List("machines")[0].GetUID() != old })
 		r.run(time.Hour, nil) // Nodes that are no machine's are annotated
-		before := log.String()
+		before, changes := log.String(), r.oracle.changes
 		r.run(30*time.Minute, nil)
+		if n := r.oracle.changes - changes; n > 0 {
+			t.Errorf("at rest there are %d writes", n)
+		}
 		if quiet := strings.TrimPrefix(log.String(), before); quiet != "" {
 			t.Errorf("at rest there are lines:\n%s", quiet)
 		}

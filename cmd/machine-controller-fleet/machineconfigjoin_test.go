@@ -124,6 +124,7 @@ func (j *joined) until(what string, kills bool, cond func() bool) {
 		j.logObjects()
 		j.Fatal(j.story)
 	}
+	j.checkSizes()
 }
 
 // checkBudget: no more Nodes are unavailable than the MachineDeployment allows.
@@ -245,6 +246,7 @@ func (j *joined) mustHaveBooted(before []string) {
 func TestMachineWaitsForAConfiguration(t *testing.T) {
 	onJoined(t, inPlaceStrategy(), func(j *joined) {
 		j.run(2*time.Minute, nil)
+		j.checkSizes()
 		for _, m := range j.control.List("machines") {
 			why, _, _ := unstructured.NestedString(m.Object, "status", "lastOperation", "description")
 			if !strings.Contains(why, "nothing was rendered for MachineConfigPool p") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -42,6 +43,7 @@ type oracle struct {
 	late     map[string]bool // machines for which a create may have been late
 	lost     []string        // replicas that are not restarted
 	sentAll  int
+	changes  int // of objects, Leases not counted
 	byKind   map[string]int
 }
 
@@ -61,6 +63,11 @@ func (t *trial) sent(q request, r *http.Request) {
 	o.mu.Unlock()
 	if q.kind != writes {
 		return
+	}
+	if !strings.Contains(q.path, "/leases") {
+		o.mu.Lock()
+		o.changes++
+		o.mu.Unlock()
 	}
 	o.touched(q, strings.HasSuffix(r.Header.Get("User-Agent"), "; leader)"))
 	match := owned.FindStringSubmatch(r.Header.Get("User-Agent"))
@@ -160,6 +167,21 @@ func (o *oracle) forgotten() (n int) {
 		}
 	}
 	return n
+}
+
+// machineBar is how many bytes of JSON a machine may have: the cluster-autoscaler's search for the group of a Node goes through all machines of
+// the namespace, which it caches. What API servers add, managedFields, is not counted.
+const machineBar = 3000
+
+// checkSizes checks the sizes of all machines.
+func (t *trial) checkSizes() {
+	t.Helper()
+	for _, m := range t.control.List("machines") {
+		text, err := json.Marshal(m.Object)
+		if err != nil || len(text) > machineBar {
+			t.Errorf("machine %s has %d bytes (%v), want at most %d: %s", m.GetName(), len(text), err, machineBar, text)
+		}
+	}
 }
 
 // health returns the problems that replicas report, by metrics and readiness; "" for none.

@@ -118,6 +118,7 @@ func (t *trial) until(what string, cond func() bool) {
 	if !t.run(10*time.Minute, cond) {
 		t.Fatalf("expected that %s; %s %s", what, t.missing(), t.wrong)
 	}
+	t.checkSizes()
 }
 
 // step lets a little time pass, and does the work of Kubernetes and users.

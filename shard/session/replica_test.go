@@ -435,8 +435,11 @@ func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
 		for name, change := range map[string]func(*protocol.Settings){
-			"slots":    func(s *protocol.Settings) { s.Slots = 2 * fleetSlots },
-			"shard-by": func(s *protocol.Settings) { s.ShardBy = string(ring.Namespace) },
+			"slots":              func(s *protocol.Settings) { s.Slots = 2 * fleetSlots },
+			"shard-by":           func(s *protocol.Settings) { s.ShardBy = string(ring.Namespace) },
+			"the ring's version": func(s *protocol.Settings) { s.RingVersion = "0" },
+			"--lease-fence":      func(s *protocol.Settings) { s.Config.Fence = 10 * time.Second },
+			"--lease-take-over":  func(s *protocol.Settings) { s.Config.TakeOver = 20 * time.Second },
 		} {
 			b := begin(t, server, "fleet-1", change)
 			err := <-b.ended
