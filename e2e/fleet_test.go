@@ -7,17 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -26,8 +23,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// slots of the lab with three replicas. Its tests take them over, hand them over and wait until all are held, many times; with the default
-// number of them TestKubectlGetLeases, the faults (e2e/chaos) and the chart (e2e/helm) do.
+// slots of the lab with three replicas. Its tests take them over and hand them over, many times; with the default number of them
+// TestKubectlGetLeases, the faults (e2e/chaos) and the chart (e2e/helm) do.
 const slots = 64
 
 // fleetLab is a lab with three replicas. TestMain stops it.
@@ -46,62 +43,19 @@ func held(ctx context.Context, lab *harness.Lab) error {
 	return lab.WaitHeld(ctx, lab.SlotCount)
 }
 
-// fleetLock is held exclusively by tests that stop the fleet.
-var fleetLock sync.RWMutex
+// fleetLock is held by the test that uses the lab with three replicas: each of them stops replicas, or moves slots.
+var fleetLock sync.Mutex
 
-// fleet returns the lab for a test that does not stop replicas.
+// fleet returns the lab with three replicas to one test at a time, which starts all replicas again that it stops.
 func fleet(t *testing.T) *harness.Lab {
-	t.Helper()
-	fleetLock.RLock()
-	t.Cleanup(fleetLock.RUnlock)
-	return openFleet(t)
-}
-
-// fleetWithoutProxies returns the lab for a test that stops replicas, and starts them again when it ends.
-func fleetWithoutProxies(t *testing.T) *harness.Lab {
 	t.Helper()
 	fleetLock.Lock()
 	t.Cleanup(fleetLock.Unlock)
-	return openFleet(t)
-}
-
-func openFleet(t *testing.T) *harness.Lab {
-	t.Helper()
 	lab, err := fleetLab()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lab
-}
-
-// Slots of the lab with three replicas, one for each test beside which others run: some move theirs, and one takes the holder away.
-const (
-	slotOfServedAlone = iota
-	slotOfUnowned
-	slotOfByHand
-	slotOfMoved
-	slotOfGivenUp
-	slotOfExpired
-)
-
-// fleetSpace creates a namespace in the lab with three replicas whose root pool is in a slot, for a test that does not stop replicas.
-func fleetSpace(t *testing.T, name string, slot int) *space {
-	t.Helper()
-	lab, namespace := fleet(t), unused(name)
-	for slotOf(t, lab, namespace, "pool") != slot {
-		namespace = unused(name)
-	}
-	return newSpaceBy(t, lab, namespace, func(ctx context.Context, namespace string) error { return lab.Prepare(ctx, namespace, "") })
-}
-
-// inSlot returns a name of a root of the namespace that is in a slot. No Node of another test has the name.
-func (s *space) inSlot(slot int) string {
-	s.Helper()
-	for i := 0; ; i++ {
-		if name := fmt.Sprintf("%s-%d", s.name, i); slotOf(s.T, s.lab, s.name, name) == slot {
-			return name
-		}
-	}
 }
 
 // slotOf returns the slot of a root.
@@ -118,210 +72,131 @@ func slotLease(lab *harness.Lab, slot int) string {
 	return member.SlotLeaseName(harness.FleetName, slot, lab.SlotCount)
 }
 
-// TestOtherSettingsRefuseToStart starts replicas with other settings than those that the fleet was installed with.
-func TestOtherSettingsRefuseToStart(t *testing.T) {
+// TestReplicas: objects pass from one of three replicas to another one, by a hand-over and by the death of their owner.
+func TestReplicas(t *testing.T) {
 	t.Parallel()
-	lab := fleet(t)
-	config := member.DefaultConfig()
-	for _, tc := range []struct{ flag, want, got string }{
-		{"--slots", strconv.Itoa(slots), "128"},
-		{"--shard-by", string(ring.Deployment), string(ring.Namespace)},
-		{"--lease-fence", config.Fence.String(), "10s"},
-		{"--lease-take-over", config.TakeOver.String(), "20s"},
-	} {
-		t.Run(tc.flag, func(t *testing.T) {
-			why := fmt.Sprintf("%s: the fleet was installed with %s, got %s", tc.flag, tc.want, tc.got)
-			refusesToStart(t, lab, why, "--fleet-namespace="+harness.FleetNamespace, tc.flag+"="+tc.got)
-		})
-	}
-	t.Run("the hash", func(t *testing.T) {
-		const elsewhere, older = "installed-with-another-hash", "0"
-		recordedElsewhere(t, lab, elsewhere, v1alpha1.AnnotationRingVersion, older)
-		why := fmt.Sprintf("the ring's version: the fleet was installed with %s, got %s", older, ring.Version)
-		refusesToStart(t, lab, why, "--fleet-namespace="+elsewhere)
+	s := newSpace(t, fleet(t), "replicas", "")
+	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Template.Annotations = map[string]string{"template": "first"}
 	})
-	sessions, err := lab.Control.CoordinationV1().Leases(harness.FleetNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelLease + "=" + v1alpha1.LeaseOfSession})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, session := range sessions.Items {
-		if strings.Contains(session.Name, "other") {
-			t.Errorf("it has begun a session: %s", session.Name)
+	s.rolled("first", 3)
+	s.reports("pool", 3)
+	nodes := s.joined()
+	s.noTokens()
+	slot := slotOf(t, s.lab, s.name, "pool")
+
+	t.Run("HandOver", func(t *testing.T) {
+		s := s.in(t)
+		position, err := s.lab.AuditEnd()
+		s.must(err)
+		for range 2 { // the first one ends its passes before the slot moves again
+			s.handOver(slot)
 		}
-	}
+		requests, err := s.lab.Requests(position)
+		s.must(err)
+		for _, r := range requests {
+			_, ofNode := nodes[r.Name]
+			if r.IsFleet() && r.IsWrite() && (r.Namespace == s.name || r.Resource == "nodes" && ofNode) {
+				s.Errorf("for a hand-over %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
+			}
+		}
+	})
+	t.Run("OwnerKilledInARollout", func(t *testing.T) {
+		s := s.in(t)
+		within := s.watchLimits(3, 4)
+		s.rollIt("second")
+		s.eventually("a machine of the second template exists", func(ctx context.Context) error {
+			machines, err := s.machines(ctx, "pool")
+			if !slices.ContainsFunc(machines, func(m v1alpha1.Machine) bool { return m.Annotations["template"] == "second" }) {
+				err = errors.Join(err, errors.New("none does"))
+			}
+			return err
+		})
+		killed := s.killOwner(slot, func(owner) {})
+		s.rolled("second", 3)
+		within()
+		s.withoutRolloutNodes()
+		s.starts(killed.replica)
+		s.joined()
+	})
+	s.remove("machinedeployments", "pool")
+	s.gone()
 }
 
-// refusesToStart starts a replica with other flags, and waits until it has ended and logged the reason.
-func refusesToStart(t *testing.T, lab *harness.Lab, why string, flags ...string) {
-	t.Helper()
-	bin, err := harness.Bin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	replica := exec.CommandContext(t.Context(), filepath.Join(bin, "machine-controller-fleet"), append([]string{
-		"--replica-name=other", "--address=127.0.0.1", "--port=" + harness.FreePort(t.Context(), t),
-		"--control-kubeconfig=" + filepath.Join(lab.Dir, "admin.kubeconfig"),
-		"--target-kubeconfig=" + filepath.Join(lab.Dir, "target.kubeconfig"),
-	}, flags...)...)
-	output, err := replica.CombinedOutput()
-	if failed, ok := errors.AsType[*exec.ExitError](err); !ok || failed.ExitCode() != 1 {
-		t.Fatalf("want it to exit 1, got %v:\n%s", err, output)
-	}
-	if !strings.Contains(string(output), why) {
-		t.Errorf("want %q in its log, got:\n%s", why, output)
-	}
-}
-
-// recordedElsewhere creates a leader Lease in another namespace with the settings of the lab's, except one.
-func recordedElsewhere(t *testing.T, lab *harness.Lab, namespace, annotation, value string) {
-	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := lab.Control.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	name := member.LeaderLeaseName(harness.FleetName)
-	recorded, err := lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if recorded.Annotations[annotation] == "" {
-		t.Fatalf("want the leader Lease to record %s, got %v", annotation, recorded.Annotations)
-	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: recorded.Annotations}}
-	lease.Annotations[annotation] = value
-	if _, err := lab.Control.CoordinationV1().Leases(namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestNamespaceIsServedAlone: the fleet does not serve a namespace while another client renews the Leases of Machine Controller
-// Manager there.
-func TestNamespaceIsServedAlone(t *testing.T) {
+// TestOtherManagerIsRespected: the fleet does not serve a namespace while another client renews the Leases of Machine Controller Manager there,
+// and serves it when the client has ended.
+func TestOtherManagerIsRespected(t *testing.T) {
 	t.Parallel()
-	s := fleetSpace(t, "served-alone", slotOfServedAlone)
-	const other, takeOver = "mcm-of-another-fleet", 15 * time.Second
+	s := newSpace(t, shared(t), "other-manager", "")
+	const other = "mcm-of-another-fleet"
 	position, err := s.lab.AuditEnd()
 	s.must(err)
-	stop := s.renew(s.name, other, nil, v1alpha1.LeaseManager, v1alpha1.LeaseMachineController)
-	begun := time.Now()
-	d, bare := s.deploy("pool", 2), s.createMachine(s.inSlot(slotOfServedAlone))
-	s.emitted(d, v1alpha1.EventNotAlone, other)
-	s.emitted(bare, v1alpha1.EventNotAlone, other)
-	s.atLeastOne("mcf_refused_namespaces")
+	leases := s.lab.Control.CoordinationV1().Leases(s.name)
+	ctx, end := context.WithCancel(t.Context())
+	var renewing sync.WaitGroup
+	stop := func() { end(); renewing.Wait() }
+	t.Cleanup(stop)
+	for _, name := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
+		lease, err := leases.Create(ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: new(other), LeaseDurationSeconds: new(int32(15)), AcquireTime: new(metav1.NowMicro()), RenewTime: new(metav1.NowMicro()),
+			},
+		}, metav1.CreateOptions{})
+		s.must(err)
+		renewing.Go(func() {
+			for tick := time.NewTicker(time.Second); ctx.Err() == nil; {
+				select {
+				case <-ctx.Done():
+					tick.Stop()
+				case <-tick.C:
+					lease.Spec.RenewTime = new(metav1.NowMicro())
+					written, err := leases.Update(context.WithoutCancel(ctx), lease, metav1.UpdateOptions{})
+					if err != nil {
+						t.Errorf("renew Lease %s: %v", name, err)
+						return
+					}
+					lease = written
+				}
+			}
+		})
+	}
 
-	wait(t, time.Until(begun.Add(takeOver+3*time.Second))) // longer than the wait for an earlier holder
-	last := stop()
+	s.deploy("pool", 1)
+	s.emits("pool", v1alpha1.EventNotAlone)
 	requests, err := s.lab.Requests(position)
 	s.must(err)
 	for _, r := range requests {
-		if r.Namespace == s.name && strings.HasPrefix(r.User, "fleet-") && r.IsWrite() && r.Resource != "events" && r.Code < 300 {
+		if r.Namespace == s.name && r.IsFleet() && r.IsWrite() && r.Resource != "events" && r.Code < 300 {
 			t.Errorf("while another controller serves the namespace, %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
 		}
 	}
-	s.running("pool", 2)
+	stop()
+	s.running("pool", 1)
 	s.joined()
 	for _, lease := range s.leasesOfMCM(t.Context()) {
 		if holder := member.Holder(&lease); !strings.Contains(holder, harness.FleetName) {
-			t.Fatalf("Lease %s is held by %q, want the fleet", lease.Name, holder)
-		}
-		if waited := lease.Spec.AcquireTime.Sub(last); waited < takeOver {
-			t.Errorf("Lease %s was taken %s after its last renewal, want at least %s", lease.Name, waited, takeOver)
+			t.Errorf("Lease %s is held by %q, want the fleet", lease.Name, holder)
 		}
 	}
-}
-
-// renew creates Leases with a holder and renews them every second, until the returned function is called or the test ends.
-// It returns when the last renewal was begun.
-func (s *space) renew(namespace, holder string, meta *metav1.ObjectMeta, names ...string) (stop func() (last time.Time)) {
-	s.Helper()
-	ctx, cancel := context.WithCancel(s.Context())
-	leases := s.lab.Control.CoordinationV1().Leases(namespace)
-	held := make([]*coordinationv1.Lease, len(names))
-	for i, name := range names {
-		lease := &coordinationv1.Lease{}
-		if meta != nil {
-			lease.ObjectMeta = *meta
-		}
-		lease.Name = name
-		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NowMicro())}
-		var err error
-		held[i], err = leases.Create(ctx, lease, metav1.CreateOptions{})
-		s.must(err)
-	}
-	last, renewed := time.Now(), make(chan error, 1)
-	go func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				renewed <- nil
-				return
-			case <-tick.C:
-			}
-			last = time.Now()
-			for i, lease := range held {
-				lease.Spec.RenewTime = new(metav1.NowMicro())
-				written, err := leases.Update(context.WithoutCancel(ctx), lease, metav1.UpdateOptions{})
-				if err != nil {
-					renewed <- err
-					return
-				}
-				held[i] = written
-			}
-		}
-	}()
-	stop = sync.OnceValue(func() time.Time {
-		cancel()
-		if err := <-renewed; err != nil {
-			s.Errorf("renew a Lease: %v", err)
-		}
-		return last
-	})
-	s.Cleanup(func() { stop() })
-	return stop
-}
-
-// emitted waits until a Warning is emitted on an object, and contains a text.
-func (s *space) emitted(about metav1.Object, reason, part string) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("an Event %s is emitted on %s", reason, about.GetName()), func(ctx context.Context) error {
-		list, err := s.lab.Control.EventsV1().Events(s.name).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Regarding.UID == about.GetUID() && e.Reason == reason && e.Type == corev1.EventTypeWarning && strings.Contains(e.Note, part) {
-				return nil
-			}
-		}
-		return fmt.Errorf("none of %d does and names %q", len(list.Items), part)
-	})
+	s.remove("machinedeployments", "pool")
+	s.gone()
 }
 
 // atLeastOne waits until a metric of some replica is at least 1.
 func (s *space) atLeastOne(metric string) {
 	s.Helper()
 	s.eventually(metric+" shows it", func(ctx context.Context) error {
-		values, err := s.metrics(ctx, metric)
-		for _, value := range values {
+		replicas, err := s.lab.Replicas(ctx)
+		for _, replica := range replicas {
+			value, err2 := s.lab.Metric(ctx, replica, metric)
 			if value >= 1 {
 				return nil
 			}
+			err = errors.Join(err, err2, fmt.Errorf("that of %s is %v", replica, value))
 		}
-		return errors.Join(err, fmt.Errorf("it is %v", values))
+		return err
 	})
-}
-
-// metrics returns the values of a metric by replica.
-func (s *space) metrics(ctx context.Context, name string) (map[string]float64, error) {
-	replicas, err := s.lab.Replicas(ctx)
-	values := map[string]float64{}
-	for _, replica := range replicas {
-		value, err2 := s.lab.Metric(ctx, replica, name)
-		values[replica], err = value, errors.Join(err, err2)
-	}
-	return values, err
 }
 
 // leasesOfMCM returns MCM's Leases of the namespace.
@@ -335,91 +210,111 @@ func (s *space) leasesOfMCM(ctx context.Context) (leases []coordinationv1.Lease)
 	return leases
 }
 
-// wait waits in real time.
-func wait(t *testing.T, d time.Duration) {
-	t.Helper()
-	select {
-	case <-t.Context().Done():
-		t.Fatal(t.Context().Err())
-	case <-time.After(d):
+// owner is the holder of a slot: a session of a replica, under an epoch. The zero owner is none.
+type owner struct {
+	replica, session string
+	epoch            int64
+}
+
+// owner returns the current holder of a slot, and its Lease. The leader may move it at any time: see killOwner and handOver.
+func (s *space) owner(slot int) (owner, *coordinationv1.Lease) {
+	s.Helper()
+	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(s.Context(), slotLease(s.lab, slot), metav1.GetOptions{})
+	s.must(err)
+	session := member.Holder(lease)
+	replica, _ := member.ReplicaOf(session)
+	return owner{replica: replica, session: session, epoch: member.Transitions(lease)}, lease
+}
+
+// killOwner kills the replica that holds a slot, and calls a function before, while that replica serves the slot. It starts again
+// when the slot has moved in between: the leader does not move a slot again for 5 minutes.
+func (s *space) killOwner(slot int, before func(owner)) owner {
+	s.Helper()
+	for {
+		found := s.serving(slot)
+		before(found)
+		s.must(s.lab.Do(s.Context(), found.replica, harness.Kill))
+		if now, _ := s.owner(slot); now == found {
+			return found
+		}
+		s.Logf("slot %d has left %s before that was killed", slot, found.session)
+		s.starts(found.replica)
 	}
 }
 
-// TestGrantsAreShown: the grants at /debug/slots contain exactly the slots of the replica, each slot in one grant.
-func TestGrantsAreShown(t *testing.T) {
-	t.Parallel()
-	lab := fleet(t)
-	replicas, err := lab.Replicas(t.Context())
+// starts has a killed replica start again, and waits until it is ready.
+func (s *space) starts(replica string) {
+	s.Helper()
+	s.must(s.lab.Do(s.Context(), replica, harness.Start))
+	s.eventually(replica+" is ready", func(ctx context.Context) error { return s.lab.Ready(ctx, replica) })
+}
+
+// serving waits until a replica, except those that are named, serves a slot that is assigned to it.
+func (s *space) serving(slot int, not ...string) (now owner) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("slot %d is served, and not by %q", slot, not), func(ctx context.Context) error {
+		var lease *coordinationv1.Lease
+		now, lease = s.owner(slot)
+		if assigned := lease.Annotations[v1alpha1.AnnotationAssignedReplica]; now.replica == "" || slices.Contains(not, now.replica) || now.replica != assigned {
+			return fmt.Errorf("it is held by %+v and assigned to %s", now, assigned)
+		}
+		return isServed(ctx, s.lab, now.replica, slot)
+	})
+	return now
+}
+
+// isServed returns an error unless a replica serves a slot.
+func isServed(ctx context.Context, lab *harness.Lab, replica string, slot int) error {
+	view, err := lab.Slots(ctx, replica)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	for _, replica := range replicas {
-		eventually(t, replica+" shows the grants of its slots", func(ctx context.Context) error {
-			var view struct {
-				Here []struct {
-					Slot int
-					Held bool
-				}
-				Grants [][]int
-			}
-			if err := lab.DebugSlots(ctx, replica, &view); err != nil {
+	for _, here := range view.Here {
+		if here.Slot == slot && !here.Served.IsZero() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not serve it", replica)
+}
+
+// move is a hand-over of a slot: from a session, to a replica.
+type move struct {
+	from owner
+	to   string
+}
+
+// handOver requests the hand-over of a slot, as the leader does, from the session that holds it to another replica, and waits until that serves
+// it. If the leader assigns the slot to another replica at once, it repeats the request: the leader does not move a slot again for 5 minutes. The
+// session passes all checks before the request.
+func (s *space) handOver(slot int, checks ...func(context.Context, owner) error) (m move) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("slot %d is handed over", slot), func(ctx context.Context) error {
+		now, lease := s.owner(slot)
+		switch {
+		case now.replica == "":
+			return errors.New("it has no holder")
+		case m.to != "" && now.epoch == m.from.epoch+1 && now.replica == m.to:
+			return isServed(ctx, s.lab, m.to, slot)
+		case m.to == "" || now != m.from: // it has moved to another replica
+			if err := isServed(ctx, s.lab, now.replica, slot); err != nil {
 				return err
 			}
-			var held []int
-			for _, here := range view.Here {
-				if here.Held {
-					held = append(held, here.Slot)
+			for _, check := range checks {
+				if err := check(ctx, now); err != nil {
+					return err
 				}
 			}
-			granted := slices.Sorted(slices.Values(slices.Concat(view.Grants...)))
-			if len(held) == 0 || len(view.Grants) > 8 || !slices.Equal(granted, held) {
-				return fmt.Errorf("it holds %v and has the grants %v", held, view.Grants)
-			}
-			return nil
-		})
-	}
-}
-
-// TestObjectOfAnUnownedSlotIsVisible keeps a slot in quarantine: a session lives that does not confirm that it has nothing
-// of the slot in flight.
-func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
-	t.Parallel()
-	s := fleetSpace(t, "unowned", slotOfUnowned)
-	d := s.deploy("pool", 0)
-	s.eventually("the MachineDeployment is reconciled", func(ctx context.Context) error {
-		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
-		if err == nil && len(sets.Items) == 0 {
-			err = errors.New("it has no MachineSet")
-		}
-		return err
-	})
-
-	session := harness.FleetName + "-session-silent"
-	stop := s.renew(harness.FleetNamespace, "silent_abcde", &metav1.ObjectMeta{
-		Labels:      map[string]string{v1alpha1.LabelFleet: harness.FleetName, v1alpha1.LabelLease: v1alpha1.LeaseOfSession},
-		Annotations: map[string]string{v1alpha1.AnnotationLeaving: "true"}, // it gets no slots
-	}, session)
-	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
-	s.must(leases.Delete(t.Context(), slotLease(s.lab, slotOfUnowned), metav1.DeleteOptions{}))
-	s.atLeastOne("mcf_unowned_slots")
-	s.emitted(d, v1alpha1.EventSlotUnowned, harness.FleetNamespace+"/"+slotLease(s.lab, slotOfUnowned))
-	s.oneEvent(d.UID, v1alpha1.EventSlotUnowned)
-
-	stop()
-	lease, err := leases.Get(t.Context(), session, metav1.GetOptions{})
-	s.must(err)
-	lease.Spec.HolderIdentity = nil
-	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
-	s.must(err)
-	s.eventually("every slot is held again", func(ctx context.Context) error {
-		values, err := s.metrics(ctx, "mcf_unowned_slots")
-		for replica, value := range values {
-			if value > 0 {
-				err = errors.Join(err, fmt.Errorf("%s sees %v that are not", replica, value))
+			m = move{from: now, to: harness.Fleet}
+			if now.replica == m.to {
+				m.to = "fleet-1"
 			}
 		}
-		return err
+		var err error
+		if lease.Annotations[v1alpha1.AnnotationAssignedReplica] != m.to {
+			lease.Annotations[v1alpha1.AnnotationAssignedReplica] = m.to
+			_, err = s.lab.Control.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
+		}
+		return errors.Join(fmt.Errorf("it is held by %+v, and %s was requested", now, m.to), err)
 	})
-	s.scale("pool", 1)
-	s.running("pool", 1)
+	return m
 }

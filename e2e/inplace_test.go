@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // inPlace creates a MachineDeployment of template "first" that updates its machines in place.
@@ -54,11 +52,6 @@ func TestUpdateInPlace(t *testing.T) {
 	s.rolled("second", 4)
 	s.remove("machinedeployments", "pool")
 	s.gone()
-}
-
-// isAt reports whether a Node is selected and in a stage of its update, with a result if one is named, and with none if not.
-func isAt(n *corev1.Node, stage string, result ...string) bool {
-	return n.Labels[v1alpha1.LabelSelectedForUpdate] == "true" && machinefacts.InPlaceStage(n) == stage && n.Labels[v1alpha1.LabelUpdateResult] == strings.Join(result, "")
 }
 
 // selects labels a Node, once it is a candidate, as a user does.

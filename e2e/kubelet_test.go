@@ -35,9 +35,9 @@ func TestRealKubelet(t *testing.T) {
 	s.running("", 1)
 	vm := s.joined()[name]
 	s.noTokens()
-	s.bootstrapped(name, position)
+	bootstrapped(s, name, position)
 
-	s.podRuns(name)
+	podRuns(s, name)
 	before := family(processes(t), "/"+vm)
 	if len(before) < 3 { // the VM, its kubelet, the pod
 		t.Fatalf("VM %s has processes %v", vm, before)
@@ -54,9 +54,9 @@ func TestRealKubelet(t *testing.T) {
 
 // bootstrapped checks that the Node's kubelet has its certificate by a request with a bootstrap token that the fleet has created
 // and deleted again, that the lab's approver has approved, and that Kubernetes itself has signed.
-func (s *space) bootstrapped(node string, since harness.AuditPosition) {
+func bootstrapped(s *space, node string, since harness.AuditPosition) {
 	s.Helper()
-	request := s.certificateRequest(node)
+	request := certificateRequest(s, node)
 	token, isToken := strings.CutPrefix(request.Spec.Username, "system:bootstrap:")
 	if !isToken || request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || len(request.Status.Certificate) == 0 {
 		s.Errorf("%s by %s, signer %s, certificate %q", request.Name, request.Spec.Username, request.Spec.SignerName, request.Status.Certificate)
@@ -87,7 +87,7 @@ func (s *space) bootstrapped(node string, since harness.AuditPosition) {
 }
 
 // certificateRequest is that of a Node's kubelet.
-func (s *space) certificateRequest(node string) (found certificatesv1.CertificateSigningRequest) {
+func certificateRequest(s *space, node string) (found certificatesv1.CertificateSigningRequest) {
 	s.Helper()
 	all, err := s.lab.Target.CertificatesV1().CertificateSigningRequests().List(s.Context(), metav1.ListOptions{})
 	s.must(err)
@@ -107,7 +107,7 @@ func (s *space) certificateRequest(node string) (found certificatesv1.Certificat
 }
 
 // podRuns lets the scheduler bind a pod to a Node, and reads its log.
-func (s *space) podRuns(node string) {
+func podRuns(s *space, node string) {
 	s.Helper()
 	s.workload()
 	core := s.lab.Target.CoreV1()

@@ -13,7 +13,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -100,7 +103,7 @@ func TestRealKubeletVolumes(t *testing.T) {
 	from, to := machines[0], machines[1]
 	vms := s.joined()
 	s.open(from)
-	important := s.priority(1000)
+	important := priorityClass(s, 1000)
 	s.databases("archive", 4)
 	s.databases("queue", 2, func(set *appsv1.StatefulSet) { set.Spec.Template.Spec.PriorityClassName = important })
 	s.ready("archive", 4)
@@ -121,54 +124,19 @@ func TestRealKubeletVolumes(t *testing.T) {
 	s.ready("archive", 4)
 	s.ready("queue", 2)
 	for pod := range volumes {
-		s.remembers(pod, from, to)
+		remembers(s, pod, from, to)
 	}
-	s.neverForced(film, from)
+	neverForced(s, film, from)
 
-	s.lost(from)
 	s.patch("machines", to, `{"metadata":{"labels":{"force-deletion":"true"}}}`)
 	s.remove("machines", to)
 	s.gone()
 	s.emits(to, v1alpha1.EventDrainForced)
-	s.free(slices.Collect(maps.Values(vms)))
-}
-
-// TestRealKubeletVolumesOneByOne is the same for a fleet that moves one volume at a time, as MCM does: the pod with the next one
-// is evicted when the one before is attached elsewhere, and not sooner.
-func TestRealKubeletVolumesOneByOne(t *testing.T) {
-	t.Parallel()
-	if !harness.KubeletsWork(t) {
-		t.Skip("the lab boots simulated Nodes only")
-	}
-	lab := startLab(t, "one-by-one", func(o *harness.Options) { o.FleetFlags = "--drain-volume-parallelism=1" })
-	s := newSpace(t, lab, "one-by-one", realKubelet)
-	s.workload()
-	machines := s.stand(2)
-	from, to := machines[0], machines[1]
-	s.open(from)
-	s.databases("archive", 3)
-	s.ready("archive", 3)
-	volumes := s.volumes()
-	film := s.record()
-
-	s.open(to)
-	s.remove("machines", from)
-	if seen := s.move(film, from, volumes); seen.most != 1 {
-		s.Errorf("%d volumes moved at a time, want one; they began in the order %v", seen.most, seen.order)
-	}
-	s.emits(from, v1alpha1.EventDrained)
-	s.ready("archive", 3)
-	for pod := range volumes {
-		s.remembers(pod, from, to)
-	}
-	s.neverForced(film, from)
-	s.patch("machines", to, `{"metadata":{"labels":{"force-deletion":"true"}}}`) // no wait for pods that cannot be scheduled
-	s.remove("machines", to)
-	s.gone()
+	free(s, slices.Collect(maps.Values(vms)))
 }
 
 // remembers checks that a pod has in its volume what was written there on each of these Nodes.
-func (s *space) remembers(pod string, nodes ...string) {
+func remembers(s *space, pod string, nodes ...string) {
 	s.Helper()
 	var want strings.Builder
 	for _, node := range nodes {
@@ -184,7 +152,7 @@ func (s *space) remembers(pod string, nodes ...string) {
 }
 
 // free waits until no volume is attached to one of these VMs any more.
-func (s *space) free(vms []string) {
+func free(s *space, vms []string) {
 	s.Helper()
 	s.eventually("all volumes are free", func(ctx context.Context) error {
 		var wrong complaints
@@ -194,4 +162,38 @@ func (s *space) free(vms []string) {
 		}
 		return errors.Join(err, wrong.err())
 	})
+}
+
+// priorityClass creates a PriorityClass, and returns its name.
+func priorityClass(s *space, value int32) string {
+	s.Helper()
+	classes := s.lab.Target.SchedulingV1().PriorityClasses()
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", s.name, value)}, Value: value}
+	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
+	s.must(err)
+	s.Cleanup(func() {
+		err := classes.Delete(context.WithoutCancel(s.Context()), class.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			s.Error(err)
+		}
+	})
+	return class.Name
+}
+
+// neverForced checks that no pod of a Node was deleted without grace.
+func neverForced(s *space, film *recording, node string) {
+	s.Helper()
+	moments, err := film.play()
+	s.must(err)
+	requested := map[types.UID]bool{}
+	for _, m := range moments {
+		p := m.pod()
+		if p == nil || p.Spec.NodeName != node || p.DeletionTimestamp == nil || requested[p.UID] {
+			continue
+		}
+		requested[p.UID] = true
+		if *p.DeletionGracePeriodSeconds == 0 {
+			s.Errorf("pod %s was deleted without grace", p.Name)
+		}
+	}
 }

@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,37 +14,35 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	configv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
 // bootFile is the file in the configurations of machines that boot with them.
 const bootFile = "/etc/demo/motd"
 
-// bootSpace is a namespace whose machines boot with the documented #cloud-config, after replacements of its text.
-func bootSpace(t *testing.T, lab *harness.Lab, name string, replace ...string) *space {
+// bootSpace is a namespace whose machines boot with the documented #cloud-config.
+func bootSpace(t *testing.T, lab *harness.Lab, name string) *space {
 	t.Helper()
 	userData, err := harness.CloudConfig("../docs/operations/machine-config.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	userData = strings.NewReplacer(replace...).Replace(userData)
 	s := newSpaceBy(t, lab, unused(name), func(ctx context.Context, namespace string) error {
 		return lab.PrepareUserData(ctx, namespace, realKubelet, userData)
 	})
 	return s
 }
 
-// machinePool is a pool of the Nodes of the namespace's MachineDeployment pool.
-func (s *space) machinePool(rollout configv1alpha1.RolloutType, maxUnavailable int32) *configv1alpha1.MachineConfigPool {
-	p := harness.NewPool(s.name, intstr.FromInt32(maxUnavailable))
-	p.Spec.NodeSelector, p.Spec.Rollout = nil, rollout
+// machinePool is a pool of the Nodes of the MachineDeployment pool, which rolls it out.
+func machinePool(s *space) *configv1alpha1.MachineConfigPool {
+	p := harness.NewPool(s.name, intstr.FromInt32(1))
+	p.Spec.NodeSelector, p.Spec.Rollout = nil, configv1alpha1.RolloutMachineDeployment
 	p.Spec.MachineRef = &configv1alpha1.MachineReference{Kind: "MachineDeployment", Namespace: s.name, Name: "pool"}
 	return p
 }
 
 // target sets the configuration of the pool of the namespace, and returns its target, which is another one than before.
-func (s *space) target(config runtime.RawExtension, before string) string {
+func target(s *space, config runtime.RawExtension, before string) string {
 	s.Helper()
 	s.must(s.lab.SetConfig(s.Context(), s.name, "50-"+s.name, config))
 	target, err := s.lab.NewTarget(s.Context(), s.name, before)
@@ -56,29 +52,29 @@ func (s *space) target(config runtime.RawExtension, before string) string {
 
 // machinesBootConfigured: machines of a pool whose MachineDeployment rolls out join with their configuration, applied before their kubelets
 // start; a change of it replaces them, and the new ones join with the new one.
-func (s *space) machinesBootConfigured() {
+func machinesBootConfigured(s *space) {
 	const size = 2
 	config := func(content string) runtime.RawExtension {
 		return harness.Ignition([]string{harness.File(bootFile, content), harness.File(harness.KubeletFile, harness.MaxPods(66))}, []string{harness.Unit("demo.service")})
 	}
-	_, err := s.lab.Configs.MachineConfigPools().Create(s.Context(), s.machinePool(configv1alpha1.RolloutMachineDeployment, 1), metav1.CreateOptions{})
+	_, err := s.lab.Configs.MachineConfigPools().Create(s.Context(), machinePool(s), metav1.CreateOptions{})
 	s.must(err)
-	first := s.target(config("one"), "")
+	first := target(s, config("one"), "")
 	s.deploy("pool", 0, inPool(s.name))
-	s.templateNames(first)
-	film := s.filmNodes()
+	templateNames(s, first)
+	film := filmNodes(s)
 	s.scale("pool", size)
 	s.running("pool", size)
 	old := s.joined()
 	for node, vm := range old {
-		s.joinsWith(film, node, first)
+		joinsWith(s, film, node, first)
 		(&configured{T: s.T, lab: s.lab, node: node, vm: vm}).has(bootFile, "one")
 	}
 	s.isOnTarget(size)
 
 	within := s.watchLimits(size, size+1)
-	second := s.target(config("two"), first)
-	s.templateNames(second)
+	second := target(s, config("two"), first)
+	templateNames(s, second)
 	// A user deletes what machines, and later the MachineSet before, still name.
 	s.must(s.lab.Configs.RenderedMachineConfigs().Delete(s.Context(), first, metav1.DeleteOptions{}))
 	s.eventually("all machines are of the second configuration", func(ctx context.Context) error {
@@ -100,7 +96,7 @@ func (s *space) machinesBootConfigured() {
 		if _, isOld := old[node]; isOld {
 			s.Errorf("machine %s was not replaced", node)
 		}
-		s.joinsWith(film, node, second)
+		joinsWith(s, film, node, second)
 		(&configured{T: s.T, lab: s.lab, node: node, vm: vm}).has(bootFile, "two")
 	}
 	s.isOnTarget(size)
@@ -110,7 +106,7 @@ func (s *space) machinesBootConfigured() {
 }
 
 // templateNames waits until the template of the MachineDeployment names a configuration.
-func (s *space) templateNames(config string) {
+func templateNames(s *space, config string) {
 	s.Helper()
 	s.eventually("the template names "+config, func(ctx context.Context) error {
 		d, err := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
@@ -122,7 +118,7 @@ func (s *space) templateNames(config string) {
 }
 
 // filmNodes records all Nodes.
-func (s *space) filmNodes() *recording {
+func filmNodes(s *space) *recording {
 	s.Helper()
 	film, nodes := &recording{}, s.lab.Target.CoreV1().Nodes()
 	follow(s, film, nodes.List, nodes.Watch)
@@ -130,7 +126,7 @@ func (s *space) filmNodes() *recording {
 }
 
 // daemonReports returns what a film shows of a Node from the first report of its daemon on.
-func (s *space) daemonReports(film *recording, node string) (since []*corev1.Node) {
+func daemonReports(s *space, film *recording, node string) (since []*corev1.Node) {
 	s.Helper()
 	all, _ := shown[*corev1.Node](s, film)
 	for _, n := range all {
@@ -146,9 +142,9 @@ func (s *space) daemonReports(film *recording, node string) (since []*corev1.Nod
 
 // joinsWith checks that the daemon of a Node has reported a configuration as applied from its first report on, that its kubelet has started with
 // it, and that the Node was neither drained nor rebooted for it.
-func (s *space) joinsWith(film *recording, node, config string) {
+func joinsWith(s *space, film *recording, node, config string) {
 	s.Helper()
-	since, prefix := s.daemonReports(film, node), configv1alpha1.DaemonPrefix
+	since, prefix := daemonReports(s, film, node), configv1alpha1.DaemonPrefix
 	for i, n := range since {
 		current, state := n.Annotations[prefix.CurrentConfig()], configv1alpha1.ParseNodeState(n.Annotations[prefix.State()])
 		if current != config || state != configv1alpha1.StateDone {
@@ -166,74 +162,4 @@ func (s *space) joinsWith(film *recording, node, config string) {
 	if at < 0 || all[at].Status.Capacity.Pods().Value() != 66 {
 		s.Errorf("Node %s: its kubelet did not start with the setting of its configuration", node)
 	}
-}
-
-// damagedUserDataIsSeen: a machine whose user data has a part of the configuration only fails, and the console of its VM has the reason.
-func (s *space) damagedUserDataIsSeen() {
-	const name = "damaged"
-	s.createMachine(name, func(m *v1alpha1.Machine) {
-		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: 20 * time.Second}}
-	})
-	s.eventually("the machine has failed", func(ctx context.Context) error {
-		m, err := s.api().Machines(s.name).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if phase := m.Status.CurrentStatus.Phase; phase != v1alpha1.MachineFailed {
-			return fmt.Errorf("it is %s: %s", phase, m.Status.LastOperation.Description)
-		}
-		console, err := s.lab.Console(m.Spec.ProviderID)
-		if err == nil && !strings.Contains(console, "the user data: write_files[0], the content of /etc/machine-config-daemon/initial.json") {
-			err = fmt.Errorf("the console of its VM has %q", console)
-		}
-		return err
-	})
-	if nodes, err := s.lab.Target.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name}); err != nil || len(nodes.Items) > 0 {
-		s.Errorf("it has joined, without its configuration: %d Nodes, %v", len(nodes.Items), err)
-	}
-}
-
-// outdatedCatchesUp: a machine that boots with an older configuration than its pool's target joins with it, and is brought to the target in
-// place. The target changes while no Node takes it.
-func (s *space) outdatedCatchesUp() {
-	config := func(content string) runtime.RawExtension {
-		return harness.Ignition([]string{harness.File(bootFile, content)}, nil)
-	}
-	p := s.machinePool(configv1alpha1.RolloutDaemon, 2)
-	p.Spec.Actions = []configv1alpha1.ActionRule{{Path: bootFile, Action: configv1alpha1.ActionNone}}
-	_, err := s.lab.Configs.MachineConfigPools().Create(s.Context(), p, metav1.CreateOptions{})
-	s.must(err)
-	first := s.target(config("one"), "")
-	s.deploy("pool", 1, inPool(s.name))
-	s.running("pool", 1)
-	before := s.joined()
-	s.isOnTarget(1)
-	for node := range before {
-		s.patchNode(node, `{"spec":{"unschedulable":true}}`)
-	}
-	second := s.target(config("two"), first)
-	s.eventually("no Node has the target", func(ctx context.Context) error {
-		p, err := s.lab.Configs.MachineConfigPools().Get(ctx, s.name, metav1.GetOptions{})
-		if err == nil && (p.Status.CurrentMachineConfig != second || p.Status.UpdatedMachineCount != 0) {
-			err = fmt.Errorf("its status is %+v", p.Status)
-		}
-		return err
-	})
-	film := s.filmNodes()
-	s.scale("pool", 2)
-	s.running("pool", 2)
-	for node, vm := range s.joined() {
-		if before[node] != "" {
-			continue
-		}
-		(&configured{T: s.T, lab: s.lab, node: node, vm: vm}).isDone(second)
-		if current := s.daemonReports(film, node)[0].Annotations[configv1alpha1.DaemonPrefix.CurrentConfig()]; current != first {
-			s.Errorf("Node %s has joined with %q, want %s, which a Node has shown to work", node, current, first)
-		}
-		(&configured{T: s.T, lab: s.lab, node: node, vm: vm}).has(bootFile, "two")
-	}
-	for node := range before {
-		s.patchNode(node, `{"spec":{"unschedulable":false}}`)
-	}
-	s.isOnTarget(2)
 }

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -39,41 +38,20 @@ type joinedInPlace struct {
 }
 
 // updatesInPlace: configurations go through the updates in place of a MachineDeployment, with the daemons as agents. Nodes are updated one at
-// a time, the last ones when a user selects them, and daemon and owner of the slot are killed meanwhile.
-func (s *space) updatesInPlace() {
-	s.inPlacePool(3, func(j *joinedInPlace, same func()) {
-		j.takesTheFirst()
-		same()
-		j.isSelectedByTheUser()
-	})
-}
-
-// takesBackABrokenConfig: with the second configuration no kubelet starts. The update stops at the first Node, and MachineDeployment, pool,
-// machine and Node report why. When the configuration is removed the Node is healed by the one before.
-func (s *space) takesBackABrokenConfig() {
-	s.inPlacePool(2, func(j *joinedInPlace, same func()) {
-		j.withoutComponentsTaint()
-		// Reboots would only take time: it is the longest test.
-		j.createPool(configv1alpha1.ActionRule{Path: inPlaceFile, Action: configv1alpha1.ActionNone},
-			configv1alpha1.ActionRule{Unit: inPlaceUnit, Action: configv1alpha1.ActionNone})
-		j.isComplete("one")
-		same()
-		j.breaksAndHeals()
-	})
-}
-
-// inPlacePool starts machines, runs a test of updates in place with them, and checks that one Node at most was updated at a time, and that
-// machines, VMs and Nodes are the same; the test can check the latter before by calling same.
-func (s *space) inPlacePool(size int, test func(j *joinedInPlace, same func())) {
-	s.deploy("pool", int32(size), inPool(s.name), inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
+// a time, the last ones when a user selects them, and a daemon is killed meanwhile. Machines, VMs and Nodes stay the same.
+func updatesInPlace(s *space) {
+	const size = 3
+	s.deploy("pool", size, inPool(s.name), inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
 	s.running("pool", size)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 	before, nodes := s.identities(), s.poolNodes()
 	budget, err := s.lab.WatchBudget(s.Context(), s.name, 1)
 	s.must(err)
-	same := func() { s.same(before, nodes) }
-	test(&joinedInPlace{space: s, size: size, vms: s.joined()}, same)
-	same()
+	j := &joinedInPlace{space: s, size: size, vms: s.joined()}
+	j.takesTheFirst()
+	s.same(before, nodes)
+	j.isSelectedByTheUser()
+	s.same(before, nodes)
 	if most := budget.Most(); most != 1 {
 		s.Errorf("at most %d Nodes were updated at a time, want 1", most)
 	}
@@ -84,7 +62,7 @@ func (s *space) inPlacePool(size int, test func(j *joinedInPlace, same func())) 
 }
 
 // takesTheFirst: all Nodes get the first configuration, which needs a reboot. The first Node waits for its critical components, and no other is
-// updated before; then the taint is switched off. While the second one is updated, its daemon and the owner of the slot are killed.
+// updated before; then the taint is switched off. While the second one is updated, its daemon is killed.
 func (j *joinedInPlace) takesTheFirst() {
 	j.createPool()
 	j.stalls(v1alpha1.ReasonMachinesUpdating, v1alpha1.TaintCriticalComponentsNotReady)
@@ -112,19 +90,16 @@ func (j *joinedInPlace) takesTheFirst() {
 	if pid != 0 { // else its VM reboots
 		j.Logf("kill the daemon of Node %s, process %d: %v", second, pid, syscall.Kill(pid, syscall.SIGKILL))
 	}
-	comesBack := j.losesOwner()
 	j.isComplete("one")
-	comesBack()
 }
 
-// createPool creates the pool, with a first configuration that needs a reboot unless the actions are others.
-func (j *joinedInPlace) createPool(actions ...configv1alpha1.ActionRule) {
+// createPool creates the pool, with a first configuration that needs a reboot.
+func (j *joinedInPlace) createPool() {
 	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "one")}, []string{harness.Unit(inPlaceUnit)}))
 	pool := harness.NewPool(j.name, intstr.FromInt32(1))
 	pool.Spec.NodeSelector = nil
 	pool.Spec.MachineRef = &configv1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: j.name, Name: "pool"}
 	pool.Spec.Rollout = configv1alpha1.RolloutMachineDeployment
-	pool.Spec.Actions = actions
 	_, err := j.lab.Configs.MachineConfigPools().Create(j.Context(), pool, metav1.CreateOptions{})
 	j.must(err)
 	j.hasNewTarget()
@@ -133,45 +108,6 @@ func (j *joinedInPlace) createPool(actions ...configv1alpha1.ActionRule) {
 // withoutComponentsTaint makes updates not wait for critical components of a Node.
 func (j *joinedInPlace) withoutComponentsTaint() {
 	j.patch("machinedeployments", "pool", fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}}}`, v1alpha1.AnnotationComponentsTaint))
-}
-
-// breaksAndHeals breaks the kubelet of the first Node, and removes the configuration.
-func (j *joinedInPlace) breaksAndHeals() {
-	good := j.target
-	j.set("60-"+j.name, harness.Ignition([]string{harness.File(harness.KubeletFile, harness.MaxPods(-1))}, nil))
-	j.hasNewTarget()
-	j.stalls(v1alpha1.ReasonInPlaceUpdateFailed, "not healthy within")
-	var failed string
-	j.eventually("a Node has the failed result, and its machine and its pool report it", func(ctx context.Context) (err error) {
-		failed, err = j.nodeWhere(ctx, func(n *corev1.Node) bool {
-			return isAt(n, v1alpha1.NodeReasonUpdateFailed, v1alpha1.UpdateResultFailed)
-		})
-		if err != nil {
-			return err
-		}
-		p, err1 := j.lab.Configs.MachineConfigPools().Get(ctx, j.name, metav1.GetOptions{})
-		m, err2 := j.api().Machines(j.name).Get(ctx, failed, metav1.GetOptions{})
-		if err := errors.Join(err1, err2); err != nil {
-			return err
-		}
-		var wrong complaints
-		degraded := apimeta.FindStatusCondition(p.Status.Conditions, configv1alpha1.PoolNodeDegraded)
-		wrong.unless(degraded != nil && degraded.Status == metav1.ConditionTrue && strings.Contains(degraded.Message, failed), "the pool has the conditions %v", p.Status.Conditions)
-		wrong.unless(m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed && strings.Contains(m.Status.LastOperation.Description, "not healthy within"),
-			"its machine is %s: %s", m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
-		return wrong.err()
-	})
-	for name, n := range j.poolNodes() {
-		if desired := n.Annotations[configv1alpha1.DaemonPrefix.DesiredConfig()]; name != failed && desired != good {
-			j.Errorf("Node %s is assigned %s, although %s has failed", name, desired, failed)
-		}
-	}
-	j.must(j.lab.Configs.MachineConfigs().Delete(j.Context(), "60-"+j.name, metav1.DeleteOptions{}))
-	j.hasNewTarget()
-	if j.target != good {
-		j.Errorf("the target is %s, want %s again", j.target, good)
-	}
-	j.isComplete("one")
 }
 
 // isSelectedByTheUser: with the orchestration Manual the Node is updated that a user selects, and no other. With Auto the others follow.

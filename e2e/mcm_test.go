@@ -14,99 +14,88 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/preload"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// all applies an action to all replicas, one after the other.
-func all(t *testing.T, lab *harness.Lab, action string) {
+// TestLeaveAndTakeOver hands the machines back to Machine Controller Manager, and takes them over again from the state that it knows. No object
+// is changed apart from the fleet's own labels and annotations, and no VM.
+func TestLeaveAndTakeOver(t *testing.T) {
+	t.Parallel()
+	lab := fleet(t)
+	s := newSpace(t, lab, "leave", "")
+	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
+		template := &d.Spec.Template
+		template.Annotations = map[string]string{"of": "the template"}
+		template.Spec.NodeTemplateSpec.Labels = map[string]string{"tier": "a"}
+		template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MaxEvictRetries: new(int32(7))}
+	})
+	s.running("pool", 3)
+	s.reports("pool", 3)
+	s.noTokens()
+	vms, before := s.joined(), s.objects()
+	if len(s.fleetMetadata()) == 0 {
+		t.Error("no object has labels or annotations of the fleet before it leaves")
+	}
+
+	stopped(t, lab, func() {
+		handBack(s)
+		if remaining := s.fleetMetadata(); len(remaining) > 0 {
+			t.Errorf("these still have labels or annotations of the fleet: %v", remaining)
+		}
+		for _, lease := range s.leasesOfMCM(t.Context()) {
+			if holder := member.Holder(&lease); holder != "" {
+				t.Errorf("Lease %s is held by %q, want no holder", lease.Name, holder)
+			}
+		}
+		if diff := cmp.Diff(before, s.objects()); diff != "" {
+			t.Errorf("MachineDeployments, MachineSets and machines before and after leaving (-want +got):\n%s", diff)
+		}
+		mcmGoesOn(s, "pool")
+		finalizersOfMCM(s)
+	})
+
+	s.labelled(1+1+2*3, func(root string) string { return fmt.Sprint(slotOf(t, lab, s.name, root)) })
+	if diff := cmp.Diff(before, s.objects()); diff != "" {
+		t.Errorf("MachineDeployments, MachineSets and machines before leaving and after the take-over (-want +got):\n%s", diff)
+	}
+	s.scale("pool", 4) // it is reconciled again
+	s.running("pool", 4)
+	after := s.joined()
+	for name, vm := range vms {
+		if after[name] != vm {
+			t.Errorf("machine %s had VM %s and has %q", name, vm, after[name])
+		}
+	}
+	if created, err := lab.Cloud.History(t.Context(), s.name); err != nil || len(created) != 4 {
+		t.Errorf("the cloud has created %d VMs for 4 machines (%v)", len(created), err)
+	}
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// stopped stops all replicas, calls a function, and starts them again.
+func stopped(t *testing.T, lab *harness.Lab, do func()) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	replicas, err := lab.Replicas(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, replica := range replicas {
-		if err := lab.Do(ctx, replica, action); err != nil {
-			t.Fatal(err)
+	each := func(action string) {
+		for _, replica := range replicas {
+			if err := lab.Do(ctx, replica, action); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-}
-
-// stopped stops the fleet, calls a function, and starts it again.
-func stopped(t *testing.T, lab *harness.Lab, do func()) {
-	t.Helper()
-	all(t, lab, harness.Stop)
-	defer all(t, lab, harness.Start)
+	each(harness.Stop)
+	defer each(harness.Start)
 	do()
-}
-
-// TestTakeOverFromMCM: the fleet takes over objects of Machine Controller Manager: it labels all of them, and does nothing else.
-func TestTakeOverFromMCM(t *testing.T) {
-	t.Parallel()
-	lab := startLab(t, "take-over", func(o *harness.Options) { o.Replicas = 2 })
-	s := newSpace(t, lab, "mcm", "")
-	load := preload.Load{Namespace: s.name, Deployments: 5, Machines: 20}
-	// The Leases of the Nodes are not renewed, and the Nodes must not be declared lost.
-	const nodeLifecycle = "kube-controller-manager"
-	s.must(lab.Do(t.Context(), nodeLifecycle, harness.Pause))
-	defer func() { s.must(lab.Do(context.WithoutCancel(t.Context()), nodeLifecycle, harness.Resume)) }()
-	var before map[string]object
-	var position harness.AuditPosition
-	stopped(t, lab, func() {
-		s.must(load.Make(t.Context(), lab))
-		s.deploy("ignored", 2, asIgnored)
-		before = s.objects()
-		var err error
-		position, err = lab.AuditEnd()
-		s.must(err)
-	})
-	calls := s.changes()
-
-	s.labelled(1+load.Deployments*(2+2*load.Machines), func(root string) string { return fmt.Sprint(slotOf(t, lab, s.name, root)) })
-	for i := range load.Deployments {
-		s.reports(load.Deployment(i), int32(load.Machines))
-	}
-	s.concludes("ignored", v1alpha1.MachineDeploymentValid, corev1.ConditionFalse, v1alpha1.ReasonNoStrategy)
-	if diff := cmp.Diff(before, s.objects()); diff != "" {
-		t.Errorf("MachineDeployments, MachineSets and machines before and after (-want +got):\n%s", diff)
-	}
-	if after := s.changes(); after != calls {
-		t.Errorf("the cloud was changed %d times", after-calls)
-	}
-	ignored, err := s.api().MachineDeployments(s.name).Get(t.Context(), "ignored", metav1.GetOptions{})
-	s.must(err)
-	if !slices.Equal(ignored.Finalizers, []string{v1alpha1.FinalizerName}) || len(ignored.Annotations) > 0 {
-		t.Errorf("the object that MCM had ignored has changed: %+v", ignored.ObjectMeta)
-	}
-	requests, err := lab.Requests(position)
-	s.must(err)
-	for _, r := range requests {
-		if r.IsFleet() && (r.Verb == "create" || r.Verb == "delete") && r.Namespace == s.name {
-			t.Errorf("%s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
-		}
-	}
-	s.patch("machinedeployments", "ignored", `{"spec":{"replicas":0}}`)
-	s.eventually("it is reconciled when its spec has changed", func(ctx context.Context) error {
-		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelName + "=ignored"})
-		if err == nil && len(sets.Items) != 1 {
-			err = fmt.Errorf("it has %d MachineSets", len(sets.Items))
-		}
-		return err
-	})
-}
-
-// asIgnored changes a MachineDeployment to one that lost its strategy after Machine Controller Manager had reconciled it, and its
-// MachineSets after that.
-func asIgnored(d *v1alpha1.MachineDeployment) {
-	d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{}
-	d.Finalizers = []string{v1alpha1.FinalizerName}
 }
 
 // object is the part of an object that stays the same while its spec is not written.
@@ -191,83 +180,8 @@ func (s *space) labelled(n int, slotOf func(root string) string) {
 	})
 }
 
-// changes counts the calls that changed something at the cloud, for all existing machines of the namespace.
-func (s *space) changes() int {
-	s.Helper()
-	machines, err := s.machines(s.Context(), "")
-	s.must(err)
-	ours := map[string]bool{}
-	for _, m := range machines {
-		ours[m.Name] = true
-	}
-	calls, err := s.lab.Cloud.Calls()
-	s.must(err)
-	changed := 0
-	for _, call := range calls {
-		if call.Changed && ours[call.Machine] {
-			changed++
-		}
-	}
-	return changed
-}
-
-// TestLeave hands the machines back to Machine Controller Manager, and takes them over again. No VM is changed.
-func TestLeave(t *testing.T) {
-	t.Parallel()
-	lab := startLab(t, "leave", func(o *harness.Options) { o.Replicas = 2 })
-	s := newSpace(t, lab, "leave", "")
-	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
-		template := &d.Spec.Template
-		template.Annotations = map[string]string{"of": "the template"}
-		template.Spec.NodeTemplateSpec.Labels = map[string]string{"tier": "a"}
-		template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MaxEvictRetries: new(int32(7))}
-	})
-	s.running("pool", 3)
-	// A template that was changed, and changed back, leaves a MachineSet that is not the current one.
-	s.patch("machinedeployments", "pool", `{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`)
-	s.hasSets(2)
-	s.patch("machinedeployments", "pool", `{"spec":{"template":{"metadata":{"annotations":{"changed":null}}}}}`)
-	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
-	s.reports("pool", 3)
-	s.noTokens()
-	vms, before, calls := s.joined(), s.objects(), s.changes()
-	if len(s.fleetMetadata()) == 0 {
-		t.Error("no object has labels or annotations of the fleet before it leaves")
-	}
-
-	stopped(t, lab, func() {
-		s.handBack()
-		if remaining := s.fleetMetadata(); len(remaining) > 0 {
-			t.Errorf("these still have labels or annotations of the fleet: %v", remaining)
-		}
-		for _, lease := range s.leasesOfMCM(t.Context()) {
-			if holder := member.Holder(&lease); holder != "" {
-				t.Errorf("Lease %s is held by %q, want no holder", lease.Name, holder)
-			}
-		}
-		if diff := cmp.Diff(before, s.objects()); diff != "" {
-			t.Errorf("MachineDeployments, MachineSets and machines before and after leaving (-want +got):\n%s", diff)
-		}
-		s.mcmGoesOn("pool")
-		s.finalizersOfMCM()
-	})
-
-	s.labelled(1+2+2*3, func(root string) string { return fmt.Sprint(slotOf(t, lab, s.name, root)) })
-	s.scale("pool", 4) // it is reconciled again
-	s.running("pool", 4)
-	after := s.joined()
-	for name, vm := range vms {
-		if after[name] != vm {
-			t.Errorf("machine %s had VM %s and has %q", name, vm, after[name])
-		}
-	}
-	if n := s.changes() - calls; n > 2 { // create and initialize
-		t.Errorf("the cloud was changed %d times for one more machine", n)
-	}
-}
-
 // handBack runs the command that hands the namespaces back to Machine Controller Manager.
-func (s *space) handBack() {
+func handBack(s *space) {
 	s.Helper()
 	bin, err := harness.Bin()
 	s.must(err)
@@ -315,7 +229,7 @@ func mcmNewSet(d *v1alpha1.MachineDeployment, sets []v1alpha1.MachineSet) (curre
 
 // mcmGoesOn checks that for Machine Controller Manager the MachineSet with all machines of a MachineDeployment is the current one,
 // and needs no change.
-func (s *space) mcmGoesOn(deployment string) {
+func mcmGoesOn(s *space, deployment string) {
 	s.Helper()
 	ctx := s.Context()
 	d, err1 := s.api().MachineDeployments(s.name).Get(ctx, deployment, metav1.GetOptions{})
@@ -362,7 +276,7 @@ func (s *space) mcmGoesOn(deployment string) {
 }
 
 // finalizersOfMCM checks that the objects of the namespace have the finalizers that Machine Controller Manager removes.
-func (s *space) finalizersOfMCM() {
+func finalizersOfMCM(s *space) {
 	s.Helper()
 	const ofMachines = "machine.sapcloud.io/machine-controller-manager"
 	want := map[string]string{

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -104,20 +103,15 @@ func (r *recording) play() ([]moment, error) {
 	return moments, r.broken
 }
 
-// neverForced checks that no pod of a Node was deleted without grace.
-func (s *space) neverForced(film *recording, node string) {
+// shown returns what a film shows of one kind of objects, without their initial versions.
+func shown[T metav1.Object](s *space, film *recording) (objects []T, moments []moment) {
 	s.Helper()
-	moments, err := film.play()
+	all, err := film.play()
 	s.must(err)
-	requested := map[types.UID]bool{}
-	for _, m := range moments {
-		p := m.pod()
-		if p == nil || p.Spec.NodeName != node || p.DeletionTimestamp == nil || requested[p.UID] {
-			continue
-		}
-		requested[p.UID] = true
-		if *p.DeletionGracePeriodSeconds == 0 {
-			s.Errorf("pod %s was deleted without grace", p.Name)
+	for _, m := range all {
+		if object, is := m.object.(T); is && !m.listed {
+			objects, moments = append(objects, object), append(moments, m)
 		}
 	}
+	return objects, moments
 }

@@ -133,33 +133,6 @@ func (s *space) setsRest() {
 	})
 }
 
-// hasSets waits until there are n MachineSets.
-func (s *space) hasSets(n int) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("there are %d MachineSets", n), func(ctx context.Context) error {
-		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
-		if err == nil && len(sets.Items) != n {
-			err = fmt.Errorf("there are %d MachineSets", len(sets.Items))
-		}
-		return err
-	})
-}
-
-// slot returns the slot of a MachineDeployment.
-func (s *space) slot(name string) (slot int) {
-	s.Helper()
-	_, err := fmt.Sscan(s.deployment(name).Labels[v1alpha1.LabelSlot], &slot)
-	s.must(err)
-	return slot
-}
-
-// losesOwner kills the replica that holds the slot of pool.
-func (s *space) losesOwner() (comesBack func()) {
-	s.Helper()
-	killed := s.killOwner(s.slot("pool"), func(owner) {})
-	return func() { s.starts(killed.replica) }
-}
-
 // rolled waits until n machines of the template run, and no others are left.
 func (s *space) rolled(template string, n int) {
 	s.Helper()

@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,14 +55,6 @@ func pause() corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{Name: "pause", Image: "pause"}}}
 }
 
-// forever is the spec of a pod that a real kubelet cannot end.
-func forever() corev1.PodSpec {
-	spec := pause()
-	spec.TerminationGracePeriodSeconds = new(int64(3600))
-	spec.Containers[0].Command = []string{"sh", "-c", "trap '' TERM; while :; do sleep 1; done"}
-	return spec
-}
-
 // podOn creates a pod on a Node.
 func (s *space) podOn(node, name string, spec corev1.PodSpec, annotations map[string]string) {
 	s.Helper()
@@ -72,12 +63,6 @@ func (s *space) podOn(node, name string, spec corev1.PodSpec, annotations map[st
 	pod.Spec.NodeName = node
 	_, err := s.lab.Target.CoreV1().Pods(s.name).Create(s.Context(), pod, metav1.CreateOptions{})
 	s.must(err)
-}
-
-// ends removes a pod that neverEnds from the API server, as a kubelet does when its containers have ended.
-func (s *space) ends(pod string) {
-	s.Helper()
-	s.must(s.lab.Target.CoreV1().Pods(s.name).Delete(s.Context(), pod, *metav1.NewDeleteOptions(0)))
 }
 
 // spread creates a ReplicaSet whose pods run on these Nodes only, one on each.
@@ -163,35 +148,5 @@ func (s *space) open(node string) {
 	s.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, openTo, s.name)
 	_, err := s.lab.Target.CoreV1().Nodes().Patch(s.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
-	s.must(err)
-}
-
-// priority creates a PriorityClass, and returns its name.
-func (s *space) priority(value int32) string {
-	s.Helper()
-	classes := s.lab.Target.SchedulingV1().PriorityClasses()
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", s.name, value)}, Value: value}
-	_, err := classes.Create(s.Context(), class, metav1.CreateOptions{})
-	s.must(err)
-	s.Cleanup(func() {
-		err := classes.Delete(context.WithoutCancel(s.Context()), class.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			s.Error(err)
-		}
-	})
-	return class.Name
-}
-
-// replicated creates a ReplicaSet whose pods run on any open Node.
-func (s *space) replicated(name string, replicas int32, priority string) {
-	s.Helper()
-	labels := map[string]string{"app": name}
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.ReplicaSetSpec{
-		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pause()},
-	}}
-	set.Spec.Template.Spec.NodeSelector = map[string]string{openTo: s.name}
-	set.Spec.Template.Spec.PriorityClassName = priority
-	_, err := s.lab.Target.AppsV1().ReplicaSets(s.name).Create(s.Context(), set, metav1.CreateOptions{})
 	s.must(err)
 }

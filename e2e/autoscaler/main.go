@@ -82,7 +82,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // commands are the calls of the cluster-autoscaler to a cloud provider, by name.
 var commands = map[string]func(ctx context.Context, s *scaler, args []string) (any, error){
-	"refresh":              func(ctx context.Context, s *scaler, _ []string) (any, error) { return s.refresh(ctx) },
 	"nodes":                inGroup(func(ctx context.Context, s *scaler, g group, _ []string) (any, error) { return s.nodes(ctx, g) }),
 	"group-of-node":        groupOfNode,
 	"increase-size":        inGroup(resize(+1)),
@@ -91,7 +90,6 @@ var commands = map[string]func(ctx context.Context, s *scaler, args []string) (a
 		return s.deleteNodes(ctx, g, ids)
 	}),
 	"template-node": inGroup(func(ctx context.Context, s *scaler, g group, _ []string) (any, error) { return s.templateNode(ctx, g) }),
-	"options":       inGroup(func(ctx context.Context, s *scaler, g group, _ []string) (any, error) { return s.options(ctx, g) }),
 }
 
 func names() (all []string) {

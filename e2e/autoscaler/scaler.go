@@ -198,7 +198,7 @@ func (s *scaler) prioritize(ctx context.Context, all []chosen) (fresh []chosen, 
 	return fresh, nil
 }
 
-// cordon cordons a Node. One that is gone is skipped, and one that was written meanwhile is left to the next refresh.
+// cordon cordons a Node. One that is gone, or was written meanwhile, is skipped.
 func (s *scaler) cordon(ctx context.Context, node *corev1.Node) error {
 	if node == nil || node.Spec.Unschedulable || node.Annotations[annotationKept] == "true" {
 		return nil
@@ -210,36 +210,6 @@ func (s *scaler) cordon(ctx context.Context, node *corev1.Node) error {
 		return nil
 	}
 	return err
-}
-
-// refreshed is the answer to a refresh.
-type refreshed struct {
-	// Cordoned are the Nodes of marked machines.
-	Cordoned []string `json:"cordoned"`
-}
-
-// refresh runs before each loop of the cluster-autoscaler: it cordons the Nodes of all machines that are marked.
-func (s *scaler) refresh(ctx context.Context) (*refreshed, error) {
-	w, err := s.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	answer := &refreshed{Cordoned: []string{}}
-	for _, g := range s.groups {
-		d, err := s.machineAPI.MachineDeployments(g.namespace).Get(ctx, g.name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range marked(d) {
-			if node, machine := w.find(requested + name); machine != nil && node != nil {
-				if err := s.cordon(ctx, node); err != nil {
-					return nil, err
-				}
-				answer.Cordoned = append(answer.Cordoned, node.Name)
-			}
-		}
-	}
-	return answer, nil
 }
 
 // grouped is the answer to a query for a Node's group.
@@ -300,21 +270,6 @@ func (s *scaler) templateNode(ctx context.Context, g group) (*template, error) {
 		return nil, err
 	}
 	return templateOf(d, class, nodes.Items)
-}
-
-// options are the settings of a group on its MachineDeployment, by name.
-func (s *scaler) options(ctx context.Context, g group) (map[string]string, error) {
-	d, err := s.machineAPI.MachineDeployments(g.namespace).Get(ctx, g.name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]string{}
-	for key, value := range d.Annotations {
-		if name, is := strings.CutPrefix(key, "autoscaler.gardener.cloud/"); is {
-			found[name] = value
-		}
-	}
-	return found, nil
 }
 
 // world is the observed objects.
