@@ -5,8 +5,10 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +18,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/klog/v2"
@@ -69,8 +74,10 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
+		spans := tracetest.NewSpanRecorder()
+		r.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 		p := r.start("fleet-0")
-		serveMetrics(p.registry, p.registry, klog.Background())
+		page := serveMetrics(prometheus.Gatherers{processMetrics(), p.registry}, p.registry, klog.Background())
 		for _, registry := range []*prometheus.Registry{processMetrics(), p.registry} {
 			for description := range descriptions(registry) {
 				addDescription(t, all, description)
@@ -85,6 +92,8 @@ func TestMetrics(t *testing.T) {
 				addFamily(t, all, family)
 			}
 		})
+		lint(t, prometheus.Gatherers{processMetrics(), p.registry})
+		checkFormats(t, page, spans.Ended())
 	})
 	var list strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -101,6 +110,77 @@ func TestMetrics(t *testing.T) {
 		fmt.Fprintf(&list, "%s %s\n    %s\n", name, m, m.help)
 	}
 	golden(t, "testdata/metrics.txt", list.String())
+}
+
+// misnamed are the metrics to which promtool objects, with its objection: they have the names of Machine Controller Manager's.
+var misnamed = map[string]string{
+	"mcm_machine_items_total":            `non-counter metrics should not have "_total" suffix`,
+	"mcm_machine_set_items_total":        `non-counter metrics should not have "_total" suffix`,
+	"mcm_machine_deployment_items_total": `non-counter metrics should not have "_total" suffix`,
+	"mcm_machine_num_failed_join":        `counter metrics should have "_total" suffix`,
+	"mcm_machine_info":                   `label names should be written in 'snake_case' not 'camelCase'`,
+	"mcm_machine_set_info":               `label names should be written in 'snake_case' not 'camelCase'`,
+	"mcm_machine_deployment_info":        `label names should be written in 'snake_case' not 'camelCase'`,
+}
+
+// lint checks metrics as promtool does, and allows only the objections that are expected.
+func lint(t *testing.T, metrics prometheus.Gatherer) {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		if misnamed[problem.Metric] != problem.Text {
+			t.Errorf("%s: %s", problem.Metric, problem.Text)
+		}
+	}
+}
+
+// checkFormats scrapes in both formats: they have the same series, and exemplars of OpenMetrics name traces that are there.
+func checkFormats(t *testing.T, page http.Handler, spans []sdktrace.ReadOnlySpan) {
+	t.Helper()
+	scrape := func(accept string) string {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
+		request.Header.Set("Accept", accept)
+		answer := httptest.NewRecorder()
+		page.ServeHTTP(answer, request)
+		return answer.Body.String()
+	}
+	series := func(text string) []string {
+		var names []string
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, "#") {
+				names = append(names, line[:strings.IndexAny(line, "{ ")])
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	text, open := scrape("text/plain"), scrape("application/openmetrics-text; version=1.0.0")
+	if diff := cmp.Diff(series(text), series(open)); diff != "" {
+		t.Errorf("series (-text +OpenMetrics):\n%s", diff)
+	}
+	traces := map[string]bool{}
+	for _, span := range spans {
+		traces[span.SpanContext().TraceID().String()] = true
+	}
+	of := map[string]bool{}
+	for _, found := range regexp.MustCompile(`(?m)^(\w+)_bucket.*trace_id="(\w+)"`).FindAllStringSubmatch(open, -1) {
+		of[found[1]] = true
+		if !traces[found[2]] {
+			t.Errorf("an exemplar of %s names trace %s, which there is not", found[1], found[2])
+		}
+	}
+	for _, name := range []string{"mcf_machine_step_seconds", "controller_runtime_reconcile_time_seconds", "mcm_cloud_api_driver_request_duration_seconds"} {
+		if !of[name] {
+			t.Errorf("%s has no exemplars", name)
+		}
+	}
 }
 
 // descriptions returns all descriptions of a registry.

@@ -56,6 +56,7 @@ var owned = regexp.MustCompile(`session=([^;)]+); slot=(\d+); epoch=(\d+)`)
 
 // sent checks a request at the moment of its send.
 func (t *trial) sent(q request, r *http.Request) {
+	t.watch(q, r)
 	o := t.oracle
 	o.mu.Lock()
 	o.sentAll++

@@ -67,15 +67,18 @@ func (t *trial) start(replica string) *process {
 	}
 	var controllers []controller
 	var err error
-	p.fleet, controllers, err = wire(o, environment{
-		control: reach(atControl, t.control), target: reach(atTarget, t.target), tracer: t.tracer.Tracer(""), registry: p.registry,
+	around := environment{
+		control: reach(atControl, t.control), tracer: t.tracer.Tracer(""), registry: p.registry,
 		drivers: func(_ *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
 			p.driverMetrics = metrics
 			return map[string]driver.Driver{simulated.Provider: t.wrapDriver(&driverOf{t.cloud, p})}, nil
 		},
 		die: p.die,
-	})
-	if err != nil {
+	}
+	if o.targetKubeconfig != noTarget {
+		around.target = reach(atTarget, t.target)
+	}
+	if p.fleet, controllers, err = wire(o, around); err != nil {
 		t.Fatal(err)
 	}
 	p.fleet.session.time.WithTicker = pausableClock{pauseState: p.pauseState}

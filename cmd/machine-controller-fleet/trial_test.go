@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ type trial struct {
 	onWire  sync.WaitGroup
 
 	wrapDriver func(driver.Driver) driver.Driver // changes what replicas see of the cloud
+	watch      func(request, *http.Request)      // sees every request at the moment of its send
 
 	processes   []*process           // in the order of their starts
 	starts      int                  // how many there were
@@ -74,7 +76,7 @@ func newTrial(t *testing.T, o options, seed uint64, story *strings.Builder) *tri
 	r := &trial{
 		T: t, options: o, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(seed), story: story,
 		restart: map[string]time.Time{}, roots: map[string]*root{}, logger: logr.Discard(), tracer: noop.NewTracerProvider(),
-		wrapDriver: func(d driver.Driver) driver.Driver { return d },
+		wrapDriver: func(d driver.Driver) driver.Driver { return d }, watch: func(request, *http.Request) {},
 	}
 	r.control = apiserver.New("c", time.Now)
 	r.target = r.control
@@ -112,13 +114,12 @@ func (t *trial) run(d time.Duration, cond func() bool) bool {
 	return false
 }
 
-// until lets time pass until cond holds, and ends the test when it does not within ten minutes.
+// until lets time pass until cond holds, and ends the test if it does not come true.
 func (t *trial) until(what string, cond func() bool) {
 	t.Helper()
-	if !t.run(10*time.Minute, cond) {
-		t.Fatalf("expected that %s; %s %s", what, t.missing(), t.wrong)
+	if !t.run(20*time.Minute, cond) {
+		t.Fatalf("%s does not come true: %s %s", what, t.missing(), t.wrong)
 	}
-	t.checkSizes()
 }
 
 // step lets a little time pass, and does the work of Kubernetes and users.
