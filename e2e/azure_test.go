@@ -6,15 +6,20 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/planted"
 )
 
 // TestAzure runs the driver of Azure in a process of its own, against the small Azure of the lab, whose VMs become Nodes.
@@ -22,7 +27,7 @@ func TestAzure(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "azure", func(o *harness.Options) {
 		o.Replicas, o.Clouds, o.Drivers = 2, harness.AzureClouds, harness.AzureDrivers
-		o.FleetFlags = "--machine-safety-orphan-vms-period=5s --machine-safety-orphan-vms-quarantine=5s"
+		o.FleetFlags = "--machine-safety-orphan-vms-period=5s --machine-safety-orphan-vms-quarantine=5s --v=10"
 	})
 	if err := held(t.Context(), lab); err != nil {
 		t.Fatal(err)
@@ -32,6 +37,7 @@ func TestAzure(t *testing.T) {
 		t.Run("Orphan", func(t *testing.T) { t.Parallel(); newAzureSpace(t, lab, "orphan").sweeps() })
 	})
 	t.Run("Killed", func(t *testing.T) { newAzureSpace(t, lab, "killed").survives() })
+	t.Run("Secrets", func(t *testing.T) { newAzureSpace(t, lab, "secrets").logsNoSecrets() })
 }
 
 // azureSpace is the namespace of a test with machines at Azure.
@@ -122,6 +128,42 @@ func (s *azureSpace) survives() {
 	s.remove("machinedeployments", "pool")
 	s.kills()
 	s.gone(slices.Collect(maps.Values(joined))...)
+}
+
+// logsNoSecrets has Azure reject a secret, which it shows in its answer, and expects neither that nor the one of other tests in any log.
+func (s *azureSpace) logsNoSecrets() {
+	const wrong = "planted+azure/wrong=of-the-lab-51f7"
+	content := harness.AzureSecret()
+	secrets := planted.Secrets{"secret of Azure": content["clientSecret"], "wrong secret of Azure": wrong}
+	content["clientSecret"] = wrong
+	s.createSecret("wrong", content)
+	class := harness.AzureClass(s.name)
+	class.Name, class.SecretRef.Name = "wrong", "wrong"
+	_, err := s.api().MachineClasses(s.name).Create(s.Context(), class, metav1.CreateOptions{})
+	s.must(err)
+	s.createMachine("rejected", func(m *v1alpha1.Machine) { m.Spec.Class.Name = "wrong" })
+	s.machineFails("rejected", driver.Unauthenticated, "AADSTS")
+	files, err := filepath.Glob(filepath.Join(s.lab.Dir, "logs", "*.log"))
+	s.must(err)
+	ofDriver := false
+	for _, file := range files {
+		name := filepath.Base(file)
+		ofDriver = ofDriver || name == harness.AzureDriver+".log"
+		if name != harness.AzureDriver+".log" && !strings.HasPrefix(name, harness.FleetName+"-") {
+			continue
+		}
+		log, err := os.ReadFile(file)
+		s.must(err)
+		for _, found := range secrets.Find(string(log)) {
+			s.Errorf("%s: %s", name, found)
+		}
+	}
+	if !ofDriver {
+		s.Errorf("there is no log of the driver: %v", files)
+	}
+	// Without credentials nothing of it can be deleted, and there is nothing.
+	s.remove("machines", "rejected")
+	s.patch("machines", "rejected", `{"metadata":{"finalizers":null}}`)
 }
 
 // kills kills each process once a second, one after the other, and starts it again.

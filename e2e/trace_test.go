@@ -13,15 +13,14 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// TestTraces: a slot is handed over and taken over, and Jaeger has spans of that, and of the life of a machine under three owners.
+// TestTraces: a slot is handed over and taken over, and Jaeger has spans of that, and of the life of a machine under three owners. Which lives
+// are sampled is shown by TestSampledLivesAreWhole of cmd/machine-controller-fleet.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "traces", func(o *harness.Options) { o.Replicas, o.Tracing = 3, true })
@@ -55,127 +54,13 @@ func TestTraces(t *testing.T) {
 	// The links of the spans of all owners.
 	s.finds("reconcile machineset", owner{}, set.key(), machine.made)
 	s.finds("reconcile machinedeployment", owner{}, tags{"key": s.name + "/pool"}, set.made)
-}
 
-// sampledRatio is a tenth, and at most mostRoots MachineDeployments are created to find one that is sampled: none of them is once in 10^9.
-const (
-	sampledRatio = 0.1
-	mostRoots    = 200
-)
-
-// TestSampledLivesAreWhole: of ten MachineDeployments one is traced, with its MachineSet and its machines, by each of their owners; of the
-// others nothing is; and each link leads to a span.
-func TestSampledLivesAreWhole(t *testing.T) {
-	t.Parallel()
-	lab := startLab(t, "sampled", func(o *harness.Options) { o.Replicas, o.Tracing, o.TraceRatio = 2, true, sampledRatio })
-	s := &traced{space: newSpace(t, lab, "sampled", "")}
-	sampled, other := s.roots()
-	for _, pool := range []string{sampled, other} {
-		s.resize(pool, 2)
-		s.running(pool, 2)
-	}
-	s.findSlot(sampled)
-	moved := s.handsOver(sampled)
-	second := s.serving(s.slot, moved.from.replica) // rebalancing may move the slot again after this
-	set, machine := s.family(sampled)
-	s.finds("hand-over", owner{}, moved.from.next())
-	s.finds("release-slot", moved.from, nil)
-
-	machines, err := s.machines(t.Context(), sampled)
-	s.must(err)
-	for _, m := range machines {
-		of := childOf(&m)
-		s.finds("driver.CreateMachine", owner{}, tags{"machine.name": of.name})
-		s.finds("reconcile machine", moved.from, of.key(), of.linked)
-		s.finds("reconcile machine", second, of.key(), of.linked)
-	}
-	s.finds("reconcile machineset", owner{}, set.key(), machine.made)
-	s.finds("reconcile machinedeployment", owner{}, tags{"key": s.name + "/" + sampled, "generation": "2"}, set.made) // the change of its replicas
-	s.eventually("all links lead to spans", s.linksResolve)
-	s.onlySampled()
-	tree, err := lab.Trace(t.Context(), s.name+"/"+machine.name, moved.from.epoch+1)
+	tree, err := lab.Trace(t.Context(), s.name+"/"+machine.name, first.epoch+1)
 	s.must(err)
 	t.Log("\n" + tree)
-	for _, part := range []string{"hand-over", "CreateVM: the cloud has no VM of the machine", "driver.CreateMachine  simulated", "create machines  control  201", moved.from.session, moved.to} {
+	for _, part := range []string{"hand-over", "take-over", "CreateVM: the cloud has no VM of the machine", "driver.CreateMachine  simulated", "create machines  control  201", first.session, moved.to} {
 		if !strings.Contains(tree, part) {
 			t.Errorf("lab trace does not show %q", part)
-		}
-	}
-}
-
-// TestFailedPassesAreKept: of machines that are not sampled those passes are exported in which a call of the cloud has failed.
-func TestFailedPassesAreKept(t *testing.T) {
-	t.Parallel()
-	const almostNone = 1e-12
-	lab := startLab(t, "kept", func(o *harness.Options) {
-		o.Tracing, o.TraceRatio, o.FleetFlags = true, almostNone, "--trace-keep-failed"
-	})
-	s := &traced{space: newSpace(t, lab, "kept", "")}
-	s.must(lab.Cloud.Set(t.Context(), `{"faults":[{"kind":"quota","rate":1,"operations":["CreateInstance"]}]}`))
-	s.deploy("pool", 1)
-	s.findSlot("pool")
-	create := s.finds("driver.CreateMachine", owner{}, tags{"driver.code": "ResourceExhausted"})
-	s.finds("reconcile machine", owner{}, nil, func(s harness.Span) bool { return s.Trace == create.Trace })
-}
-
-// roots creates MachineDeployments without machines, one that is sampled and one that is not.
-func (s *traced) roots() (sampled, other string) {
-	s.Helper()
-	for i := range mostRoots {
-		name := fmt.Sprintf("pool-%d", i)
-		d := s.deploy(name, 0)
-		if telemetry.IsChosen(string(d.UID), sampledRatio) {
-			sampled = name
-		} else {
-			other = name
-		}
-		if sampled != "" && other != "" {
-			return sampled, other
-		}
-	}
-	s.Fatalf("none of %d MachineDeployments is sampled, or all are", mostRoots)
-	return "", ""
-}
-
-// resize changes the replicas of a MachineDeployment.
-func (s *traced) resize(pool string, replicas int) {
-	s.Helper()
-	_, err := s.api().MachineDeployments(s.name).Patch(s.Context(), pool, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), metav1.PatchOptions{})
-	s.must(err)
-}
-
-// linksResolve returns an error if a span is linked to one that Jaeger does not have.
-func (s *traced) linksResolve(ctx context.Context) error {
-	spans, err := s.lab.AllSpans(ctx)
-	if err != nil {
-		return err
-	}
-	known, links := map[string]bool{}, 0
-	for _, span := range spans {
-		known[span.Trace+"/"+span.ID] = true
-	}
-	for _, span := range spans {
-		for _, link := range span.Links {
-			links++
-			if !known[link] {
-				return fmt.Errorf("%s in trace %s is linked to %s, which Jaeger does not have", span.Name, span.Trace, link)
-			}
-		}
-	}
-	if links == 0 {
-		return errors.New("there are no links")
-	}
-	return nil
-}
-
-// onlySampled checks that only roots that are sampled have passes.
-func (s *traced) onlySampled() {
-	s.Helper()
-	spans, err := s.lab.AllSpans(s.Context())
-	s.must(err)
-	for _, span := range spans {
-		if root, passes := span.Tags["root.uid"]; passes && !telemetry.IsChosen(root, sampledRatio) {
-			s.Errorf("%s of %s is traced, and its root %s is not sampled", span.Name, span.Tags["key"], root)
 		}
 	}
 }

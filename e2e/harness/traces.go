@@ -41,9 +41,6 @@ func (l *Lab) Spans(ctx context.Context, name string, tags map[string]string) ([
 	return slices.DeleteFunc(all, func(s Span) bool { return s.Name != name || !s.has(tags) }), err
 }
 
-// AllSpans returns all spans of a lab with tracing.
-func (l *Lab) AllSpans(ctx context.Context) ([]Span, error) { return l.spans(ctx, url.Values{}) }
-
 // spans returns all spans of the traces of the fleet that a query selects.
 func (l *Lab) spans(ctx context.Context, query url.Values) (spans []Span, err error) {
 	query.Set("service", telemetry.ServiceName)
