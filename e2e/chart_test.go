@@ -28,11 +28,21 @@ const (
 	chartRelease   = "chart"
 )
 
-// TestChartRenders: the API server accepts what the chart renders from each of its files of values.
-func TestChartRenders(t *testing.T) {
+// TestChart: the API server accepts what Helm renders and installs, on one cluster and on two, with the rights that are meant and no others; and
+// upgrades keep what must not change.
+func TestChart(t *testing.T) {
 	t.Parallel()
 	lab := shared(t)
 	chartNamespaceIn(t, lab.Control)
+	t.Run("renders", func(t *testing.T) { chartRenders(t, lab) })
+	t.Run("on two clusters", func(t *testing.T) { chartOnTwoClusters(t, lab) })
+	t.Run("upgrade keeps the number of replicas", func(t *testing.T) { upgradeKeepsReplicas(t, lab) })
+	t.Run("upgrade refuses other slots", func(t *testing.T) { upgradeRefusesOtherSlots(t, lab) })
+}
+
+// chartRenders: the API server accepts what the chart renders from each of its files of values.
+func chartRenders(t *testing.T, lab *harness.Lab) {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(chart, "ci", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("want files of values in the chart's folder ci, got %v, %v", files, err)
@@ -59,10 +69,9 @@ func TestChartRenders(t *testing.T) {
 	}
 }
 
-// TestChartOnTwoClusters installs the chart as for two clusters, reviews the rights in both, and uninstalls it.
-func TestChartOnTwoClusters(t *testing.T) {
-	t.Parallel()
-	lab := shared(t)
+// chartOnTwoClusters installs the chart as for two clusters, reviews the rights in both, and uninstalls it.
+func chartOnTwoClusters(t *testing.T, lab *harness.Lab) {
+	t.Helper()
 	for _, cluster := range []struct {
 		client               kubernetes.Interface
 		kubeconfig, values   string
@@ -76,6 +85,7 @@ func TestChartOnTwoClusters(t *testing.T) {
 				{Namespace: chartNamespace, Verb: "delete", Group: v1alpha1.GroupName, Resource: "machinesets"},
 				{Namespace: chartNamespace, Verb: "patch", Group: v1alpha1.GroupName, Resource: "machinedeployments", Subresource: "status"},
 				{Namespace: chartNamespace, Verb: "update", Resource: "secrets"},
+				{Namespace: chartNamespace, Verb: "watch", Resource: "secrets", Name: "awaited"},
 				{Namespace: chartNamespace, Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: "chart-slot-001"},
 			},
 			notAllowed: []authorizationv1.ResourceAttributes{

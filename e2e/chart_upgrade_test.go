@@ -25,12 +25,10 @@ func replicasOnly(command, release string, args ...string) []string {
 	}, args...)
 }
 
-// TestChartUpgradeKeepsTheNumberOfReplicas: where the value replicas is null, an upgrade changes the number neither of a StatefulSet that
+// upgradeKeepsReplicas: where the value replicas is null, an upgrade changes the number neither of a StatefulSet that
 // was installed so, nor of one whose last manifest had a number.
-func TestChartUpgradeKeepsTheNumberOfReplicas(t *testing.T) {
-	t.Parallel()
-	lab := shared(t)
-	chartNamespaceIn(t, lab.Control)
+func upgradeKeepsReplicas(t *testing.T, lab *harness.Lab) {
+	t.Helper()
 	for release, installed := range map[string]string{"external": "null", "switched": "2"} {
 		t.Run(release, func(t *testing.T) {
 			t.Cleanup(func() { helm(t, lab, "admin.kubeconfig", "uninstall", release, "--ignore-not-found") })
@@ -49,11 +47,9 @@ func TestChartUpgradeKeepsTheNumberOfReplicas(t *testing.T) {
 	}
 }
 
-// TestChartUpgradeRefusesOtherSlots: an upgrade that changes what is fixed when a fleet is installed fails, and names both values.
-func TestChartUpgradeRefusesOtherSlots(t *testing.T) {
-	t.Parallel()
-	lab := shared(t)
-	chartNamespaceIn(t, lab.Control)
+// upgradeRefusesOtherSlots: an upgrade that changes what is fixed when a fleet is installed fails, and names both values.
+func upgradeRefusesOtherSlots(t *testing.T, lab *harness.Lab) {
+	t.Helper()
 	const release = "fixed"
 	t.Cleanup(func() { helm(t, lab, "admin.kubeconfig", "uninstall", release, "--ignore-not-found") })
 	helm(t, lab, "admin.kubeconfig", replicasOnly("install", release, "--set", "replicas=0")...)
