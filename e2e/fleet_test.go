@@ -23,8 +23,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// slots of the lab with three replicas. Its tests take them over and hand them over, many times; with the default number of them
-// TestKubectlGetLeases, the faults (e2e/chaos) and the chart (e2e/helm) do.
+// slots of the lab with three replicas. Its tests take them over, hand them over and wait until all are held, many times; with the default
+// number of them TestKubectl, the faults (e2e/chaos) and the chart (e2e/helm) do.
 const slots = 64
 
 // fleetLab is a lab with three replicas. TestMain stops it.

@@ -14,14 +14,22 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestKubectlGet: kubectl get prints the columns of MCM, with their values.
-func TestKubectlGet(t *testing.T) {
+// TestKubectl: a Gardener control plane's objects are applied, kubectl get prints the columns of MCM with their values, and the Leases show
+// which replica holds what.
+func TestKubectl(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "kubectl", "")
+	t.Run("apply", func(t *testing.T) { applyManifests(s.in(t)) })
+	t.Run("get", func(t *testing.T) { getColumns(s.in(t)) })
+	t.Run("get leases", func(t *testing.T) { getLeases(t, s.lab) })
+}
+
+// getColumns compares what kubectl prints of a pool of one machine with the columns of MCM.
+func getColumns(s *space) {
 	s.deploy("pool", 1)
 	s.running("pool", 1)
 	s.reports("pool", 1)
-	machines, err := s.machines(t.Context(), "")
+	machines, err := s.machines(s.Context(), "")
 	s.must(err)
 	m := machines[0]
 	for _, test := range []struct{ args, head, row string }{
@@ -33,7 +41,7 @@ func TestKubectlGet(t *testing.T) {
 	} {
 		lines := strings.Split(strings.TrimSpace(s.kubectl(append([]string{"get"}, strings.Fields(test.args)...)...)), "\n")
 		if len(lines) != 2 {
-			t.Fatalf("kubectl get %s: want a head and one row, got %q", test.args, lines)
+			s.Fatalf("kubectl get %s: want a head and one row, got %q", test.args, lines)
 		}
 		head, row := strings.Fields(lines[0]), strings.Fields(lines[1])
 		for i, column := range head {
@@ -46,16 +54,26 @@ func TestKubectlGet(t *testing.T) {
 			want = append(want, "AGE")
 		}
 		if diff := cmp.Diff(strings.Fields(test.head), head) + cmp.Diff(want, row); diff != "" {
-			t.Errorf("kubectl get %s (-want +got):\n%s", test.args, diff)
+			s.Errorf("kubectl get %s (-want +got):\n%s", test.args, diff)
+		}
+	}
+	for command, want := range map[string]string{
+		"get mcd/pool --subresource=scale -o jsonpath={.spec.replicas},{.status.replicas},{.status.selector}": "1,1,name=pool",
+		"get mc --field-selector=spec.class.name=simulated -o name":                                           "machine.machine.sapcloud.io/" + m.Name,
+		"get mc --field-selector=spec.class.name=other -o name":                                               "",
+	} {
+		if got := strings.TrimSpace(s.kubectl(strings.Fields(command)...)); got != want {
+			s.Errorf("kubectl %s: want %q, got %q", command, want, got)
 		}
 	}
 }
 
-// TestKubectlGetLeases runs the commands of docs/operations/fleet.md: sessions, the leader, and the holder of each slot.
-func TestKubectlGetLeases(t *testing.T) {
-	t.Parallel()
-	lab := shared(t)
-	if err := lab.WaitHeld(t.Context(), lab.SlotCount); err != nil {
+// getLeases runs the commands of docs/operations/fleet.md: sessions, the leader, and the holder of each slot.
+func getLeases(t *testing.T, lab *harness.Lab) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := lab.WaitHeld(ctx, lab.SlotCount); err != nil {
 		t.Fatal(err)
 	}
 	replicas, err := lab.Replicas(t.Context())
@@ -105,21 +123,16 @@ func TestKubectlGetLeases(t *testing.T) {
 	}
 }
 
-// TestKubectlApply applies the objects of a Gardener control plane.
-func TestKubectlApply(t *testing.T) {
-	t.Parallel()
-	lab := shared(t)
+// applyManifests applies the objects of a Gardener control plane.
+func applyManifests(s *space) {
 	// The namespace is the one that the manifests name. It stays empty, and for the next run.
-	if _, err := lab.Kubectl(t.Context(), "get", "namespace", "garden--blue"); err != nil {
-		if _, err := lab.Kubectl(t.Context(), "create", "namespace", "garden--blue"); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := s.lab.Kubectl(s.Context(), "get", "namespace", "garden--blue"); err != nil {
+		_, err := s.lab.Kubectl(s.Context(), "create", "namespace", "garden--blue")
+		s.must(err)
 	}
-	out, err := lab.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "../apis/machine/v1alpha1/testdata/manifests.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out, err := s.lab.Kubectl(s.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "../apis/machine/v1alpha1/testdata/manifests.yaml")
+	s.must(err)
 	if got := strings.Count(out, "created (server dry run)"); got != 5 {
-		t.Errorf("want 5 objects accepted, got:\n%s", out)
+		s.Errorf("want 5 objects accepted, got:\n%s", out)
 	}
 }

@@ -150,3 +150,10 @@ func attributeOf(span sdktrace.ReadOnlySpan, key string) string {
 	}
 	return ""
 }
+
+func TestFlagsOfTraces(t *testing.T) {
+	o := replicaOptions(t, "--trace-keep-failed", "--trace-keep-slower-than=2s")
+	if got, want := o.process("").Keep, (telemetry.Keep{Failed: true, SlowerThan: 2 * time.Second}); got != want {
+		t.Errorf("expected %+v, got %+v", want, got)
+	}
+}

@@ -1,6 +1,4 @@
-//go:build e2e
-
-package e2e
+package definitions_test
 
 // good has a valid manifest of each kind.
 const good = `
