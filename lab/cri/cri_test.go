@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/internal/machinetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/internal/waits"
 )
 
 func TestMain(m *testing.M) {
@@ -125,25 +125,11 @@ func (f *fixture) status(id string) *runtimeapi.ContainerStatus {
 	return response.Status
 }
 
-func (f *fixture) waitFor(condition func() bool) {
-	f.t.Helper()
-	deadline := time.After(10 * time.Second)
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
-		select {
-		case <-deadline:
-			f.t.Fatal("waited for 10 s")
-		case <-ticker.C:
-		}
-	}
-}
-
 // ended waits for the end of a container.
 func (f *fixture) ended(id string) *runtimeapi.ContainerStatus {
 	f.t.Helper()
 	var st *runtimeapi.ContainerStatus
-	f.waitFor(func() bool {
+	waits.For(f.t, "the container ends", func() bool {
 		st = f.status(id)
 		return st.State == runtimeapi.ContainerState_CONTAINER_EXITED
 	})
@@ -187,16 +173,17 @@ func TestLifeCycleOfAContainer(t *testing.T) {
 func TestStop(t *testing.T) {
 	for name, test := range map[string]struct {
 		script string
+		grace  int64 // in seconds
 		code   int32
 	}{
-		"obedient": {"trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done", 5},
-		"stubborn": {"trap '' TERM; echo up; while :; do sleep 0.01; done", 137},
+		"obedient": {"trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done", int64(waits.Standstill.Seconds()), 5},
+		"stubborn": {"trap '' TERM; echo up; while :; do sleep 0.01; done", 1, 137},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			id := f.run(test.script)
-			f.waitFor(func() bool { return f.log() != "" })
-			if _, err := f.runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: 1}); err != nil {
+			waits.For(t, "it has written to its log", func() bool { return f.log() != "" })
+			if _, err := f.runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: test.grace}); err != nil {
 				t.Fatal(err)
 			}
 			if st := f.status(id); st.State != runtimeapi.ContainerState_CONTAINER_EXITED || st.ExitCode != test.code {
@@ -249,7 +236,7 @@ func TestExecSync(t *testing.T) {
 func TestReopenLog(t *testing.T) {
 	f := newFixture(t)
 	id := f.run("echo before; while ! test -e " + f.logs + "/go; do sleep 0.01; done; echo after")
-	f.waitFor(func() bool { return f.log() != "" })
+	waits.For(t, "it has written to its log", func() bool { return f.log() != "" })
 	// The container sees an overlay of the machine's files; later writes there need not be visible to it.
 	if err := os.Rename(filepath.Join(f.logs, "main.log"), filepath.Join(f.logs, "old.log")); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,10 @@ const (
 	// probes at a fixed interval would be much of the work.
 	shortestInterval = 50 * time.Millisecond
 	longestInterval  = time.Second
+	// probeTimeout bounds a question about the health of a process, and bootProbeTimeout one during its boot: on a busy machine all
+	// answers may take seconds.
 	probeTimeout     = 2 * time.Second
+	bootProbeTimeout = 30 * time.Second
 )
 
 var errEnded = errors.New("process ended before it was ready")
@@ -351,7 +354,7 @@ func (l *Launcher) launch(spec supervise.Spec) error {
 func (l *Launcher) await(ctx context.Context, what string, ended <-chan struct{}, p probe) error {
 	began := l.clock.Now()
 	for {
-		attempt, cancel := context.WithTimeout(ctx, probeTimeout)
+		attempt, cancel := context.WithTimeout(ctx, bootProbeTimeout)
 		err := p(attempt)
 		cancel()
 		if err == nil {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// launcherPatience is how long the launcher may take to end everything in order.
-	launcherPatience = 40 * time.Second
+	// launcherPatience is how long the launcher may take to end everything in order, which takes it a second on an idle machine.
+	launcherPatience = 2 * time.Minute
 	// crashPatience is how long the processes of a dead launcher may take to end. They do not end in order: an API
 	// server, for example, waits for its etcd, which is ending too.
 	crashPatience = time.Second

@@ -92,7 +92,7 @@ func (l *Launcher) fillIn(flag string) string {
 // dialProbe connects to an address.
 func dialProbe(network, address string) probe {
 	return func(ctx context.Context) error {
-		conn, err := (&net.Dialer{Timeout: probeTimeout}).DialContext(ctx, network, address)
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		if err != nil {
 			return err
 		}

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// bootTimeout bounds the whole boot. It takes 5 seconds, but the machine may be busy.
-	bootTimeout = 2 * time.Minute
+	// bootTimeout bounds the whole boot, for what hangs. It takes 5 seconds, and minutes where a dozen labs boot beside other work. A process
+	// that has ended is no reason to wait.
+	bootTimeout = 15 * time.Minute
 	// stopPatience is how long a process may take to end after SIGTERM.
 	stopPatience = 5 * time.Second
 )
@@ -206,5 +207,6 @@ func (l *Launcher) shutdown(ctx context.Context) {
 const (
 	// vmPatience is short: a VM without a cluster has no work.
 	vmPatience = 100 * time.Millisecond
-	endTimeout = 20 * time.Second
+	// endTimeout bounds the wait for processes that were sent SIGKILL.
+	endTimeout = 10 * time.Minute
 )

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/internal/waits"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/proxy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
@@ -46,7 +47,7 @@ func newLauncher(t *testing.T) (*Launcher, Folder) {
 		state: State{ID: t.Name() + folder.path("")}, endpoints: map[string]string{}, probes: map[string]probe{}, pods: map[string]Pod{},
 	}
 	l.supervisor = supervise.New(supervise.Config{
-		Env: []string{IDVariable + "=" + l.state.ID}, Patience: time.Second, Changed: l.changed, Clock: clock.RealClock{},
+		Env: []string{IDVariable + "=" + l.state.ID}, Patience: waits.Standstill, Changed: l.changed, Clock: clock.RealClock{},
 	})
 	if err := l.supervisor.Launch(supervise.Spec{Name: "sleeper", Path: "/bin/sleep", Args: []string{"1000"}, Log: folder.Log("sleeper")}); err != nil {
 		t.Fatal(err)
@@ -159,21 +160,7 @@ func TestUnexpectedEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	waitFor(t, func() bool { return readPIDs(t, folder)["sleeper"] == 0 })
-}
-
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
-		select {
-		case <-deadline:
-			t.Fatal("waited for 10 s")
-		case <-ticker.C:
-		}
-	}
+	waits.For(t, "its end is recorded", func() bool { return readPIDs(t, folder)["sleeper"] == 0 })
 }
 
 // sleeper starts a process that belongs to no supervisor.

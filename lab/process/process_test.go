@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/internal/waits"
 )
 
 // start runs a shell script as a child, waits until it has written a line, and reaps it when it ends.
@@ -101,7 +103,7 @@ func TestEndFindsProcessesByEnvironment(t *testing.T) {
 			bystander, _ := start(t, []string{"PROCESS_TEST=" + mark + "0"}, "echo; exec sleep 60")
 			_, ended := start(t, env, script)
 			find := func() ([]ID, error) { return WithEnv("PROCESS_TEST", mark) }
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), waits.Standstill)
 			defer cancel()
 			count, err := End(ctx, clock.RealClock{}, 100*time.Millisecond, find)
 			if err != nil || count == 0 {

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/internal/waits"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -122,7 +124,7 @@ func (c client) ask(line string, patience time.Duration) (string, error) {
 
 const (
 	short = 50 * time.Millisecond
-	long  = 10 * time.Second
+	long  = waits.Standstill
 )
 
 func expectAnswer(t *testing.T, c client, line string) {
@@ -188,9 +190,7 @@ func TestCutAnswers(t *testing.T) {
 	c := dial(t, set)
 	fault(t, set, Fault{Kind: Cut, Only: Answers})
 	expectSilence(t, c, "done")
-	if !server.received("done") {
-		t.Error("the request has not arrived")
-	}
+	waits.For(t, "the request arrives", func() bool { return server.received("done") })
 	fault(t, set, Fault{Kind: Cut, Only: Requests})
 	expectSilence(t, dial(t, set), "not done")
 	if server.received("not done") {

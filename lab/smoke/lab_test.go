@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/internal/waits"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
 
@@ -161,32 +162,6 @@ func (l lab) client(t *testing.T, kubeconfig string) *kubernetes.Clientset {
 	return client
 }
 
-// eventually retries until there is no error, for a minute: a slot takes 15 s to be taken over.
-func eventually(t *testing.T, what string, condition func(context.Context) error) {
-	t.Helper()
-	within(t, time.Minute, what, condition)
-}
-
-// within retries until there is no error, for at most that long.
-func within(t *testing.T, patience time.Duration, what string, condition func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := condition(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-ticker.C:
-		}
-	}
-}
-
 func TestOneCluster(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -244,7 +219,7 @@ func TestTwoClusters(t *testing.T) {
 	if after := one.pids(t); !maps.Equal(before, after) {
 		t.Errorf("the processes of the other lab: %v, and %v before", after, before)
 	}
-	eventually(t, "the other lab answers", func(context.Context) error { // a replica may be suspended while a lab beside it starts
+	waits.Until(t, "the other lab answers", func(context.Context) error { // a replica may be suspended while a lab beside it starts
 		if output := one.run(t, "status"); strings.Count(output, "running") != 9 || strings.Count(output, "  ok") < 8 {
 			return errors.New(output)
 		}
@@ -267,7 +242,7 @@ func TestDownAfterACrashOfTheLauncher(t *testing.T) {
 	if err := launcher.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the launcher ends", func(context.Context) error {
+	waits.Until(t, "the launcher ends", func(context.Context) error {
 		if !launcher.State().Gone() {
 			return os.ErrExist
 		}
@@ -296,7 +271,7 @@ func TestUpIsCancelled(t *testing.T) {
 					t.Fatal(err)
 				}
 				// Before the state is written there is no ID to find processes by, and none has been started.
-				eventually(t, "the lab has an ID", func(context.Context) error {
+				waits.Until(t, "the lab has an ID", func(context.Context) error {
 					_, err := os.Stat(l.path("state.json"))
 					return err
 				})
@@ -306,7 +281,7 @@ func TestUpIsCancelled(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = up.Wait()
-				eventually(t, "all processes end", func(context.Context) error {
+				waits.Until(t, "all processes end", func(context.Context) error {
 					if left := l.processes(t); len(left) > 0 {
 						return os.ErrExist
 					}
@@ -344,7 +319,7 @@ func testActions(t *testing.T, l lab) {
 	}
 	l.run(t, "start", "fleet-0")
 	l.run(t, "pause", "fleet-0")
-	eventually(t, "fleet-0 is paused", func(context.Context) error {
+	waits.Until(t, "fleet-0 is paused", func(context.Context) error {
 		if status := l.run(t, "status"); !slices.Contains(strings.Fields(status), "paused") {
 			return os.ErrInvalid
 		}
@@ -366,7 +341,7 @@ func testActions(t *testing.T, l lab) {
 // answers waits until a process does.
 func (l lab) answers(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, name+" answers", func(context.Context) error {
+	waits.Until(t, name+" answers", func(context.Context) error {
 		status := l.run(t, "status")
 		for line := range strings.Lines(status) {
 			if strings.HasPrefix(line, name+" ") && strings.HasSuffix(strings.TrimSpace(line), " ok") {

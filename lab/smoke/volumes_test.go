@@ -26,11 +26,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/internal/waits"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
-
-// patience is for actions of kubelets and the attach/detach controller, which report and poll every few seconds.
-const patience = 3 * time.Minute
 
 // site is a lab with VMs.
 type site struct {
@@ -93,7 +91,7 @@ func TestVolumes(t *testing.T) {
 		}).ID
 	}
 	for name, mode := range boot {
-		within(t, patience, name+" is ready", func(ctx context.Context) error { return s.ready(ctx, name, mode == cloudapi.BootKubelet) })
+		waits.Until(t, name+" is ready", func(ctx context.Context) error { return s.ready(ctx, name, mode == cloudapi.BootKubelet) })
 	}
 	t.Run("simulated", func(t *testing.T) { s.in(t).simulated() })
 	t.Run("move", func(t *testing.T) { s.in(t).move() })
@@ -180,7 +178,7 @@ func (s *site) move() {
 	if err := s.client.CoreV1().Pods("default").Delete(s.Context(), "db-0", metav1.DeleteOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	within(s.T, patience, "the pod is on another Node", func(ctx context.Context) error {
+	waits.Until(s.T, "the pod is on another Node", func(ctx context.Context) error {
 		pod, err := s.client.CoreV1().Pods("default").Get(ctx, "db-0", metav1.GetOptions{})
 		if err == nil && pod.Spec.NodeName != to {
 			err = fmt.Errorf("it is on %q", pod.Spec.NodeName)
@@ -217,7 +215,7 @@ func (s *site) end() {
 	name := s.runs("db-0")
 	volume := s.volume("db-0")
 	call[cloudapi.Instance](s, http.MethodDelete, strings.Replace(cloudapi.PathInstance, "{id}", s.vms[name], 1), nil)
-	within(s.T, patience, "the volume is released", func(context.Context) error {
+	waits.Until(s.T, "the volume is released", func(context.Context) error {
 		if at := s.at(volume); at != "" {
 			return fmt.Errorf("it is attached to %s", at)
 		}
@@ -266,7 +264,7 @@ func database(name string, replicas int32) *appsv1.StatefulSet {
 // runs waits until a pod does, and returns its Node.
 func (s *site) runs(name string) (node string) {
 	s.Helper()
-	within(s.T, patience, name+" runs", func(ctx context.Context) error {
+	waits.Until(s.T, name+" runs", func(ctx context.Context) error {
 		pod, err := s.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -283,7 +281,7 @@ func (s *site) runs(name string) (node string) {
 func (s *site) says(name string, lines ...string) {
 	s.Helper()
 	want := strings.Join(lines, "\n") + "\n"
-	within(s.T, patience, name+" says what is in its volume", func(ctx context.Context) error {
+	waits.Until(s.T, name+" says what is in its volume", func(ctx context.Context) error {
 		log, err := s.client.CoreV1().Pods("default").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
 		if err == nil && string(log) != want {
 			err = fmt.Errorf("it says %q, want %q", log, want)

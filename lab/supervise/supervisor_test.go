@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/internal/waits"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
 
@@ -37,11 +38,15 @@ func (t *reported) pid(name string) int {
 	return t.live[name].PID
 }
 
-// launch starts a shell script under a new supervisor, and waits until it has written a line to its log.
+// launch starts a shell script under a new supervisor, and waits until it has written a line to its log. Only a stubborn one is killed soon
+// after SIGTERM.
 func launch(t *testing.T, script string) (*Supervisor, *reported) {
 	t.Helper()
-	changes := &reported{}
-	s := New(Config{Env: []string{"SUPERVISE_TEST=yes"}, Patience: 100 * time.Millisecond, Changed: changes.change, Clock: clock.RealClock{}})
+	changes, patience := &reported{}, waits.Standstill
+	if script == stubborn {
+		patience = 100 * time.Millisecond
+	}
+	s := New(Config{Env: []string{"SUPERVISE_TEST=yes"}, Patience: patience, Changed: changes.change, Clock: clock.RealClock{}})
 	spec := Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log")}
 	if err := s.Launch(spec); err != nil {
 		t.Fatal(err)
@@ -51,25 +56,11 @@ func launch(t *testing.T, script string) (*Supervisor, *reported) {
 			t.Error(err)
 		}
 	})
-	waitFor(t, func() bool {
+	waits.For(t, "it has written a line", func() bool {
 		data, err := os.ReadFile(spec.Log)
 		return err == nil && len(data) > 0
 	})
 	return s, changes
-}
-
-func waitFor(t *testing.T, condition func() bool) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
-		select {
-		case <-deadline:
-			t.Fatal("waited for 10 s")
-		case <-ticker.C:
-		}
-	}
 }
 
 func get(t *testing.T, s *Supervisor) Process {
@@ -135,11 +126,11 @@ func TestPauseAndResume(t *testing.T) {
 	if err := s.Pause("it"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return get(t, s).State == Paused })
+	waits.For(t, "it is paused", func() bool { return get(t, s).State == Paused })
 	if err := s.Resume("it"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return get(t, s).State == Running })
+	waits.For(t, "it runs", func() bool { return get(t, s).State == Running })
 }
 
 func TestRestart(t *testing.T) {
@@ -165,7 +156,7 @@ func TestUnexpectedEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	waitFor(t, func() bool { return changes.pid("it") == 0 })
+	waits.For(t, "its end is reported", func() bool { return changes.pid("it") == 0 })
 	if got := get(t, s); got.State != Exited || got.Exit != "exit status 3" {
 		t.Errorf("process: %+v", got)
 	}
@@ -197,7 +188,7 @@ func TestRefusals(t *testing.T) {
 func TestEnvironmentAndLog(t *testing.T) {
 	s, _ := launch(t, "echo mark $SUPERVISE_TEST; echo error >&2; exec sleep 60")
 	var data []byte
-	waitFor(t, func() bool {
+	waits.For(t, "it has written to both", func() bool {
 		var err error
 		data, err = os.ReadFile(get(t, s).Log)
 		return err == nil && strings.Contains(string(data), "error\n")
@@ -229,7 +220,7 @@ func TestRestartPolicy(t *testing.T) {
 	if err := s.Crash("it"); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return get(t, s).Starts == 2 })
+	waits.For(t, "it is restarted", func() bool { return get(t, s).Starts == 2 })
 	if err := s.Crash("it"); err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +246,7 @@ func TestRestartPolicy(t *testing.T) {
 	if err := errors.Join(s.Start("it"), s.Crash("it")); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return get(t, s).Starts == starts+2 })
+	waits.For(t, "it is restarted", func() bool { return get(t, s).Starts == starts+2 })
 }
 
 func TestBackoff(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/internal/waits"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
 
@@ -31,7 +32,7 @@ trap 'echo shut down >> ended; exit 0' TERM
 printf '%s\n' "$@" >> args
 setsid sleep 600 & child=$!
 while [ ! -e crash ]; do sleep 0.05; done
-rm crash; kill $child
+rm crash; kill -9 $child # a shell loses a SIGTERM while it starts a child
 `
 
 // site is a running Host.
@@ -145,11 +146,14 @@ func (s *site) vmDir() string { return filepath.Join(s.dir, "vms", "i-1") }
 // eventually waits until a condition holds.
 func (s *site) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("not in 20 s: %s; console: %q", what, s.cloud.console)
+	waits.Until(s.t, what, func(context.Context) error {
+		if holds() {
+			return nil
 		}
-	}
+		s.cloud.mu.Lock()
+		defer s.cloud.mu.Unlock()
+		return fmt.Errorf("not yet; console: %q", s.cloud.console)
+	})
 }
 
 // running returns the VM's processes.

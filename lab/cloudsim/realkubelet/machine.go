@@ -48,14 +48,15 @@ type machine struct {
 	volumes []string
 
 	guest.VM
-	dir     string
-	main    process.ID
-	started bool
-	dead    bool
-	frozen  bool
-	plugged bool
-	sees    []string // the volumes that were plugged in last
-	said    string
+	dir      string
+	main     process.ID
+	started  bool
+	dead     bool
+	frozen   bool
+	freezing bool // the last pass of freeze has signalled a process
+	plugged  bool
+	sees     []string // the volumes that were plugged in last
+	said     string
 }
 
 func (m *machine) file(name string) string { return filepath.Join(m.dir, name) }
@@ -103,7 +104,8 @@ func (m *machine) find() (bool, error) {
 	return true, nil
 }
 
-// freeze stops the VM's processes, or lets them continue.
+// freeze stops the VM's processes, or lets them continue. It is repeated until a pass finds nothing to do: a process that starts another
+// one during a pass is stopped, and the other one may have been missed.
 func (m *machine) freeze(frozen bool) error {
 	signal := syscall.SIGCONT
 	if frozen {
@@ -113,12 +115,16 @@ func (m *machine) freeze(frozen bool) error {
 	if err != nil {
 		return fmt.Errorf("look for the VM's processes: %w", err)
 	}
+	m.frozen, m.freezing = frozen, false
 	for _, id := range all {
+		if id.State().Stopped() == frozen {
+			continue
+		}
+		m.freezing = true
 		if err := id.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("freeze the VM or let it continue: %w", err)
 		}
 	}
-	m.frozen = frozen
 	return nil
 }
 
