@@ -208,10 +208,13 @@ func (b *bench) holders() (holders [2]string) {
 	return holders
 }
 
+// hangs is how long becomes waits for goroutines in real time: what is not seen then hangs, also on a busy machine.
+const hangs = 10 * time.Minute
+
 // becomes waits for a condition, without advancing the fleet's clock.
 func (b *bench) becomes(what string, condition func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(hangs); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			b.t.Fatalf("not seen: %s; holders %q", what, b.holders())
 		}
