@@ -41,7 +41,7 @@ const usage = `usage: lab <command> [flags]
   limit NAME [LINK] --to=64     pass on so many kB/s
   stall NAME [LINK] --above=16  hold back large answers, such as lists, and pass small ones
 
-  trace MACHINE    show the life of a machine, as Jaeger has it: NAME or NAMESPACE/NAME
+  trace MACHINE    show the traces of a machine that Jaeger has, by owner: NAME or NAMESPACE/NAME
 
   snapshot FILE    save what etcd holds
   restore FILE     make etcd hold that again
@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fault := faultFlags(c.flags, command)
 		return c.run(args, 1, 2, func() error { return c.fault(ctx, fault()) })
 	case "trace":
-		epoch := c.flags.Int64("until-epoch", 0, "wait until an owner that holds the machine's slot in this `epoch` or a later one has sent spans, which it does every 5 s; at most half a minute")
+		epoch := c.flags.Int64("until-epoch", 0, "wait until an owner that holds the machine's slot in this `epoch` or a later one has sent spans, which it does every 5 s; at most 2 min")
 		return c.run(args, 1, 1, func() error { return c.trace(ctx, *epoch) })
 	case "snapshot":
 		return c.run(args, 1, 1, func() error { return c.snapshot(ctx) })

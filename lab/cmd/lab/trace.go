@@ -1,61 +1,244 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/launcher"
-	"github.com/machine-controller-fleet/machine-controller-fleet/lab/traces"
 )
 
-// Bounds on waiting for spans.
 const (
-	tracePatience = 30 * time.Second
-	traceInterval = time.Second
+	// tracedService is the name of the fleet in traces.
+	tracedService = "machine-controller-fleet"
+	// maxTraces bounds what is read of one machine.
+	maxTraces = "5000"
+	// passOfMachine is the name of the first span of a machine's passes.
+	passOfMachine = "reconcile machine"
+	// spanInterval is how often Jaeger is asked for spans that were not sent yet; tracePatience bounds that.
+	spanInterval  = time.Second
+	tracePatience = 2 * time.Minute
 )
 
-// trace prints the life of a machine as a tree, and where to see it in Jaeger's own pages. With an epoch it waits until the last owner of
-// the machine holds its slot in that epoch or a later one.
+// trace is a trace as Jaeger's query API returns it.
+type trace struct {
+	TraceID string
+	Spans   []span // the first one begins first
+}
+
+// span is a span of it. Times are in microseconds.
+type span struct {
+	TraceID, SpanID, OperationName string
+	References                     []struct{ RefType, TraceID, SpanID string }
+	StartTime, Duration            int64
+	Tags                           []struct {
+		Key   string
+		Value any
+	}
+}
+
+func (s span) tag(key string) string {
+	for _, t := range s.Tags {
+		if number, ok := t.Value.(float64); ok && t.Key == key {
+			return strconv.FormatFloat(number, 'f', -1, 64)
+		}
+		if t.Key == key {
+			return fmt.Sprint(t.Value)
+		}
+	}
+	return ""
+}
+
+// trace prints the passes of a machine and those that they follow from, and where to see them in Jaeger's own pages. With an epoch
+// it waits until an owner of the machine's slot in that epoch or a later one has sent a pass.
 func (c *invocation) trace(ctx context.Context, epoch int64) error {
-	url, err := launcher.Jaeger(c.folder())
+	jaeger, err := launcher.Jaeger(c.folder())
 	if err != nil {
 		return err
 	}
-	jaeger := traces.Jaeger{URL: url}
-	life, err := jaeger.Life(ctx, c.args[0])
-	if epoch > 0 {
-		life, err = awaitEpoch(ctx, jaeger, c.args[0], epoch)
+	ctx, cancel := context.WithTimeout(ctx, tracePatience)
+	defer cancel()
+	machine := c.args[0]
+	life, err := lifeOf(ctx, jaeger, machine, epoch)
+	for err != nil && epoch > 0 && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(spanInterval):
+			life, err = lifeOf(ctx, jaeger, machine, epoch)
+		}
 	}
 	if err != nil {
 		return err
 	}
-	life.Print(c.out)
-	fmt.Fprintf(c.out, "\nIn Jaeger: %s\n", jaeger.SearchLink(life.Name))
+	printLife(c.out, life)
+	fmt.Fprintf(c.out, "\nIn Jaeger: %s/search?%s\n", jaeger, named(machine).Encode())
 	return nil
 }
 
-// awaitEpoch reads the life of a machine until its last owner holds its slot in an epoch or a later one.
-func awaitEpoch(ctx context.Context, jaeger traces.Jaeger, machine string, epoch int64) (traces.Life, error) {
-	ctx, cancel := context.WithTimeout(ctx, tracePatience)
-	defer cancel()
-	ticker := time.NewTicker(traceInterval)
-	defer ticker.Stop()
-	for {
-		life, err := jaeger.Life(ctx, machine)
-		if err == nil {
-			last := life.Tenures[len(life.Tenures)-1]
-			if reached, _ := strconv.ParseInt(last.Epoch, 10, 64); reached >= epoch {
-				return life, nil
-			}
-			err = fmt.Errorf("the life of machine %s: expected its last owner to hold slot %s in epoch %d or a later one, got epoch %q of %s",
-				machine, last.Slot, epoch, last.Epoch, last.Replica)
-		}
-		select {
-		case <-ctx.Done():
-			return life, err
-		case <-ticker.C:
+// named is the query for the traces with spans about machines of a name, given as namespace/name or name.
+func named(machine string) url.Values {
+	tags, _ := json.Marshal(map[string]string{"machine.name": machine[strings.LastIndexByte(machine, '/')+1:]}) // always possible
+	return url.Values{"service": {tracedService}, "tags": {string(tags)}, "limit": {maxTraces}, "lookback": {"2d"}}
+}
+
+// lifeOf returns the traces about a machine and those to which their spans link, by their start. Errors: Jaeger does not answer; it
+// has no pass of such a machine, or those of several; no pass is of an owner of this epoch or of a later one.
+func lifeOf(ctx context.Context, jaeger, machine string, epoch int64) ([]trace, error) {
+	found, err := read(ctx, jaeger+"/api/traces?"+named(machine).Encode())
+	if err != nil {
+		return nil, err
+	}
+	last := map[string]int64{} // epochs of machines of that name
+	life := slices.DeleteFunc(found, func(t trace) bool { return !slices.ContainsFunc(t.Spans, isAbout(machine)) })
+	for _, t := range life {
+		if first := t.Spans[0]; first.OperationName == passOfMachine && isAbout(machine)(first) {
+			of, _ := strconv.ParseInt(first.tag("epoch"), 10, 64)
+			name := first.tag("k8s.namespace.name") + "/" + first.tag("machine.name")
+			last[name] = max(last[name], of)
 		}
 	}
+	if len(last) == 0 {
+		return nil, fmt.Errorf("find the passes of machine %s: there are none: it is not sampled, or its spans were not sent yet, which takes 5 s", machine)
+	}
+	for name, reached := range last {
+		if len(last) > 1 {
+			return nil, fmt.Errorf("find the passes of machine %s: there are several, such as %s; give the namespace", machine, name)
+		}
+		if reached < epoch {
+			return nil, fmt.Errorf("find the passes of machine %s: expected some in epoch %d or a later one, the last are in epoch %d", name, epoch, reached)
+		}
+	}
+	return follow(ctx, jaeger, life)
+}
+
+// isAbout reports whether a span is about a machine, given as namespace/name or name.
+func isAbout(machine string) func(span) bool {
+	return func(s span) bool {
+		name := s.tag("machine.name")
+		return machine == name || machine == s.tag("k8s.namespace.name")+"/"+name
+	}
+}
+
+// follow adds the traces to which spans link: those of passes and hand-overs that a pass follows from, and what these follow from.
+func follow(ctx context.Context, jaeger string, life []trace) ([]trace, error) {
+	known := map[string]bool{}
+	for _, t := range life {
+		known[t.TraceID] = true
+	}
+	for i := 0; i < len(life); i++ { // it grows
+		for _, s := range life[i].Spans {
+			for _, r := range s.References {
+				if known[r.TraceID] {
+					continue
+				}
+				known[r.TraceID] = true
+				linked, err := read(ctx, jaeger+"/api/traces/"+url.PathEscape(r.TraceID))
+				if err != nil {
+					return nil, err
+				}
+				life = append(life, linked...)
+			}
+		}
+	}
+	slices.SortStableFunc(life, func(a, b trace) int { return cmp.Compare(a.Spans[0].StartTime, b.Spans[0].StartTime) })
+	return life, nil
+}
+
+// read returns the traces of an answer; none when Jaeger does not have them.
+func read(ctx context.Context, address string) ([]trace, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("query Jaeger: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("query Jaeger: %w", err)
+	}
+	defer answer.Body.Close()
+	var page struct{ Data []trace }
+	switch answer.StatusCode {
+	case http.StatusNotFound:
+		return nil, nil
+	case http.StatusOK:
+		err = json.NewDecoder(answer.Body).Decode(&page)
+	default:
+		err = fmt.Errorf("expected status 200, got %s", answer.Status)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("query Jaeger at %s: %w", address, err)
+	}
+	traces := slices.DeleteFunc(page.Data, func(t trace) bool { return len(t.Spans) == 0 })
+	for _, t := range traces {
+		slices.SortStableFunc(t.Spans, func(a, b span) int { return cmp.Compare(a.StartTime, b.StartTime) })
+	}
+	return traces, nil
+}
+
+// printLife prints each trace as a tree, below a line for its owner. Passes that have sent nothing are left out.
+func printLife(out io.Writer, life []trace) {
+	owner, left := "", 0
+	for _, t := range life {
+		first := t.Spans[0]
+		if !slices.ContainsFunc(t.Spans, isSent) {
+			left++
+			continue
+		}
+		by := fmt.Sprintf("%s  slot %s  epoch %s  session %s", first.tag("replica"), first.tag("slot"), first.tag("epoch"), first.tag("session"))
+		if by != owner {
+			fmt.Fprintln(out, by)
+		}
+		owner = by
+		fmt.Fprintf(out, "  +%.3f s\n", float64(first.StartTime-life[0].Spans[0].StartTime)/1e6)
+		printBelow(out, t, "", "    ")
+	}
+	if left > 0 {
+		fmt.Fprintf(out, "%d passes without a request are left out\n", left)
+	}
+}
+
+// isSent reports whether a span is a request, a call of a driver or a part of a hand-over, or has failed.
+func isSent(s span) bool {
+	return s.tag("api.server") != "" || s.tag("provider") != "" || s.tag("from") != "" || s.tag("otel.status_code") == "ERROR"
+}
+
+// printBelow prints the spans of a trace that are parts of another one; with "", those that are parts of none.
+func printBelow(out io.Writer, t trace, parent, indent string) {
+	for _, s := range t.Spans {
+		if s.parentIn(t) != parent {
+			continue
+		}
+		text := indent + s.OperationName
+		for _, key := range []string{
+			"machinedeployment.name", "machineset.name", "from", "verdict", "reason", "api.server", "http.response.status_code", "provider", "driver.code",
+			"driver.retry_after_seconds", "otel.status_description",
+		} {
+			switch value := s.tag(key); {
+			case value == "":
+			case key == "reason":
+				text += ": " + value
+			default:
+				text += "  " + value
+			}
+		}
+		fmt.Fprintf(out, "%s  %s\n", text, time.Duration(s.Duration)*time.Microsecond)
+		printBelow(out, t, s.SpanID, indent+"  ")
+	}
+}
+
+// parentIn returns the ID of the span of a trace that a span is a part of; "" for none.
+func (s span) parentIn(t trace) string {
+	for _, r := range s.References {
+		if r.RefType == "CHILD_OF" && slices.ContainsFunc(t.Spans, func(other span) bool { return other.SpanID == r.SpanID }) {
+			return r.SpanID
+		}
+	}
+	return ""
 }
