@@ -19,8 +19,6 @@ type Span struct {
 	Trace string
 	// Name of the span.
 	Name string
-	// Parent is the ID of the span that it is a part of, "" if it is a trace's first.
-	Parent string
 	// Links are the spans that it refers to without being a part of them, as <trace>/<span>.
 	Links []string
 	// Tags are attributes, as text.
@@ -72,9 +70,7 @@ type jaegerSpan struct {
 func (j jaegerSpan) span() Span {
 	s := Span{ID: j.SpanID, Trace: j.TraceID, Name: j.OperationName, Tags: map[string]string{}}
 	for _, r := range j.References {
-		if r.RefType == "CHILD_OF" {
-			s.Parent = r.SpanID
-		} else {
+		if r.RefType != "CHILD_OF" {
 			s.Links = append(s.Links, r.TraceID+"/"+r.SpanID)
 		}
 	}
