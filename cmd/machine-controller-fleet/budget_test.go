@@ -16,6 +16,7 @@ import (
 func TestDeletionBudget_IsOneForAllReplicas(t *testing.T) {
 	o := replicaOptions(t)
 	o.safety.maxDeletions, o.health.timeout = 1, time.Minute
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
@@ -31,7 +32,7 @@ func TestDeletionBudget_IsOneForAllReplicas(t *testing.T) {
 			t.Fatalf("%s %s", r.wrong, r.missing())
 		}
 		unhealthy := r.breakOneOfEach()
-		r.run(10*time.Minute, nil)
+		r.run(atRest(4*time.Minute, 10*time.Minute), nil)
 		if left := r.left(unhealthy); len(unhealthy) != 4 || left != 3 {
 			t.Errorf("%d of %d unhealthy machines are left within an hour, want 3 of 4", left, len(unhealthy))
 		}

@@ -75,6 +75,7 @@ func TestWholeFleet(t *testing.T) {
 		}
 		return
 	}
+	t.Parallel()
 	var next atomic.Uint64
 	var all sync.WaitGroup
 	var mu sync.Mutex

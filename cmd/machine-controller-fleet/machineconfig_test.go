@@ -75,6 +75,7 @@ func (t *trial) isTrue(resource, name, condition string) bool {
 // generated is there. The oracle checks that no slot is written for by two.
 func TestPoolsAreServedAcrossTakeOvers(t *testing.T) {
 	o := replicaOptions(t, "--machine-configuration")
+	t.Parallel()
 	for _, seed := range []uint64{1, 2} { // of one, and of two clusters
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -135,6 +136,7 @@ func TestPoolsAreServedAcrossTakeOvers(t *testing.T) {
 // A pool that is being deleted goes soon after the last Node that it selects, although no machine has that Node, so that it is in no cache of a slot.
 func TestDeletedPoolIsReleasedAfterItsNodes(t *testing.T) {
 	o := replicaOptions(t, "--machine-configuration")
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
@@ -154,7 +156,7 @@ func TestDeletedPoolIsReleasedAfterItsNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.target.Delete("machineconfigpools", "", "p")
-		r.run(15*time.Minute, nil) // halfway between two lists without a change
+		r.run(atRest(5*time.Minute, 15*time.Minute), nil) // halfway between two lists without a change
 		if len(r.target.List("machineconfigpools")) == 0 {
 			t.Fatal("the pool is gone although a Node has its configuration")
 		}

@@ -35,6 +35,7 @@ const replicasOfJoined = 3
 func onJoined(t *testing.T, strategy map[string]any, test func(j *joined)) {
 	t.Helper()
 	o := replicaOptions(t, "--machine-configuration", "--critical-components-taint=false", "--machine-health-timeout=2m", "--machine-inplace-update-timeout=10m")
+	t.Parallel()
 	for seed := range uint64(worlds.Some(4)) {
 		synctest.Test(t, func(t *testing.T) {
 			j := &joined{trial: newTrial(t, o, seed, &strings.Builder{})}

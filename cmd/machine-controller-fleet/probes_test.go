@@ -76,6 +76,7 @@ func TestLiveness(t *testing.T) {
 // rolling update of the fleet does not wait for the target cluster; and without the control cluster none is ready.
 func TestAReplicaIsReadyWhileTheTargetClusterIsAway(t *testing.T) {
 	o := replicaOptions(t)
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
@@ -99,7 +100,7 @@ func TestAReplicaIsReadyWhileTheTargetClusterIsAway(t *testing.T) {
 		until("the second replica is ready", func() bool { return second.ready() == nil })
 		const arrival = 5 * time.Second // of the objects of a slot that is tried again
 		readyAt := map[*process]time.Time{first: time.Now(), second: time.Now()}
-		r.run(5*time.Minute, func() bool {
+		r.run(atRest(2*time.Minute, 5*time.Minute), func() bool {
 			for p, at := range readyAt {
 				err := p.ready()
 				if err == nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -31,11 +32,15 @@ type process struct {
 	leave            chan struct{}
 	leaving          bool // leave is closed
 
-	dead   chan struct{} // closed at its death: nothing is sent and nothing arrives any more
-	kill   func()
-	done   chan struct{} // closed when nothing of it runs any more
-	err    error         // of run, once done is closed
-	killed bool          // by the trial
+	dead chan struct{} // closed at its death: nothing is sent and nothing arrives any more
+	kill func()
+	done chan struct{} // closed when nothing of it runs any more
+
+	gathered map[string]*dto.MetricFamily // by name
+	at       time.Time                    // of what was gathered
+
+	err    error // of run, once done is closed
+	killed bool  // by the trial
 	judged bool
 
 	mu     sync.Mutex
@@ -132,21 +137,28 @@ func (p *process) quit() {
 	}
 }
 
-// metric returns the value of a gauge, and whether there is one.
-func (p *process) metric(name string) (value float64, found bool) {
-	families, err := p.registry.Gather()
-	if err != nil {
-		return 0, false
-	}
-	for _, family := range families {
-		if family.GetName() == name {
-			for _, m := range family.GetMetric() {
-				value += m.GetGauge().GetValue()
-			}
-			return value, true
+// metrics returns the metrics. To gather them takes milliseconds, so it is done once for each moment; nothing changes before the next one.
+func (p *process) metrics() map[string]*dto.MetricFamily {
+	if now := time.Now(); !p.at.Equal(now) {
+		families, err := p.registry.Gather()
+		if err != nil {
+			p.fail("the metrics of %s: %v", p.replica, err)
+		}
+		p.gathered, p.at = map[string]*dto.MetricFamily{}, now
+		for _, family := range families {
+			p.gathered[family.GetName()] = family
 		}
 	}
-	return 0, false
+	return p.gathered
+}
+
+// metric returns the value of a gauge, and whether there is one.
+func (p *process) metric(name string) (value float64, found bool) {
+	family, found := p.metrics()[name]
+	for _, m := range family.GetMetric() {
+		value += m.GetGauge().GetValue()
+	}
+	return value, found
 }
 
 // ready returns the checks of /readyz that have failed.
@@ -164,15 +176,9 @@ func (p *process) ready() error {
 
 // unfit returns the aspects of the metric mcf_fit that are 0.
 func (p *process) unfit() (aspects []string) {
-	families, err := p.registry.Gather()
-	if err != nil {
-		return []string{err.Error()}
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == "mcf_fit" && m.GetGauge().GetValue() == 0 {
-				aspects = append(aspects, m.GetLabel()[0].GetValue())
-			}
+	for _, m := range p.metrics()["mcf_fit"].GetMetric() {
+		if m.GetGauge().GetValue() == 0 {
+			aspects = append(aspects, m.GetLabel()[0].GetValue())
 		}
 	}
 	return aspects

@@ -20,6 +20,7 @@ func TestLeaderCounts(t *testing.T) {
 			if !on {
 				o.safety.orphanVMsPeriod, o.safety.overshootPeriod = 0, 0
 			}
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				r := newTrial(t, o, 1, nil)
 				defer r.end()

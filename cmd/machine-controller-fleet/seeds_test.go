@@ -196,8 +196,11 @@ func (t *trial) calm() {
 // faultyLeads reports whether the replica with the lasting fault leads.
 func (t *trial) faultyLeads() bool {
 	return slices.ContainsFunc(t.alive(), func(p *process) bool {
+		if p.replica != t.faulty {
+			return false
+		}
 		leads, _ := p.metric("mcf_leader")
-		return p.replica == t.faulty && leads == 1
+		return leads == 1
 	})
 }
 
@@ -219,7 +222,7 @@ func (t *trial) changeAtRest(waiting []*root) *root {
 func (t *trial) checkServed(changed []*root) []*root {
 	return slices.DeleteFunc(changed, func(r *root) bool {
 		missing, since := t.unserved(r), time.Since(r.changed)
-		if t.faultyLeads() {
+		if r.within < serveWithinOfFaultyLeader && t.faultyLeads() {
 			r.within = serveWithinOfFaultyLeader
 		}
 		if missing != "" && since > max(r.within, serveWithin) {

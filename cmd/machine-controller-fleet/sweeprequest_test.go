@@ -16,6 +16,7 @@ import (
 func TestSweepRequestIsServedSoon(t *testing.T) {
 	o := replicaOptions(t)
 	o.safety.orphanVMsPeriod = 100 * time.Hour
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()

@@ -16,6 +16,7 @@ import (
 type Object struct {
 	unstructured.Unstructured
 
+	key     types.NamespacedName
 	raw     []byte
 	partial func() []byte // as PartialObjectMetadata
 }
@@ -26,7 +27,7 @@ func newObject(u *unstructured.Unstructured) (*Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)
 	}
-	o := &Object{Unstructured: *u, raw: raw}
+	o := &Object{Unstructured: *u, key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, raw: raw}
 	o.partial = sync.OnceValue(func() []byte {
 		raw, _ := json.Marshal(map[string]any{ // it was encoded before
 			"kind": "PartialObjectMetadata", "apiVersion": metav1.SchemeGroupVersion.String(), "metadata": o.Object["metadata"],
@@ -42,10 +43,6 @@ func (o *Object) bytes(partial bool) []byte {
 		return o.partial()
 	}
 	return o.raw
-}
-
-func (o *Object) key() types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // selection has the selectors of a list or a watch.
@@ -65,7 +62,7 @@ type fieldTerm struct {
 
 // selects reports whether an object is selected; nil is not.
 func (s selection) selects(o *Object) bool {
-	if o == nil || s.namespace != "" && o.GetNamespace() != s.namespace {
+	if o == nil || s.namespace != "" && o.key.Namespace != s.namespace {
 		return false
 	}
 	for _, term := range s.fields {

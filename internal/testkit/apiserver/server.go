@@ -40,8 +40,8 @@ type store struct {
 type change struct {
 	revision      int64
 	at            time.Time
-	before, after *Object // nil for none
-	gone          *Object // before, with the revision of the change
+	before, after *Object        // nil for none
+	gone          func() *Object // before, with the revision of the change; few watches show it
 }
 
 // pages are the remaining pages of a list.
@@ -79,7 +79,7 @@ func (s *Server) List(resource string) []*Object {
 
 func (s *Server) sorted(resource string) []*Object {
 	return slices.SortedFunc(maps.Values(s.storeOf(resource).objects), func(a, b *Object) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+		return cmp.Or(cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
 	})
 }
 
@@ -149,13 +149,12 @@ func (s *Server) write(st *store, before *Object, u *unstructured.Unstructured) 
 	revision := strconv.FormatInt(s.revision+1, 10)
 	c := change{revision: s.revision + 1, at: s.now(), before: before}
 	var err error
-	if before != nil {
+	c.gone = sync.OnceValue(func() *Object {
 		last := before.DeepCopy()
 		last.SetResourceVersion(revision)
-		if c.gone, err = newObject(last); err != nil {
-			return nil, err
-		}
-	}
+		o, _ := newObject(last) // it was encoded before
+		return o
+	})
 	if u != nil {
 		u.SetResourceVersion(revision)
 		if c.after, err = newObject(u); err != nil {
@@ -164,9 +163,9 @@ func (s *Server) write(st *store, before *Object, u *unstructured.Unstructured) 
 	}
 	s.revision++
 	if c.after == nil {
-		delete(st.objects, before.key())
+		delete(st.objects, before.key)
 	} else {
-		st.objects[c.after.key()] = c.after
+		st.objects[c.after.key] = c.after
 	}
 	st.history = append(st.history, c)
 	close(st.changed)

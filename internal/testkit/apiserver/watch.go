@@ -217,7 +217,7 @@ func (w *Events) send(c change) error {
 	case is:
 		w.put(watch.Added, c.after.bytes(w.selected.partial))
 	default: // it was deleted, or it left the selection: what is shown is the object of before
-		w.put(watch.Deleted, c.gone.bytes(w.selected.partial))
+		w.put(watch.Deleted, c.gone().bytes(w.selected.partial))
 	}
 	return nil
 }
