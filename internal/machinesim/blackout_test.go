@@ -73,7 +73,7 @@ func TestBlackout(t *testing.T) {
 		} {
 			t.Run(server+"/"+name, func(t *testing.T) {
 				deployments, machines := 4, 20
-				if name == "no other fault" {
+				if name == "no other fault" && !testing.Short() {
 					deployments, machines = 10, 200
 				}
 				w := newWorld(t, 1, deployments, int32(machines/deployments), 3)
