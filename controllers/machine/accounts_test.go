@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// many is how many machines an account has.
-const many = 100
+// many is how many machines an account has: more than twice as many as the calls that it gets while its circuit breaker is open.
+const many = 40
 
 // accountBench has many machines "m0", "m1", … of a MachineSet, without a creation timeout.
 type accountBench struct{ *bench }
