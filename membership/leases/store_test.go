@@ -14,13 +14,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 )
 
 func TestMain(m *testing.M) { bubbles.Main(m) }
@@ -46,7 +47,7 @@ func lease(name string) *coordinationv1.Lease {
 }
 
 func TestRequestsAndTheirOutcomes(t *testing.T) {
-	store := newStore(t, leasetest.NewServer().Config())
+	store := newStore(t, apiserver.New("s", time.Now).Config())
 	do := func(verb membership.Verb, name string, lease *coordinationv1.Lease, want membership.Outcome) membership.Reply {
 		t.Helper()
 		reply := store.Do(t.Context(), membership.Request{ID: 7, Verb: verb, Name: name, Lease: lease, Need: membership.NeedNothing})
@@ -59,7 +60,9 @@ func TestRequestsAndTheirOutcomes(t *testing.T) {
 	made := do(membership.Create, "a", lease("a"), membership.Done).Lease
 	do(membership.Create, "a", lease("a"), membership.Exists)
 	do(membership.Update, "a", lease("a"), membership.Refused) // without UID and resourceVersion
-	written := do(membership.Update, "a", made, membership.Done).Lease
+	changed := made.DeepCopy()
+	changed.Spec.HolderIdentity = new("session")
+	written := do(membership.Update, "a", changed, membership.Done).Lease
 	do(membership.Update, "a", made, membership.Conflict)
 	if written.ResourceVersion == made.ResourceVersion {
 		t.Error("an update has not changed the resourceVersion")
@@ -112,7 +115,7 @@ func TestOutcomeOf_UnclearAnswersCountAsUnanswered(t *testing.T) {
 
 func TestDo_EndsAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := apiserver.New("s", time.Now)
 		server.Away(true)
 		store := newStore(t, server.Config())
 		begun := time.Now()
@@ -141,9 +144,9 @@ func (w *witness) Gone(lease *coordinationv1.Lease) { w.seen = append(w.seen, "g
 // A watch whose request an API server accepts and never answers is requested again.
 func TestWatch_RepeatsRequestsWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := apiserver.New("s", time.Now)
 		watches := 0
-		server.Fault(func(r *http.Request) error {
+		server.Fault(func(r apiserver.Request) error {
 			if r.URL.Query().Get("watch") == "" {
 				return nil
 			}
@@ -173,9 +176,9 @@ func TestWatch_RepeatsRequestsWithoutAnswer(t *testing.T) {
 
 func TestWatch_ShowsAllChangesAndIsReplacedAfterQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := apiserver.New("s", time.Now)
 		var requests []string
-		server.Fault(func(r *http.Request) error {
+		server.Fault(func(r apiserver.Request) error {
 			query := r.URL.Query()
 			if r.Method == http.MethodGet {
 				requests = append(requests, fmt.Sprintf("watch=%t version=%q", query.Get("watch") != "", query.Get("resourceVersion")))
@@ -195,7 +198,7 @@ func TestWatch_ShowsAllChangesAndIsReplacedAfterQuiet(t *testing.T) {
 		}()
 		synctest.Wait()
 		store.Do(t.Context(), membership.Request{Verb: membership.Create, Lease: lease("b")})
-		server.Delete("a")
+		server.Remove("leases", testNamespace, "a")
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"listed a", "list", "seen b", "gone a"}, w.seen); diff != "" {
 			t.Errorf("the watch showed (-want +got):\n%s", diff)
@@ -206,7 +209,7 @@ func TestWatch_ShowsAllChangesAndIsReplacedAfterQuiet(t *testing.T) {
 		if len(watches) < 3 {
 			t.Errorf("%d watches in 20 s without events, want one after each 6 s: %v", len(watches), requests)
 		}
-		server.Edit("b", func(*coordinationv1.Lease) {})
+		server.Edit("leases", testNamespace, "b", func(*unstructured.Unstructured) {})
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if w.seen[len(w.seen)-1] != "seen b" {

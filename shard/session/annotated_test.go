@@ -10,8 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 )
 
 // seesHold returns the annotation of the leader Lease as the replica has seen it.
@@ -22,7 +22,7 @@ func (p *process) seesHold() string {
 	return ""
 }
 
-func annotate(server *leasetest.Server, value string) {
+func annotate(server *server, value string) {
 	server.Edit(leaderLease, func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationHoldDeletions] = value })
 }
 
@@ -30,7 +30,7 @@ func annotate(server *leasetest.Server, value string) {
 // when another replica becomes the leader, and a replica that starts sees it before it acquires a slot.
 func TestAnnotationOnTheLeaderLeaseStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
 		b := begin(t, server, "fleet-1")
@@ -69,11 +69,11 @@ func TestAnnotationOnTheLeaderLeaseStays(t *testing.T) {
 // The annotation is written while a renewal is on its way, which was based on the Lease without it.
 func TestAnnotationBesideARenewalStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
 		written := false
-		server.Fault(func(r *http.Request) error {
+		server.Fault(func(r apiserver.Request) error {
 			if r.Method == http.MethodPut && r.URL.Path[len(r.URL.Path)-len(leaderLease):] == leaderLease && !written {
 				written = true
 				annotate(server, "maintenance")
@@ -90,7 +90,7 @@ func TestAnnotationBesideARenewalStays(t *testing.T) {
 // Without the fleet's label the Lease is in no watch. The leader writes it again; meanwhile the Lease counts as gone.
 func TestLabelOfTheLeaderLeaseIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
 		annotate(server, "maintenance")
@@ -105,10 +105,10 @@ func TestLabelOfTheLeaderLeaseIsRestored(t *testing.T) {
 // A leader Lease that is deleted holds nothing.
 func TestDeletedLeaderLeaseIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
-		server.Fault(func(r *http.Request) error {
+		server.Fault(func(r apiserver.Request) error {
 			if r.Method == http.MethodPost {
 				return errors.New("refused")
 			}

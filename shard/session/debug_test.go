@@ -9,13 +9,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 )
 
 func TestDebugSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := begin(t, leasetest.NewServer(), "fleet-0")
+		p := begin(t, newServer(), "fleet-0")
 		wantAll(t, 25*time.Second, p)
 		_, done, ok := p.fence.Admit(t.Context(), 3)
 		if !ok {

@@ -8,14 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // Weights count as they are reported, and sessions that have ended do not.
 func TestTheImbalanceIsThatOfReportedWeights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		time.Sleep(10 * time.Second)

@@ -13,15 +13,15 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 const leaderLease = "fleet-leader"
 
 // ofReplica reports whether a request was sent by a replica.
-func ofReplica(r *http.Request, replica string) bool {
+func ofReplica(r apiserver.Request, replica string) bool {
 	return strings.Contains(r.Header.Get("User-Agent"), "/"+replica+" ")
 }
 
@@ -29,7 +29,7 @@ func ofReplica(r *http.Request, replica string) bool {
 // the leader Lease is old, and client-go releases a Lease that it believes to be its own.
 func TestALeaderThatWakesUpDoesNotEmptyItsSuccessorsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
 		b := begin(t, server, "fleet-1")
@@ -38,7 +38,7 @@ func TestALeaderThatWakesUpDoesNotEmptyItsSuccessorsLease(t *testing.T) {
 			t.Fatalf("%q leads, want %s", holder, a.cfg.Settings.Session)
 		}
 		var asleep atomic.Bool
-		server.Fault(func(r *http.Request) error {
+		server.Fault(func(r apiserver.Request) error {
 			renews := r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/"+leaderLease) && ofReplica(r, "fleet-0")
 			if !renews || asleep.Swap(true) {
 				return nil
@@ -66,11 +66,11 @@ func TestADeletedLeaderLeaseDoesNotAdmitOtherSettings(t *testing.T) {
 	for name, change := range otherSettings() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := leasetest.NewServer()
+				server := newServer()
 				a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 				wantAll(t, time.Minute, a, b)
 				want := settingsOn(server.Leases()[leaderLease])
-				server.Fault(func(r *http.Request) error { // the other replica is the first to write the leader Lease
+				server.Fault(func(r apiserver.Request) error { // the other replica is the first to write the leader Lease
 					if r.Method == http.MethodPost && !ofReplica(r, "fleet-2") {
 						return errors.New("refused")
 					}
@@ -104,7 +104,7 @@ func TestADeletedLeaderLeaseDoesNotAdmitOtherSettings(t *testing.T) {
 // The record on the leader Lease is edited by hand, or written by a replica of an earlier version.
 func TestSessionsSurviveOtherSettingsOnTheLeaderLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		want := settingsOn(server.Leases()[leaderLease])
@@ -123,8 +123,8 @@ func TestReplicasThatInstallAFleetWithDifferentSettingsNeverBothAct(t *testing.T
 	for name, change := range otherSettings() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := leasetest.NewServer()
-				server.Fault(func(r *http.Request) error { // both have read that there are no Leases before one is made
+				server := newServer()
+				server.Fault(func(r apiserver.Request) error { // both have read that there are no Leases before one is made
 					if r.Method == http.MethodPost {
 						time.Sleep(100 * time.Millisecond)
 					}
@@ -147,7 +147,7 @@ func TestReplicasThatInstallAFleetWithDifferentSettingsNeverBothAct(t *testing.T
 // Installing anew, and changing the durations, work as documented: what a session has recorded ends with it.
 func TestSettingsCanBeChangedWhenNoSessionLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		for _, p := range []*process{a, b} {
@@ -164,7 +164,7 @@ func TestSettingsCanBeChangedWhenNoSessionLives(t *testing.T) {
 // Lists are by label. The record on the leader Lease counts without one, too.
 func TestALeaderLeaseWithoutLabelsStillRecordsTheSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
 		close(a.leave)

@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
@@ -40,7 +40,7 @@ func stepped(t *testing.T, c clock.WithTicker, grants Grants, tracer trace.Trace
 	t.Helper()
 	registry, now := prometheus.NewRegistry(), fence.NewTime(c)
 	f := fence.New("fleet-0", "fleet-0_abcde", fleetSlots, now, registry, nil)
-	store := storeOn(t, leasetest.NewServer().Config(), f, now)
+	store := storeOn(t, newServer().Config(), f, now)
 	r, err := New(Config{Fence: f, Leases: store, Time: now, Metrics: NewMetrics(registry), Grants: grants, Tracer: tracer, Settings: protocol.Settings{
 		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
@@ -104,7 +104,7 @@ func (e entitled) Entitled(int) (epoch int64, ok bool) { return e.epoch, e.epoch
 // then, and so nothing resumes, but keys were turned away.
 func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := begin(t, leasetest.NewServer(), "fleet-0")
+		p := begin(t, newServer(), "fleet-0")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		p.fence.Follow(entitled{until: p.cfg.Time.Moment()}, nil)
@@ -126,7 +126,7 @@ func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
 // slots would be looked at anew with each renewal.
 func TestWhoDoesNotLeadHasTurnedNoKeyAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := begin(t, leasetest.NewServer(), "fleet-0")
+		p := begin(t, newServer(), "fleet-0")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		p.fence.MoveLeaderFence(p.cfg.Time.Moment())
@@ -142,7 +142,7 @@ func TestWhoDoesNotLeadHasTurnedNoKeyAway(t *testing.T) {
 // TestASuspensionOfTheLeadershipEnds with that of the session.
 func TestASuspensionOfTheLeadershipEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := begin(t, leasetest.NewServer(), "fleet-0")
+		p := begin(t, newServer(), "fleet-0")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		p.fence.Suspend()
@@ -157,7 +157,7 @@ func TestASuspensionOfTheLeadershipEnds(t *testing.T) {
 
 func TestResignedLeaderDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		p := begin(t, server, "fleet-0")
 		time.Sleep(5 * time.Second)
 		synctest.Wait() // its own renewal of this second is over
@@ -165,7 +165,7 @@ func TestResignedLeaderDoesNotLead(t *testing.T) {
 			t.Fatalf("the only one does not lead: %s", why)
 		}
 		var during []fence.Refusal
-		server.Fault(func(r *http.Request) error {
+		server.Fault(func(r apiserver.Request) error {
 			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/fleet-leader") {
 				during = append(during, p.maySend(t, member.NeedLeadership))
 			}
@@ -186,7 +186,7 @@ func TestResignedLeaderDoesNotLead(t *testing.T) {
 
 func TestLed_IsCalledWhenWorkUnderTheLeadershipMayBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		p := begin(t, server, "fleet-0")
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
@@ -201,8 +201,8 @@ func TestLed_IsCalledWhenWorkUnderTheLeadershipMayBegin(t *testing.T) {
 
 func TestAServerThatIsAwayAtTheStartIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
-		server.Fault(func(*http.Request) error { return errors.New("away") })
+		server := newServer()
+		server.Fault(func(apiserver.Request) error { return errors.New("away") })
 		p := begin(t, server, "fleet-0")
 		time.Sleep(time.Minute)
 		if silence := p.cfg.Time.Moment().Since(p.Beat()); silence > 5*time.Second {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
@@ -40,7 +40,7 @@ type process struct {
 	ended    chan error
 	reported chan unowned
 	unfit    chan []protocol.SessionFacts
-	server   *leasetest.Server                // if begin was given one
+	server   *server                          // if begin was given one
 	heard    atomic.Pointer[protocol.Reports] // what was heard last
 
 	led         atomic.Int32 // how often Led was called
@@ -88,7 +88,7 @@ func (instantGrants) Broken() map[string]string { return nil }
 func (instantGrants) Grants() [][]int { return [][]int{{1, 2}, {3}} }
 
 // begin starts a replica; change may change its settings. It is killed when the test is over.
-func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*protocol.Settings)) *process {
+func begin(t *testing.T, server *server, name string, change ...func(*protocol.Settings)) *process {
 	t.Helper()
 	p := beginOn(t.Context(), t, server.Config(), name, change...)
 	p.server = server
@@ -197,7 +197,7 @@ func wantOnce(t *testing.T, processes ...*process) int {
 
 func TestAFreshFleetHoldsAllSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
 		if h, err := a.Health(t.Context()); err != nil || h.Suspended || !h.Fitness.IsFit() || len(h.Waiting) > 0 || h.Held != fleetSlots || !h.Leads {
@@ -212,10 +212,10 @@ func TestAFreshFleetHoldsAllSlots(t *testing.T) {
 
 func TestANewReplicaGetsItsShareAndHandsItOverWhenItLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
-		server.Fault(func(r *http.Request) error {
+		server.Fault(func(r apiserver.Request) error {
 			if r.Method == http.MethodPut {
 				time.Sleep(time.Millisecond) // or slots are free before the newcomer's first list, and seen without a former holder
 			}
@@ -248,7 +248,7 @@ func TestANewReplicaGetsItsShareAndHandsItOverWhenItLeaves(t *testing.T) {
 // What a replica has counted reaches the others within seconds, and stays its last word when it has left.
 func TestReplicasHearOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		want := map[string]string{"fleet-0": "counted by fleet-0", "fleet-1": "counted by fleet-1"}
@@ -277,7 +277,7 @@ func TestReplicasHearOfEachOther(t *testing.T) {
 
 func TestALeavingSessionWaitsForWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		slot := a.open()[0]
@@ -303,7 +303,7 @@ func TestALeavingSessionWaitsForWhatIsInFlight(t *testing.T) {
 
 func TestTheSlotsOfADeadReplicaAreTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		mine := len(a.open())
@@ -332,7 +332,7 @@ func TestTheSlotsOfADeadReplicaAreTakenOver(t *testing.T) {
 
 func TestAbsentServerDeclaresNoSessionDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		taken := a.counted(t, "mcf_take_over_seconds") + b.counted(t, "mcf_take_over_seconds")
@@ -383,7 +383,7 @@ func wantLeaderless(t *testing.T, within time.Duration, before map[*process][]in
 
 func TestWithoutALeaderHoldersContinueAndALeavingSessionReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		ofA, ofB := a.open(), b.open()
@@ -415,11 +415,11 @@ func TestWithoutALeaderHoldersContinueAndALeavingSessionReleases(t *testing.T) {
 
 func TestWithoutALeaderNoSlotOfADeadSessionIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		dead := unreachableFor("fleet-1")
-		server.Fault(func(r *http.Request) error { return errors.Join(noLeader(r), dead(r)) })
+		server.Fault(func(r apiserver.Request) error { return errors.Join(noLeader(r), dead(r)) })
 		wantLeaderless(t, time.Minute, map[*process][]int{a: a.open()})
 		if open := b.open(); len(open) > 0 {
 			t.Errorf("a replica that cannot renew has the slots %v open", open)
@@ -431,7 +431,7 @@ func TestWithoutALeaderNoSlotOfADeadSessionIsTakenOver(t *testing.T) {
 
 func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
 		for name, change := range map[string]func(*protocol.Settings){

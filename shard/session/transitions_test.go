@@ -11,14 +11,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // Every Lease of the fleet can be taken after its number of transitions was set by hand to the largest that there is.
 func TestALeaseWithTheLargestNumberOfTransitionsIsAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
 		vacate := func(name string) {

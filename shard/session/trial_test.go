@@ -16,7 +16,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
@@ -87,7 +86,7 @@ type trial struct {
 	seed    uint64
 	begun   time.Time
 	random  *rand.Rand // of the root goroutine
-	server  *leasetest.Server
+	server  *server
 	weather weather
 	onWire  sync.WaitGroup
 	restart map[string]time.Time // replicas without a process, and when they get one
@@ -101,7 +100,7 @@ type trial struct {
 func newTrial(t *testing.T, seed uint64) *trial {
 	t.Helper()
 	r := &trial{
-		T: t, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 0)), server: leasetest.NewServer(),
+		T: t, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 0)), server: newServer(),
 		restart: map[string]time.Time{}, tally: tally{exits: map[protocol.Reason]int{}},
 	}
 	r.weather = r.drawWeather()

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // weather is how bad a run is.
@@ -60,7 +62,7 @@ func (r *trial) outage() {
 
 // refuse has the API server turn writes away.
 func (r *trial) refuse() {
-	r.server.Fault(func(request *http.Request) error {
+	r.server.Fault(func(request apiserver.Request) error {
 		if request.Method != http.MethodGet {
 			return errors.New("refused")
 		}

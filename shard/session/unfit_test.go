@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
@@ -28,7 +28,7 @@ type blindfold struct {
 }
 
 // blindfolded is a way to a server with a blindfold that is off.
-func blindfolded(server *leasetest.Server) (*blindfold, *rest.Config) {
+func blindfolded(server *server) (*blindfold, *rest.Config) {
 	b := &blindfold{off: make(chan struct{})}
 	close(b.off)
 	config := server.Config()
@@ -155,7 +155,7 @@ func (p *process) wantFit(t *testing.T, aspect string, fit bool) {
 // trio is a fleet of three that holds all slots, of which one, maybe the leader, is blindfolded as soon as the test likes.
 func trio(t *testing.T, leads bool) (fold *blindfold, blind *process, others []*process) {
 	t.Helper()
-	server := leasetest.NewServer()
+	server := newServer()
 	fold, way := blindfolded(server)
 	if leads {
 		blind = beginOn(t.Context(), t, way, "fleet-1")
@@ -230,7 +230,7 @@ func TestAReplicaThatCannotListAfterASuspensionEnds(t *testing.T) {
 		fold, blind, others := trio(t, false)
 		fold.set(true)
 		until := time.Now().Add(11 * time.Second)
-		others[0].server.Fault(func(r *http.Request) error {
+		others[0].server.Fault(func(r apiserver.Request) error {
 			if time.Now().Before(until) {
 				return unreachableFor("fleet-1")(r)
 			}
@@ -245,7 +245,7 @@ func TestAReplicaThatCannotListAfterASuspensionEnds(t *testing.T) {
 
 func TestSlotsThatDoNotOpenGoToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, grants := leasetest.NewServer(), &shutGrants{shut: true}
+		server, grants := newServer(), &shutGrants{shut: true}
 		way := server.Config()
 		var fleet []*process
 		for _, name := range []string{"fleet-0", "fleet-1", "fleet-2"} {
@@ -289,8 +289,8 @@ func TestSlotsThatDoNotOpenGoToOthers(t *testing.T) {
 // A replica renews its Lease, and the API server refuses each of its writes of slot Leases.
 func TestAReplicaThatCannotAcquireIsTriedLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
-		server.Fault(func(r *http.Request) error {
+		server := newServer()
+		server.Fault(func(r apiserver.Request) error {
 			if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/fleet-slot-") && strings.Contains(r.Header.Get("User-Agent"), "/fleet-1 ") {
 				return context.DeadlineExceeded
 			}

@@ -1,11 +1,9 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,8 +15,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -68,13 +66,13 @@ func TestUnownedSlotIsReportedOnceInAnOutage(t *testing.T) {
 // A slot Lease is emptied by hand, and the API server refuses every acquisition of the slot.
 func TestLeaderReportsUnownedSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := leasetest.NewServer()
+		server := newServer()
 		const lease, slot = "fleet-slot-003", 3
 		a := begin(t, server, "fleet-0")
 		wantAll(t, time.Minute, a)
 		b := begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
-		server.Fault(func(r *http.Request) error {
+		server.Fault(func(r apiserver.Request) error {
 			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, lease) && acquires(t, r) {
 				return errors.New("refused")
 			}
@@ -102,14 +100,9 @@ func TestLeaderReportsUnownedSlots(t *testing.T) {
 }
 
 // acquires reports whether a request writes a holder.
-func acquires(t *testing.T, r *http.Request) bool {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Error(err)
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+func acquires(t *testing.T, r apiserver.Request) bool {
 	var l coordinationv1.Lease
-	if err := json.Unmarshal(body, &l); err != nil {
+	if err := json.Unmarshal(r.Content, &l); err != nil {
 		t.Error(err)
 	}
 	return member.Holder(&l) != ""

@@ -9,13 +9,36 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 )
+
+// server is an API server, whose Leases are all in one namespace.
+type server struct{ *apiserver.Server }
+
+func newServer() *server { return &server{apiserver.New("s", time.Now)} }
+
+// Leases returns all Leases, by name.
+func (s *server) Leases() map[string]*coordinationv1.Lease {
+	found := map[string]*coordinationv1.Lease{}
+	for _, l := range apiserver.ReadAll[coordinationv1.Lease](s.Server, "leases") {
+		found[l.Name] = l
+	}
+	return found
+}
+
+// Edit changes a Lease as a user would, and reports whether it exists.
+func (s *server) Edit(name string, edit func(*coordinationv1.Lease)) bool {
+	return apiserver.Change(s.Server, "leases", "fleet-system", name, edit)
+}
+
+// Delete removes a Lease as a user would.
+func (s *server) Delete(name string) { s.Remove("leases", "fleet-system", name) }
 
 // storeOn makes a Store of the Leases behind a Fence.
 func storeOn(t *testing.T, way *rest.Config, f *fence.Fence, now *fence.Time) *leases.Store {
@@ -35,11 +58,11 @@ func storeOn(t *testing.T, way *rest.Config, f *fence.Fence, now *fence.Time) *l
 }
 
 // cut keeps a replica's requests from the server.
-func cut(server *leasetest.Server, replica string) { server.Fault(unreachableFor(replica)) }
+func cut(server *server, replica string) { server.Fault(unreachableFor(replica)) }
 
 // unreachableFor is the fault that a replica's requests get no answer.
-func unreachableFor(replica string) func(*http.Request) error {
-	return func(r *http.Request) error {
+func unreachableFor(replica string) func(apiserver.Request) error {
+	return func(r apiserver.Request) error {
 		if strings.Contains(r.Header.Get("User-Agent"), "/"+replica+" ") {
 			<-r.Context().Done()
 			return r.Context().Err()
@@ -49,7 +72,7 @@ func unreachableFor(replica string) func(*http.Request) error {
 }
 
 // noLeader is the fault that no replica can become the leader or stay it.
-func noLeader(r *http.Request) error {
+func noLeader(r apiserver.Request) error {
 	if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/fleet-leader") {
 		return errors.New("refused")
 	}

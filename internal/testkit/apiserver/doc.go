@@ -4,7 +4,8 @@
 // from a rest.Config can run in a bubble of testing/synctest. It implements what the fleet relies on: UIDs, one counter of
 // revisions, generations, finalizers, the status subresource, preconditions, merge, strategic merge and JSON patches, label and
 // field selectors, lists in pages of one revision, streamed lists, watches with a history that can be compacted, and
-// PartialObjectMetadata. Answers are 404, 409, 410 and 422 where an API server's are.
+// PartialObjectMetadata. Answers are 404, 409, 410 and 422 where an API server's are. Requests can be made to fail before or after they
+// take effect, and the whole server can stop answering.
 //
 // Guarantees: a Server is safe for concurrent use and starts no goroutine; a watch ends when its body is closed or the context of
 // its request ends. Not guaranteed: admission, validation by schemas, defaults, access control, garbage collection, discovery.

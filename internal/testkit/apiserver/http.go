@@ -34,10 +34,25 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return refusal(r, err), nil
 	}
+	executed, err := s.admit(r, t, body)
+	if err != nil {
+		return failure(r, err)
+	}
+	given := s.execute(r, t, body)
+	if err := executed(); err != nil {
+		_ = given.Body.Close()
+		return failure(r, err)
+	}
+	return given, nil
+}
+
+// execute executes one request, and returns its answer.
+func (s *Server) execute(r *http.Request, t target, body []byte) *http.Response {
 	if r.Method == http.MethodGet && t.Name == "" {
-		return s.many(r, t), nil
+		return s.many(r, t)
 	}
 	var found *Object
+	var err error
 	status := http.StatusOK
 	switch r.Method {
 	case http.MethodGet:
@@ -57,9 +72,9 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 		err = apierrors.NewMethodNotSupported(t.groupResource(), r.Method)
 	}
 	if err != nil {
-		return refusal(r, err), nil
+		return refusal(r, err)
 	}
-	return answer(r, status, io.NopCloser(bytes.NewReader(found.bytes(isPartial(r))))), nil
+	return answer(r, status, io.NopCloser(bytes.NewReader(found.bytes(isPartial(r)))))
 }
 
 // many answers a list or a watch.
@@ -72,7 +87,7 @@ func (s *Server) many(r *http.Request, t target) *http.Response {
 	if err := errors.Join(err1, err2); err != nil {
 		return refusal(r, apierrors.NewBadRequest(err.Error()))
 	}
-	if query.Get("watch") == "true" || query.Get("watch") == "1" {
+	if isWatch(query) {
 		body, err := s.watch(r, t, selected, query)
 		if err != nil {
 			return refusal(r, err)
@@ -127,6 +142,8 @@ func (s *Server) page(t target, selected selection, query url.Values) ([]byte, e
 	return list.Bytes(), nil
 }
 
+func isWatch(query url.Values) bool { return query.Get("watch") == "true" || query.Get("watch") == "1" }
+
 // isPartial reports whether a client requests metadata only.
 func isPartial(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
@@ -137,6 +154,14 @@ func answer(r *http.Request, status int, body io.ReadCloser) *http.Response {
 		Status: http.StatusText(status), StatusCode: status, Proto: "HTTP/2.0", ProtoMajor: 2, ContentLength: -1, Request: r,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: body,
 	}
+}
+
+// failure returns the answer of a request that fails with an error: its status, or none.
+func failure(r *http.Request, err error) (*http.Response, error) {
+	if known := apierrors.APIStatus(nil); errors.As(err, &known) {
+		return refusal(r, err), nil
+	}
+	return nil, err
 }
 
 // refusal returns an answer with a Status.

@@ -27,6 +27,9 @@ type Server struct {
 	stores   map[string]*store
 	pages    map[string]pages
 	era      chan struct{} // closed when the storage is replaced, which ends all watches
+	back     chan struct{} // closed when the server answers again; nil while it answers
+	fault    func(Request) error
+	lose     func(Request) error
 }
 
 // store has the objects of one resource.
@@ -40,8 +43,14 @@ type store struct {
 type change struct {
 	revision      int64
 	at            time.Time
-	before, after *Object        // nil for none
-	gone          func() *Object // before, with the revision of the change; few watches show it
+	before, after *Object // nil for none
+}
+
+// gone returns the object of before with the revision of the change.
+func (c change) gone() (*Object, error) {
+	last := c.before.DeepCopy()
+	last.SetResourceVersion(strconv.FormatInt(c.revision, 10))
+	return newObject(last)
 }
 
 // pages are the remaining pages of a list.
@@ -88,7 +97,11 @@ func (s *Server) sorted(resource string) []*Object {
 func (s *Server) Put(resource string, document map[string]any) (*Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := (&unstructured.Unstructured{Object: document}).DeepCopy()
+	return s.put(resource, (&unstructured.Unstructured{Object: document}).DeepCopy())
+}
+
+// put stores an object, which it changes; s.mu is held.
+func (s *Server) put(resource string, u *unstructured.Unstructured) (*Object, error) {
 	st := s.storeOf(resource)
 	before := st.objects[types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}]
 	if before == nil {
@@ -103,15 +116,17 @@ func (s *Server) Put(resource string, document map[string]any) (*Object, error) 
 	return s.write(st, before, u)
 }
 
-// Edit changes an object, like a client that has just read it; it reports whether the object exists.
+// Edit changes an object, like a client that has just read it; it reports whether the object exists. edit must not use the server.
 func (s *Server) Edit(resource, namespace, name string, edit func(*unstructured.Unstructured)) bool {
-	before := s.Get(resource, namespace, name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.storeOf(resource).objects[types.NamespacedName{Namespace: namespace, Name: name}]
 	if before == nil {
 		return false
 	}
 	u := before.DeepCopy()
 	edit(u)
-	_, err := s.Put(resource, u.Object)
+	_, err := s.put(resource, u)
 	return err == nil
 }
 
@@ -146,17 +161,10 @@ func (s *Server) born(u *unstructured.Unstructured, k kind) {
 
 // write stores the next version of an object, nil for its deletion; s.mu is held.
 func (s *Server) write(st *store, before *Object, u *unstructured.Unstructured) (*Object, error) {
-	revision := strconv.FormatInt(s.revision+1, 10)
 	c := change{revision: s.revision + 1, at: s.now(), before: before}
-	var err error
-	c.gone = sync.OnceValue(func() *Object {
-		last := before.DeepCopy()
-		last.SetResourceVersion(revision)
-		o, _ := newObject(last) // it was encoded before
-		return o
-	})
 	if u != nil {
-		u.SetResourceVersion(revision)
+		var err error
+		u.SetResourceVersion(strconv.FormatInt(c.revision, 10))
 		if c.after, err = newObject(u); err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func (s *Server) watch(r *http.Request, t target, selected selection, query url.
 	defer s.mu.Unlock()
 	w := &Events{
 		server: s, target: t, selected: selected, ctx: r.Context(), era: s.era, closed: make(chan struct{}),
-		bookmark: query.Get("allowWatchBookmarks") == "true",
+		bookmark: query.Get("allowWatchBookmarks") == "true", Delay: s.untilBack,
 	}
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil {
 		w.until = s.now().Add(time.Duration(seconds) * time.Second)
@@ -217,7 +217,11 @@ func (w *Events) send(c change) error {
 	case is:
 		w.put(watch.Added, c.after.bytes(w.selected.partial))
 	default: // it was deleted, or it left the selection: what is shown is the object of before
-		w.put(watch.Deleted, c.gone().bytes(w.selected.partial))
+		gone, err := c.gone()
+		if err != nil {
+			return err
+		}
+		w.put(watch.Deleted, gone.bytes(w.selected.partial))
 	}
 	return nil
 }

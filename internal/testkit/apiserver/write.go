@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -61,6 +62,9 @@ func (s *Server) create(t target, body []byte) (*Object, error) {
 	if u.GetResourceVersion() != "" {
 		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
+	if err := t.validate(u); err != nil {
+		return nil, err
+	}
 	s.born(u, t.kind)
 	if t.kind.hasStatus && t.kind.counts {
 		delete(document, "status")
@@ -78,6 +82,11 @@ func (s *Server) update(t target, body []byte) (*Object, error) {
 	before := s.storeOf(t.resource).objects[t.NamespacedName]
 	if before == nil {
 		return nil, apierrors.NewNotFound(t.groupResource(), t.Name)
+	}
+	if u := (&unstructured.Unstructured{Object: document}); u.GetResourceVersion() == "" && (t.kind.counts || t.resource == "leases") {
+		return nil, apierrors.NewInvalid(t.group.WithKind(t.kind.name).GroupKind(), t.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), "", "must be specified for an update"),
+		})
 	}
 	return s.replace(t, before, document)
 }
@@ -133,6 +142,9 @@ func (s *Server) replace(t target, before *Object, document map[string]any) (*Ob
 	if u.GetName() != before.GetName() {
 		return nil, apierrors.NewBadRequest("the name of the object does not match the name on the URL")
 	}
+	if err := t.validate(u); err != nil {
+		return nil, err
+	}
 	u = restrict(t, before, u)
 	if reflect.DeepEqual(u.Object, before.Object) {
 		return before, nil
@@ -142,6 +154,17 @@ func (s *Server) replace(t target, before *Object, document map[string]any) (*Ob
 		return before, err
 	}
 	return s.write(s.storeOf(t.resource), before, u)
+}
+
+// validate rejects a Lease with a negative number of transitions. Nothing else is validated.
+func (t target) validate(u *unstructured.Unstructured) error {
+	path := field.NewPath("spec", "leaseTransitions")
+	if n, _, _ := unstructured.NestedInt64(u.Object, "spec", "leaseTransitions"); t.resource == "leases" && n < 0 {
+		return apierrors.NewInvalid(t.group.WithKind(t.kind.name).GroupKind(), t.Name, field.ErrorList{
+			field.Invalid(path, n, "must be greater than or equal to 0"),
+		})
+	}
+	return nil
 }
 
 // restrict reverts the parts of a write that its path must not change, and sets the fields that the server decides.
