@@ -5,18 +5,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
-
-// as returns metadata with a UID.
-func as(uid types.UID, of *metav1.ObjectMeta) *metav1.ObjectMeta {
-	of.UID = uid
-	return of
-}
 
 // The list of a merged grant shows an object of which the grants before have neither seen the deletion nor the next one of its name.
 func TestObjectInThePlaceOfAnother_MergedGrantIsAhead(t *testing.T) {
@@ -24,7 +17,7 @@ func TestObjectInThePlaceOfAnother_MergedGrantIsAhead(t *testing.T) {
 		b.threeGrants()
 		b.block("watch", "in (1)")
 		b.put("machines", key("m1"), nil)
-		b.put("machines", key("m1"), as("another", inSlot(1)))
+		b.put("machines", key("m1"), inSlot(1))
 		within(settle + moment)
 		b.events.expect("m1 1>", "m1 >5")
 		b.expectMachines(1, 2, 3)
@@ -37,7 +30,7 @@ func TestObjectInThePlaceOfAnother_InAnotherGrant(t *testing.T) {
 		b.threeGrants()
 		release := b.block("watch", "in (1)")
 		b.put("machines", key("m1"), nil)
-		b.put("machines", key("m1"), as("another", inSlot(2)))
+		b.put("machines", key("m1"), inSlot(2))
 		synctest.Wait()
 		b.events.expect("m1 1>", "m1 >5")
 		release()
@@ -56,8 +49,8 @@ func TestObjectInThePlaceOfAnother_Relist(t *testing.T) {
 	events := &ledger{t: t, known: map[string]string{}, gone: map[string]string{}}
 	view.Machines.OnChange(events.record)
 	listed := func(uid types.UID, version string) []any {
-		m := &v1alpha1.Machine{ObjectMeta: *as(uid, inSlot(1))}
-		m.Namespace, m.Name, m.ResourceVersion = namespace, "m", version
+		m := &v1alpha1.Machine{ObjectMeta: *inSlot(1)}
+		m.Namespace, m.Name, m.UID, m.ResourceVersion = namespace, "m", uid, version
 		return []any{m}
 	}
 	for _, list := range [][]any{listed("old", "1"), listed("new", "5")} {
