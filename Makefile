@@ -8,7 +8,8 @@ MAKEFLAGS += --no-print-directory
 # Targets share bin/ and the machine; Go itself builds and tests in parallel.
 .NOTPARALLEL:
 
-# -trimpath everywhere: with and without it Go keeps two sets of cache entries, and one costs minutes.
+# As in hack/env.sh, which says why.
+export CGO_ENABLED ?= 0
 GOFLAGS ?= $(shell go env GOFLAGS 2>/dev/null)
 override GOFLAGS := $(strip $(GOFLAGS) $(if $(filter -trimpath,$(GOFLAGS)),,-trimpath))
 export GOFLAGS
@@ -56,10 +57,9 @@ build: build-fleet build-daemon build-lab ## Build everything into bin/ (the fir
 build-fleet:
 	@go build $(if $(stamp),-ldflags "$(stamp)") -o bin/ ./cmd/machine-controller-fleet
 
-# Static, because it is copied to machines.
 .PHONY: build-daemon
 build-daemon:
-	@CGO_ENABLED=0 go build -ldflags "-s -w $(stamp)" -o bin/ ./cmd/machine-config-daemon
+	@go build -ldflags "-s -w $(stamp)" -o bin/ ./cmd/machine-config-daemon
 
 .PHONY: build-lab
 build-lab:

@@ -3,6 +3,7 @@
 # source, some 20 MB each, from Go's module proxy. Run it after a change of the versions, or of the kinds in hack/apischemas.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
 versions=(1.34.4 1.35.4 1.36.3 1.37.2)
 schemas=hack/apischemas/schemas

@@ -3,6 +3,7 @@
 # manifests of its module without its Deployments. The first time takes long: it imports clients of some 60 services.
 set -euo pipefail
 cd "$(dirname "$0")/../tools/keda"
+. ../../hack/env.sh
 
 go mod tidy -diff || { echo "tools/keda: run 'go mod tidy' there" >&2; exit 1; }
 package=github.com/kedacore/keda/v2
@@ -12,7 +13,7 @@ mkdir -p "$out"
 
 [[ -x $out/adapter ]] || echo "building KEDA $version for the lab (the first time takes 20 to 60 minutes)" >&2
 # disable_grpc_modules: without Envoy's protocol, which a client of Google's storage imports.
-go build -trimpath -buildvcs=false -tags disable_grpc_modules -ldflags "-s -w -X $package/version.Version=$version" \
+go build -buildvcs=false -tags disable_grpc_modules -ldflags "-s -w -X $package/version.Version=$version" \
   -o "$out/" "$package/cmd/operator" "$package/cmd/adapter"
 
 config=$(go list -m -f '{{.Dir}}' "$package")/config

@@ -4,6 +4,7 @@
 # takes minutes, and a line shows the progress.
 set -euo pipefail
 cd "$(dirname "$0")/../lab"
+. ../hack/env.sh
 
 # Kubernetes reports the version that the linker sets; clients cannot parse an empty one.
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
@@ -29,6 +30,6 @@ ticker() {
 ticker &
 ticker=$!
 trap 'kill "$ticker" && wait "$ticker" || true; [[ ! -t 2 ]] || printf "\r\e[K" >&2' EXIT
-# One build: the smaller programs are linked while packages of Kubernetes are compiled.
-go build -trimpath -buildvcs=false -ldflags "$stamp" -o ../bin/ ./cmd/lab ./cmd/cloudsim ./cmd/simulated-driver ./cmd/hyperkube
+go build -buildvcs=false -o ../bin/ ./cmd/lab ./cmd/cloudsim ./cmd/simulated-driver
+go build -buildvcs=false -ldflags "$stamp" -o ../bin/ ./cmd/hyperkube
 ln -sfn hyperkube ../bin/kubectl

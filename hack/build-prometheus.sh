@@ -3,9 +3,10 @@
 # are not part of the Go module.
 set -euo pipefail
 cd "$(dirname "$0")/../tools/prometheus"
+. ../../hack/env.sh
 
 # The tag leaves out the discovery of services, with the libraries of all clouds. Targets in files are left.
 [[ -x ../../bin/prometheus ]] || echo "building Prometheus for checks and tests (the first time takes 2 to 4 minutes)" >&2
 mkdir -p ../../bin
-go build -trimpath -buildvcs=false -tags remove_all_sd -ldflags "-s -w" -o ../../bin/ \
+go build -buildvcs=false -tags remove_all_sd -ldflags "-s -w" -o ../../bin/ \
   github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool

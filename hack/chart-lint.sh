@@ -4,6 +4,7 @@
 # The end-to-end tests check whether an API server accepts the rendered objects.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
 hack/build-helm.sh
 chart=charts/machine-controller-fleet

@@ -5,6 +5,7 @@
 # PLATFORMS are split at commas.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
 out=bin/daemon
 package=github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo
@@ -18,6 +19,6 @@ for platform in $(tr , ' ' <<<"${PLATFORMS:-linux/amd64,linux/arm64}"); do
   os=${platform%/*} arch=${platform#*/}
   [[ $os == linux && -n $arch && $arch != "$platform" ]] ||
     { echo "hack/daemon.sh: PLATFORMS: expected linux/<architecture>, got '$platform'" >&2; exit 2; }
-  CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "$stamp" -o "$out/machine-config-daemon-$os-$arch" ./cmd/machine-config-daemon
+  GOOS=$os GOARCH=$arch go build -buildvcs=false -ldflags "$stamp" -o "$out/machine-config-daemon-$os-$arch" ./cmd/machine-config-daemon
 done
 (cd "$out" && sha256sum machine-config-daemon-* | tee SHA256SUMS)

@@ -2,6 +2,7 @@
 # Runs every fuzz target of both modules for a while. usage: hack/fuzz.sh <duration of each>
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
 fuzztime=${1:-30s}
 for module in . lab; do

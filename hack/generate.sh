@@ -5,6 +5,7 @@
 # tools/go.mod and tools/protobuf/go.mod.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
 module=$(go list -m)
 types=(apis/machine/v1alpha1 apis/fleet/v1alpha1)

@@ -6,8 +6,9 @@
 # the sources; without COMMIT and DATE they are those of the checkout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
-image() { go run -C tools/image -trimpath -buildvcs=false . "$@"; }
+image() { go run -C tools/image -buildvcs=false . "$@"; }
 
 # checkout prints commit and date of the checkout, and nothing where there is none.
 checkout() {

@@ -5,6 +5,7 @@
 # depends on was clean before, in any checkout: a checksum of that is stored in the cache directory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
 linter() { # folder, arguments
   local folder=$1 root=$PWD

@@ -8,6 +8,7 @@
 # given: each night has worlds of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
 export MODEL_TIME=${MODEL_TIME:-30m} SEED=${SEED:-$(date -u +%Y%m%d)}
 SEEDS=${SEEDS:-500000} FLEET_SEEDS=${FLEET_SEEDS:-3000} SWEEP_SEEDS=${SWEEP_SEEDS:-15000}

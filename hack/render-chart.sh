@@ -3,6 +3,7 @@
 # replicas run under the access that the chart grants. Running it again changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
 hack/build-helm.sh
 chart=charts/machine-controller-fleet

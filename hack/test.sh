@@ -7,6 +7,7 @@
 # SHUFFLE is a seed for the order of unit tests. Without it results of packages that have not changed come from Go's cache.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
+. hack/env.sh
 
 test=(unit e2e+chaos-short)
 more=(race long modules e2e-rest+attack image+chaos-more alerts-short+helm-short)
@@ -79,7 +80,10 @@ tests() { # folder, arguments of go test without packages, --, packages, argumen
   [[ $folder == . ]] || command="go -C $folder test"
   shift
   while [[ $1 != -- ]]; do
-    [[ $1 != -v ]] || format=standard-verbose
+    case $1 in
+      -v) format=standard-verbose ;;
+      -race) local -x CGO_ENABLED=1 ;;
+    esac
     arguments+=("$1")
     if [[ $1 =~ ^[[:alnum:]=./-]+$ ]]; then command+=" $1"; else command+=" '$1'"; fi
     shift

@@ -2,6 +2,7 @@
 # Checks what must hold before a commit. Runs all checks, so that one run shows all failures.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
+. hack/env.sh
 
 # Every Go module of the repository.
 # Without tools/keda: to tidy it, Go downloads clients of some 60 services. hack/build-keda.sh, which needs them, checks it.

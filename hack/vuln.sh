@@ -9,6 +9,7 @@
 # VULNDB is the URL of the database, for machines that have a copy (file:///... too).
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. hack/env.sh
 
 if (($# > 1)) || [[ ${1:---if-reachable} != --if-reachable ]]; then
   echo "hack/vuln.sh: expected --if-reachable or no argument, got '$*'" >&2
