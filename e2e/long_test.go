@@ -14,27 +14,13 @@ import (
 
 // long are the tests that -short leaves out and -rest is limited to, with the reason why each takes long.
 var long = map[string]string{
-	"TestAzure":                                "a lab with a second cloud and its driver",
-	"TestChartOnTwoClusters":                   "needs Helm",
-	"TestChartRenders":                         "needs Helm",
-	"TestChartUpgradeKeepsTheNumberOfReplicas": "needs Helm",
-	"TestChartUpgradeRefusesOtherSlots":        "needs Helm",
-	"TestDriverProcessIsAway":                  "a lab with a driver in a process of its own",
-	"TestDriverProcessIsKilled":                "a lab with a driver in a process of its own",
-	"TestMachineConfiguration":                 "a lab with daemons and real kubelets, which reboot",
-	"TestMainJobOnMCMsDefinitions":             "a lab whose definitions are replaced",
-	"TestMetrics":                              "a lab with all metrics and traces",
-	"TestNoTargetCluster":                      "a lab whose fleet has no target cluster",
-	"TestOnlyTheNamespace":                     "a lab with 1,024 slots in one namespace",
-	"TestPlantedSecretsAreShownNowhere":        "a lab whose logs and traces are searched",
-	"TestRealKubeletVolumes":                   "volumes of real kubelets move one after the other",
-	"TestFailedPassesAreKept":                  "a lab with Jaeger",
-	"TestSampledLivesAreWhole":                 "a lab with Jaeger",
-	"TestStoredObjectsLiveOn":                  "definitions of its own in the shared lab, which take long to be served",
-	"TestTraces":                               "a lab with Jaeger",
-	"TestUpdateInPlaceContinuesAtTheNextOwner": "stops replicas in each stage, so that no other test uses their lab meanwhile",
-	"TestVolumesOfAnUnknownDriver":             "volumes that nothing detaches, until a timeout",
-	"TestZoneInTheDark":                        "a lab with a short health timeout, which shows the death of a VM after 50 s",
+	"TestAzure":                    "a lab with a second cloud and its driver",
+	"TestChart":                    "needs Helm",
+	"TestDriverProcess":            "a lab with a driver in a process of its own",
+	"TestMachineConfiguration":     "a lab with daemons and real kubelets, which reboot",
+	"TestMainJobOnMCMsDefinitions": "a lab whose definitions are replaced",
+	"TestRealKubeletVolumes":       "volumes of real kubelets move one after the other",
+	"TestTraces":                   "a lab with Jaeger",
 }
 
 // onlyLong limits the tests to the long ones.
