@@ -35,6 +35,10 @@ const (
 	// answers may take seconds.
 	probeTimeout     = 2 * time.Second
 	bootProbeTimeout = 30 * time.Second
+
+	// restartsBeforeReady is how often a process with a restart policy may end before it is ready: a replica on a busy machine may lose
+	// its session, and ends, as it does in a cluster.
+	restartsBeforeReady = 2
 )
 
 var errEnded = errors.New("process ended before it was ready")
@@ -326,11 +330,14 @@ func (l *Launcher) ready(ctx context.Context, spec supervise.Spec) error {
 	l.mu.Lock()
 	p := l.probes[spec.Name]
 	l.mu.Unlock()
-	ended, err := l.supervisor.Ended(spec.Name)
+	first, err := l.supervisor.Get(spec.Name)
 	if err != nil {
 		return err
 	}
-	err = l.await(ctx, spec.Name, ended, p)
+	err = l.await(ctx, spec.Name, func() bool {
+		now, err := l.supervisor.Get(spec.Name)
+		return err == nil && now.State == supervise.Exited && (!now.Returns || now.Starts-first.Starts >= restartsBeforeReady)
+	}, p)
 	if errors.Is(err, errEnded) {
 		if last, getErr := l.supervisor.Get(spec.Name); getErr == nil && last.Exit != "" {
 			err = fmt.Errorf("%w: %s", err, last.Exit)
@@ -350,8 +357,8 @@ func (l *Launcher) launch(spec supervise.Spec) error {
 	return nil
 }
 
-// await probes until p has no error. It fails when ctx or the process ends.
-func (l *Launcher) await(ctx context.Context, what string, ended <-chan struct{}, p probe) error {
+// await probes until p has no error. It fails when ctx ends or the process has; ended is nil where it does not depend on one.
+func (l *Launcher) await(ctx context.Context, what string, ended func() bool, p probe) error {
 	began := l.clock.Now()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, bootProbeTimeout)
@@ -360,11 +367,12 @@ func (l *Launcher) await(ctx context.Context, what string, ended <-chan struct{}
 		if err == nil {
 			return nil
 		}
+		if ended != nil && ended() {
+			return errEnded
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %s: %w (last error: %w)", what, ctx.Err(), err)
-		case <-ended:
-			return errEnded
 		case <-l.clock.After(min(max(l.clock.Since(began)/10, shortestInterval), longestInterval)):
 		}
 	}
