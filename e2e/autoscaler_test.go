@@ -275,12 +275,17 @@ func autoscalerIsKeptFromARollout(s *space) {
 	s.must(err)
 	end := createsFail(s, "sim-3g")
 	s.rollIt("second")
-	s.eventually("its Node is kept", func(ctx context.Context) error {
-		kept, err := s.rolloutNodes(ctx)
-		if err == nil && !strings.HasPrefix(kept[machines[0].Name], "kept") {
-			err = fmt.Errorf("Nodes are marked: %v", kept)
+	s.eventually("the rollout has begun, and its Node is kept", func(ctx context.Context) error {
+		kept, err1 := s.rolloutNodes(ctx)
+		d, err2 := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
+		if err := errors.Join(err1, err2); err != nil {
+			return err
 		}
-		return err
+		var wrong complaints
+		wrong.unless(strings.HasPrefix(kept[machines[0].Name], "kept"), "Nodes are marked: %v", kept)
+		progress := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentProgressing)
+		wrong.unless(progress != nil && progress.Reason != v1alpha1.ReasonNewMachineSetAvailable, "Progressing is %v", progress)
+		return wrong.err()
 	})
 	for _, command := range [][]string{{"delete-nodes", "pool", machines[0].Name}, {"decrease-target-size", "pool", "1"}} {
 		refused, err := a.query(s.Context(), new(sized), command...)
