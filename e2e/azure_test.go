@@ -29,9 +29,6 @@ func TestAzure(t *testing.T) {
 		o.Replicas, o.Clouds, o.Drivers = 2, harness.AzureClouds, harness.AzureDrivers
 		o.FleetFlags = "--machine-safety-orphan-vms-period=5s --machine-safety-orphan-vms-quarantine=5s --v=10"
 	})
-	if err := held(t.Context(), lab); err != nil {
-		t.Fatal(err)
-	}
 	t.Run("Undisturbed", func(t *testing.T) {
 		t.Run("Life", func(t *testing.T) { t.Parallel(); newAzureSpace(t, lab, "life").lives() })
 		t.Run("Orphan", func(t *testing.T) { t.Parallel(); newAzureSpace(t, lab, "orphan").sweeps() })

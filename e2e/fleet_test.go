@@ -23,25 +23,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// slots of the lab with three replicas. Its tests take them over, hand them over and wait until all are held, many times; with the default
-// number of them TestKubectl, the faults (e2e/chaos) and the chart (e2e/helm) do.
+// slots of the two labs that tests share. They are taken over and handed over many times; with the default number of them the faults
+// (e2e/chaos) and the chart (e2e/helm) do that.
 const slots = 64
 
 // fleetLab is a lab with three replicas. TestMain stops it.
 var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
-	ctx := context.Background()
-	lab, err := harness.Up(ctx, harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3, Slots: slots})
-	if err != nil {
-		return nil, err
-	}
-	return lab, held(ctx, lab)
+	return up(context.Background(), harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3, Slots: slots})
 })
-
-// held waits until all slots of a lab are held. A new fleet creates their Leases first, which takes a machine that starts other labs
-// meanwhile minutes.
-func held(ctx context.Context, lab *harness.Lab) error {
-	return lab.WaitHeld(ctx, lab.SlotCount)
-}
 
 // fleetLock is held by the test that uses the lab with three replicas: each of them stops replicas, or moves slots.
 var fleetLock sync.Mutex

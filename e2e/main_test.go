@@ -99,8 +99,18 @@ var sharedLab = sync.OnceValues(func() (*harness.Lab, error) {
 	if dir := os.Getenv(labVariable); dir != "" {
 		return harness.Open(context.Background(), dir)
 	}
-	return harness.Up(context.Background(), harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "shared"), Clusters: 2})
+	return up(context.Background(), harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "shared"), Clusters: 2, Slots: slots})
 })
+
+// up starts a lab, and waits until its fleet holds all slots: a MachineDeployment without a strategy that is older than its slot's Lease
+// counts as one from before the fleet, and is not reconciled.
+func up(ctx context.Context, options harness.Options) (*harness.Lab, error) {
+	lab, err := harness.Up(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return lab, lab.WaitHeld(ctx, lab.SlotCount)
+}
 
 // shared returns the shared lab.
 func shared(t *testing.T) *harness.Lab {
@@ -113,7 +123,7 @@ func shared(t *testing.T) *harness.Lab {
 }
 
 // fewSlots is the number of slots in labs of single tests. A fleet makes about a thousand requests, nearly all of them writes, before
-// it holds 256 slots, the default, which the shared lab has.
+// it holds 256 slots, the default, which the faults (e2e/chaos) and the chart (e2e/helm) have.
 const fewSlots = 32
 
 // startLab starts a lab for one test, with one cluster and fewSlots.
@@ -123,7 +133,7 @@ func startLab(t *testing.T, name string, change ...func(*harness.Options)) *harn
 	for _, f := range change {
 		f(&options)
 	}
-	lab, err := harness.Up(t.Context(), options)
+	lab, err := up(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

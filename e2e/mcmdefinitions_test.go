@@ -22,10 +22,6 @@ func TestMainJobOnMCMsDefinitions(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	// A replica that is killed before it holds its slots gets them only after its session Lease has expired, and a quarantine.
-	if err := held(t.Context(), lab); err != nil {
-		t.Fatal(err)
-	}
 	if err := errors.Join(mcmcrds.Replace(t.Context(), client, definitions), lab.Restart(t.Context(), harness.Fleet)); err != nil {
 		t.Fatal(err)
 	}
