@@ -117,18 +117,15 @@ unit() {
   tests lab "${order[@]}" -- ./...
 }
 
-# The race detector finds nothing in pure packages, which explore worlds and do not reach client-go, and would have them take minutes. The
-# lab's packages that link Kubernetes would have all of it compiled once more.
+# The race detector, for packages that synchronize goroutines. All that they import is compiled once more for it, so that the lab's packages
+# that link Kubernetes are left out.
 race() {
-  local explore pure every own
-  explore=$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
-    awk '$1 ~ /\/shard\/model$/ || / [^ ]*\/internal\/testkit\/worlds( |$)/ || / pgregory.net\/rapid( |$)/ {print $1}')
-  # shellcheck disable=SC2086 # words are packages
-  pure=$(go list -f '{{.ImportPath}} {{join .Deps " "}}' $explore | awk '!/ k8s\.io\/client-go\// {print $1}')
-  mapfile -t every < <(go list ./... | grep -vxF "$pure")
-  tests . -race -short "${order[@]}" -- "${every[@]}"
-  mapfile -t own < <(go -C lab list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/ k8s\.io\/(kubernetes|apiserver)\// {print $1}')
-  tests lab -race "${order[@]}" -- "${own[@]}"
+  local packages list='{{.ImportPath}} {{join .Imports " "}}|{{join .TestImports " "}} {{join .XTestImports " "}}|{{join .Deps " "}}'
+  mapfile -t packages < <(go list -f "$list" ./... | awk -F'|' '$1 ~ / sync(\/atomic)?( |$)/ && $2 ~ /testing/ {split($1, path, " "); print path[1]}')
+  tests . -race -short "${order[@]}" -- "${packages[@]}"
+  mapfile -t packages < <(go -C lab list -f "$list" ./... |
+    awk -F'|' '$1 ~ / sync(\/atomic)?( |$)/ && $2 ~ /testing/ && $3 !~ / k8s\.io\/(kubernetes|apiserver)\// {split($1, path, " "); print path[1]}')
+  tests lab -race "${order[@]}" -- "${packages[@]}"
 }
 
 # The long form of the tests that have one: more worlds, seeds and faults.
