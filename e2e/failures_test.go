@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
 func (s *space) createSecret(name string, data map[string]string) {
@@ -22,70 +20,6 @@ func (s *space) createSecret(name string, data map[string]string) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}
 	_, err := s.lab.Control.CoreV1().Secrets(s.name).Create(s.Context(), secret, metav1.CreateOptions{})
 	s.must(err)
-}
-
-// createClass creates a valid class with a Secret of the same name.
-func (s *space) createClass(name string) {
-	s.Helper()
-	class := harness.Class(s.name, "")
-	class.Name, class.SecretRef.Name = name, name
-	_, err := s.api().MachineClasses(s.name).Create(s.Context(), class, metav1.CreateOptions{})
-	s.must(err)
-}
-
-// uids of a pool's machines, sorted.
-func (s *space) uids(pool string) []types.UID {
-	s.Helper()
-	machines, err := s.machines(s.Context(), pool)
-	s.must(err)
-	var uids []types.UID
-	for _, m := range machines {
-		uids = append(uids, m.UID)
-	}
-	slices.Sort(uids)
-	return uids
-}
-
-// fails waits until n machines of a MachineDeployment cannot be created, and all objects report that.
-func (s *space) fails(pool string, n int, code driver.Code, message string) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("the machines of %s fail with %s", pool, code), func(ctx context.Context) error {
-		machines, err := s.machines(ctx, pool)
-		if err != nil {
-			return err
-		}
-		var wrong complaints
-		failed := 0
-		for _, m := range machines {
-			if err := checkFailed(m, code, message); err != nil {
-				wrong = append(wrong, err)
-			} else {
-				failed++
-			}
-		}
-		if failed < n {
-			return fmt.Errorf("%d of %d machines fail: %w", failed, len(machines), wrong.err())
-		}
-		set, err := s.api().MachineSets(s.name).Get(ctx, metav1.GetControllerOf(&machines[0]).Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		wrong = nil
-		wrong.unless(slices.ContainsFunc(set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
-			return c.Type == v1alpha1.MachineSetMachineCreateFailure && c.Status == corev1.ConditionTrue &&
-				c.Reason == v1alpha1.ReasonMachineCreateFailed && strings.Contains(c.Message, message)
-		}), "conditions of MachineSet %s: %v", set.Name, set.Status.Conditions)
-		wrong.unless(slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
-			return c.Type == v1alpha1.MachineDeploymentMachineCreateFailure && c.Status == corev1.ConditionTrue &&
-				c.Reason == v1alpha1.ReasonMachineCreateFailed && strings.Contains(c.Message, message)
-		}), "conditions of MachineDeployment %s: %v", d.Name, d.Status.Conditions)
-		wrong.unless(len(d.Status.FailedMachines) == failed, "MachineDeployment %s lists %d failed machines", d.Name, len(d.Status.FailedMachines))
-		return wrong.err()
-	})
 }
 
 // machineFails waits until one machine cannot be created.

@@ -172,22 +172,6 @@ func TestOtherManagerIsRespected(t *testing.T) {
 	s.gone()
 }
 
-// atLeastOne waits until a metric of some replica is at least 1.
-func (s *space) atLeastOne(metric string) {
-	s.Helper()
-	s.eventually(metric+" shows it", func(ctx context.Context) error {
-		replicas, err := s.lab.Replicas(ctx)
-		for _, replica := range replicas {
-			value, err2 := s.lab.Metric(ctx, replica, metric)
-			if value >= 1 {
-				return nil
-			}
-			err = errors.Join(err, err2, fmt.Errorf("that of %s is %v", replica, value))
-		}
-		return err
-	})
-}
-
 // leasesOfMCM returns MCM's Leases of the namespace.
 func (s *space) leasesOfMCM(ctx context.Context) (leases []coordinationv1.Lease) {
 	s.Helper()

@@ -75,12 +75,6 @@ func nodeTemplate(t *testing.T, template v1alpha1.NodeTemplateSpec) string {
 	return fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeTemplate":%s}}}}`, text)
 }
 
-// annotate sets an annotation of a machine.
-func (s *space) annotate(machine, key, value string) {
-	s.Helper()
-	s.patch("machines", machine, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
-}
-
 // TestNodeTemplate: Nodes get the content of template and class, from the first write of the fleet on, and changes of it, without
 // changes of other clients' labels, annotations and taints, and without a rollout. A Node whose kubelet resets the virtual capacity
 // gets it again. A machine whose template the API server rejects runs nevertheless, with one Event.

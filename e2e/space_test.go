@@ -100,14 +100,6 @@ func (s *space) eventually(what string, check func(context.Context) error) {
 	s.must(harness.EventuallyEvery(s.Context(), interval, what, check))
 }
 
-// eventually waits until check returns nil.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	if err := harness.EventuallyEvery(t.Context(), interval, what, check); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // lasting is eventually for a state that does not end by itself.
 func (s *space) lasting(what string, check func(context.Context) error) {
 	s.Helper()
@@ -358,12 +350,4 @@ func (s *space) tokens(ctx context.Context) ([]string, error) {
 		}
 	}
 	return found, nil
-}
-
-// history lists all VMs that the cloud has created for the namespace.
-func (s *space) history() []cloudapi.Instance {
-	s.Helper()
-	vms, err := s.lab.Cloud.History(s.Context(), s.name)
-	s.must(err)
-	return vms
 }

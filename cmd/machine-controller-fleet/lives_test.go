@@ -145,7 +145,7 @@ func (s spansOf) onlyOf(t *testing.T, ratio float64) {
 func attributeOf(span sdktrace.ReadOnlySpan, key string) string {
 	for _, a := range span.Attributes() {
 		if a.Key == attribute.Key(key) {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""

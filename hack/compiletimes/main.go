@@ -63,12 +63,15 @@ func main() {
 		}
 		columns = append(columns, column)
 	}
-	write(os.Stdout, os.Args[1:], columns)
+	if err := write(os.Stdout, os.Args[1:], columns); err != nil {
+		fmt.Fprintln(os.Stderr, "compiletimes:", err)
+		os.Exit(1)
+	}
 }
 
 // read returns the costs in a graph by group.
 func read(name string) (map[string]cost, error) {
-	content, err := os.ReadFile(name)
+	content, err := os.ReadFile(filepath.Clean(name))
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +97,8 @@ func read(name string) (map[string]cost, error) {
 }
 
 // write prints a row for each group.
-func write(out io.Writer, names []string, columns []map[string]cost) {
+func write(out io.Writer, names []string, columns []map[string]cost) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	defer table.Flush()
 	for _, name := range names {
 		fmt.Fprintf(table, "\t%s", filepath.Base(name))
 	}
@@ -112,4 +114,5 @@ func write(out io.Writer, names []string, columns []map[string]cost) {
 		}
 		fmt.Fprintln(table, "\t")
 	}
+	return table.Flush()
 }

@@ -161,7 +161,7 @@ func linksOf(name, text string) (links []string, why string) {
 	if name == templateOf(name) && strings.Contains(name, "@") {
 		return nil, "expected an instance of the template, such as name@instance.service"
 	}
-	options, err := unit.Deserialize(strings.NewReader(text))
+	options, err := unit.DeserializeOptions(strings.NewReader(text))
 	if err != nil {
 		return nil, "the unit file cannot be read"
 	}
