@@ -92,7 +92,7 @@ tests() { # folder, arguments of go test without packages, --, packages, argumen
   if (($# == 0)); then fails "go -C $folder list ./..." "no packages to test in $folder"; return; fi
   log=$(mktemp "$work/XXXXXX.json")
   (cd "$folder" && exec "$gotestsum" --format "$format" --format-hide-empty-pkg --hide-summary skipped,output --jsonfile "$log" -- \
-    -vet=off -timeout 90m "${arguments[@]}" "$@") && return
+    -vet=off -timeout 40m "${arguments[@]}" "$@") && return
   module=$(go -C "$folder" list -m)
   [[ $1 != */chaos ]] || command="SEED=$SEED $command"
   go run ./hack/failed -module "$module" -folder "$folder" -command "$command" <"$log" >>"$failures" || fails "$command $*" "go test in $folder"
@@ -220,7 +220,7 @@ chaos-more() {
 
 chaos() {
   build make build-azure
-  faults -parallel 2 -v
+  faults -timeout 100m -parallel 2 -v
 }
 
 # run runs one part, and writes to a file how long it took when it ends.

@@ -18,14 +18,11 @@ import (
 // a hang fail. It is no promise: those are measured in virtual time. What takes seconds on an idle machine takes minutes on a busy one.
 const Standstill = 10 * time.Minute
 
-// longestWait bounds a wait whose state keeps changing, for example because an error contains a time, and never becomes what is awaited.
-const longestWait = 3 * Standstill
-
 // pollInterval of Eventually. Short, because benchmarks measure with it, too.
 const pollInterval = 50 * time.Millisecond
 
 // Eventually calls check repeatedly until it returns nil. It fails, with the last error of check, when that has been the same for
-// Standstill, after longestWait, or when ctx ends: that of a test ends when the lab does, see Lab.Context.
+// Standstill, or ctx ends: that of a test ends when the lab does, see Lab.Context.
 func Eventually(ctx context.Context, what string, check func(context.Context) error) error {
 	return EventuallyEvery(ctx, pollInterval, what, check)
 }
@@ -65,9 +62,6 @@ func eventually(ctx context.Context, interval, longest time.Duration, what strin
 		}
 		if time.Since(changed) >= Standstill {
 			return fmt.Errorf("wait until %s: nothing has changed for %s; last error: %w", what, Standstill, last)
-		}
-		if time.Since(began) >= longestWait {
-			return fmt.Errorf("wait until %s: not reached in %s; last error: %w", what, longestWait, last)
 		}
 		select {
 		case <-ctx.Done():
