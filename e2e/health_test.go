@@ -20,9 +20,8 @@ import (
 // TestDeadVMIsReplaced: the cloud loses a VM. Kubernetes sees that when the Lease of its Node has not been renewed for a while, the
 // machine becomes Unknown, and after its health timeout another one replaces it; the others stay.
 func TestDeadVMIsReplaced(t *testing.T) {
-	lab := sharedEarly(t)
 	t.Parallel()
-	s := newSpace(t, lab(), "vm-dies", "")
+	s := newSpace(t, shared(t), "vm-dies", "")
 	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
 		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: 5 * time.Second}}
 	})

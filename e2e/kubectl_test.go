@@ -71,9 +71,7 @@ func getColumns(s *space) {
 // getLeases runs the commands of docs/operations/fleet.md: sessions, the leader, and the holder of each slot.
 func getLeases(t *testing.T, lab *harness.Lab) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := lab.WaitHeld(ctx, lab.SlotCount); err != nil {
+	if err := lab.WaitHeld(t.Context(), lab.SlotCount); err != nil {
 		t.Fatal(err)
 	}
 	replicas, err := lab.Replicas(t.Context())

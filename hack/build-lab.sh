@@ -30,6 +30,6 @@ ticker() {
 ticker &
 ticker=$!
 trap 'kill "$ticker" && wait "$ticker" || true; [[ ! -t 2 ]] || printf "\r\e[K" >&2' EXIT
-go build -buildvcs=false -o ../bin/ ./cmd/lab ./cmd/cloudsim ./cmd/simulated-driver
-go build -buildvcs=false -ldflags "$stamp" -o ../bin/ ./cmd/hyperkube
+# One build: the smaller programs are linked while packages of Kubernetes are compiled.
+go build -buildvcs=false -ldflags "$stamp" -o ../bin/ ./cmd/lab ./cmd/cloudsim ./cmd/simulated-driver ./cmd/hyperkube
 ln -sfn hyperkube ../bin/kubectl

@@ -204,10 +204,10 @@ func (t *trial) isFailing(of invalidObject, message string) bool {
 	return ofSet && ofDeployment && len(d.Status.FailedMachines) == 2
 }
 
-// machinesOf returns the machines of a root.
-func (t *trial) machinesOf(root string) (machines []*v1alpha1.Machine) {
+// machinesOf returns the machines of some roots.
+func (t *trial) machinesOf(roots ...string) (machines []*v1alpha1.Machine) {
 	for _, o := range t.control.List("machines") {
-		if o.GetLabels()["root"] == root {
+		if slices.Contains(roots, o.GetLabels()["root"]) {
 			machines = append(machines, typed[v1alpha1.Machine](t, o))
 		}
 	}

@@ -33,19 +33,20 @@ func TestALifeIsLoggedOnceForEachStep(t *testing.T) {
 		r.start("fleet-0")
 		r.until("the machine runs", func() bool { return r.missing() == "" })
 		old := r.control.List("machines")[0].GetUID()
-		r.control.Edit("machinedeployments", "a", "d", func(u *unstructured.Unstructured) {
-			_ = unstructured.SetNestedField(u.Object, "b", "spec", "template", "metadata", "labels", "version") // it is an object
-		})
-		until("the machine is replaced", func() bool { return r.missing() == "" && r.control.List("machines")[0].GetUID() != old })
-		until("Nodes that are no machine's are annotated", func() bool {
+		r.relabelTemplate("a", "d", "b")
+		r.until("the machine is replaced", func() bool { return r.missing() == "" && r.control.List("machines")[0].GetUID() != old })
+		r.until("Nodes that are no machine's are annotated", func() bool {
 			return !slices.ContainsFunc(r.target.List("nodes"), func(node *apiserver.Object) bool {
 				_, bound := v1alpha1.MachineOf(node)
 				return !bound && node.GetAnnotations()[v1alpha1.AnnotationNotManaged] == ""
 			})
 		})
 		r.run(time.Minute, nil)
-		before := log.String()
+		before, changes := log.String(), r.oracle.changes
 		r.run(atRest(15*time.Minute, time.Hour), nil)
+		if n := r.oracle.changes - changes; n > 0 {
+			t.Errorf("at rest there are %d writes", n)
+		}
 		if quiet := strings.TrimPrefix(log.String(), before); quiet != "" {
 			t.Errorf("at rest there are lines:\n%s", quiet)
 		}

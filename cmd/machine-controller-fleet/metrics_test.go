@@ -95,6 +95,8 @@ func TestMetrics(t *testing.T) {
 		for _, family := range families {
 			addFamily(t, all, family)
 		}
+		lint(t, prometheus.Gatherers{processMetrics(), p.registry})
+		checkFormats(t, page, spans.Ended())
 	})
 	var list strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -114,12 +114,13 @@ func (t *trial) run(d time.Duration, cond func() bool) bool {
 	return false
 }
 
-// until lets time pass until cond holds, and ends the test if it does not come true.
+// until lets time pass until cond holds, and ends the test when it does not within twenty minutes.
 func (t *trial) until(what string, cond func() bool) {
 	t.Helper()
 	if !t.run(20*time.Minute, cond) {
-		t.Fatalf("%s does not come true: %s %s", what, t.missing(), t.wrong)
+		t.Fatalf("expected that %s; %s %s", what, t.missing(), t.wrong)
 	}
+	t.checkSizes()
 }
 
 // step lets a little time pass, and does the work of Kubernetes and users.

@@ -38,7 +38,7 @@ func TestZoneOutage_OfTwoReplicas_ReplacesNothing(t *testing.T) {
 		r.run(time.Minute, nil) // each replica has the counts of the other
 		before := r.uids()
 
-		r.setReady("False", r.machinesOf(dark...)...)
+		r.setReady("False", r.namesOf(dark...)...)
 		r.until("the circuit breaker of the zone is open for all four", func() bool {
 			return !slices.ContainsFunc(dark, func(root string) bool { return r.breakerOf("a", root) != v1alpha1.ReasonZoneNotReady })
 		})
@@ -50,12 +50,12 @@ func TestZoneOutage_OfTwoReplicas_ReplacesNothing(t *testing.T) {
 		if reason := r.breakerOf("a", bright); reason != "" {
 			t.Errorf("the circuit breaker of the other zone is open: %s", reason)
 		}
-		r.setReady("True", r.machinesOf(dark...)...)
+		r.setReady("True", r.namesOf(dark...)...)
 		r.until("all run, and the circuit breaker is closed", func() bool {
 			return r.missing() == "" && !slices.ContainsFunc(dark, func(root string) bool { return r.breakerOf("a", root) != "" })
 		})
 
-		victim := r.machinesOf(dark[0])[0]
+		victim := r.namesOf(dark[0])[0]
 		r.setReady("False", victim)
 		r.until("the dead machine is replaced", func() bool { return r.uids()[victim] == "" && r.missing() == "" })
 		after := r.uids()
@@ -95,12 +95,10 @@ func (t *trial) uids() map[string]string {
 	return found
 }
 
-// machinesOf names the machines of some roots.
-func (t *trial) machinesOf(roots ...string) (names []string) {
-	for _, m := range t.control.List("machines") {
-		if slices.Contains(roots, m.GetLabels()["root"]) {
-			names = append(names, m.GetName())
-		}
+// namesOf names the machines of some roots.
+func (t *trial) namesOf(roots ...string) (names []string) {
+	for _, m := range t.machinesOf(roots...) {
+		names = append(names, m.Name)
 	}
 	return names
 }

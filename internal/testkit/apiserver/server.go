@@ -43,14 +43,8 @@ type store struct {
 type change struct {
 	revision      int64
 	at            time.Time
-	before, after *Object // nil for none
-}
-
-// gone returns the object of before with the revision of the change.
-func (c change) gone() (*Object, error) {
-	last := c.before.DeepCopy()
-	last.SetResourceVersion(strconv.FormatInt(c.revision, 10))
-	return newObject(last)
+	before, after *Object        // nil for none
+	gone          func() *Object // before, with the revision of the change; few watches show it
 }
 
 // pages are the remaining pages of a list.
@@ -162,8 +156,14 @@ func (s *Server) born(u *unstructured.Unstructured, k kind) {
 // write stores the next version of an object, nil for its deletion; s.mu is held.
 func (s *Server) write(st *store, before *Object, u *unstructured.Unstructured) (*Object, error) {
 	c := change{revision: s.revision + 1, at: s.now(), before: before}
+	var err error
+	c.gone = sync.OnceValue(func() *Object {
+		last := before.DeepCopy()
+		last.SetResourceVersion(strconv.FormatInt(c.revision, 10))
+		o, _ := newObject(last) // it was encoded before
+		return o
+	})
 	if u != nil {
-		var err error
 		u.SetResourceVersion(strconv.FormatInt(c.revision, 10))
 		if c.after, err = newObject(u); err != nil {
 			return nil, err

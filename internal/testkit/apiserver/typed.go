@@ -27,7 +27,7 @@ func ReadAll[T any](s *Server, resource string) (all []*T) {
 func typed[T any](o *Object) *T {
 	obj := new(T)
 	if err := json.Unmarshal(o.raw, obj); err != nil {
-		panic(fmt.Sprintf("decode %s %s: %v", o.GetKind(), o.key(), err))
+		panic(fmt.Sprintf("decode %s %s: %v", o.GetKind(), o.key, err))
 	}
 	return obj
 }

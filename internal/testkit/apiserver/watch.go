@@ -217,11 +217,7 @@ func (w *Events) send(c change) error {
 	case is:
 		w.put(watch.Added, c.after.bytes(w.selected.partial))
 	default: // it was deleted, or it left the selection: what is shown is the object of before
-		gone, err := c.gone()
-		if err != nil {
-			return err
-		}
-		w.put(watch.Deleted, gone.bytes(w.selected.partial))
+		w.put(watch.Deleted, c.gone().bytes(w.selected.partial))
 	}
 	return nil
 }
