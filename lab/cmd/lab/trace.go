@@ -215,7 +215,7 @@ func printBelow(out io.Writer, t trace, parent, indent string) {
 		if s.parentIn(t) != parent {
 			continue
 		}
-		text := indent + s.OperationName
+		fmt.Fprint(out, indent, s.OperationName)
 		for _, key := range []string{
 			"machinedeployment.name", "machineset.name", "from", "verdict", "reason", "api.server", "http.response.status_code", "provider", "driver.code",
 			"driver.retry_after_seconds", "otel.status_description",
@@ -223,12 +223,12 @@ func printBelow(out io.Writer, t trace, parent, indent string) {
 			switch value := s.tag(key); {
 			case value == "":
 			case key == "reason":
-				text += ": " + value
+				fmt.Fprint(out, ": ", value)
 			default:
-				text += "  " + value
+				fmt.Fprint(out, "  ", value)
 			}
 		}
-		fmt.Fprintf(out, "%s  %s\n", text, time.Duration(s.Duration)*time.Microsecond)
+		fmt.Fprintln(out, " ", time.Duration(s.Duration)*time.Microsecond)
 		printBelow(out, t, s.SpanID, indent+"  ")
 	}
 }
