@@ -71,7 +71,7 @@ func main() {
 
 // read returns the costs in a graph by group.
 func read(name string) (map[string]cost, error) {
-	content, err := os.ReadFile(filepath.Clean(name))
+	content, err := os.ReadFile(name) //nolint:gosec // who runs the command names the files
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,9 @@ func TestCostsOfAGraph(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	write(&text, []string{name}, []map[string]cost{costs})
+	if err := write(&text, []string{name}, []map[string]cost{costs}); err != nil {
+		t.Fatal(err)
+	}
 	var got []string
 	for line := range strings.Lines(text.String()) {
 		if fields := strings.Join(strings.Fields(line), " "); !strings.HasSuffix(fields, " 0 s (0)") {
