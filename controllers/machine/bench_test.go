@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,6 +67,7 @@ type bench struct {
 	logsEvents bool
 	receipts   apitest.Receipts
 	limits     lifecycle.Limits
+	workers    int               // of processes that are started; 0 means 4
 	rewire     func(*wires)      // changes how processes that start from now on reach the world; nil leaves it
 	ends       func(*corev1.Pod) // called for every deleted pod; nil without a callback
 
@@ -157,7 +159,7 @@ func (b *bench) start() {
 	c, err := New(Config{
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: metadataOf{b.about, b.server.Metadata()}, View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}), ControlCluster: w.controlCluster,
-		Events: b.recorder(), Deletions: deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
+		Events: b.recorder(), Deletions: deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: cmp.Or(b.workers, 4), Gate: b.gate,
 		FirstConfig: b.firstConfig,
 	})
 	b.must(err)

@@ -177,6 +177,24 @@ func TestVMIsDeletedWhenAllPodsHaveLeft(t *testing.T) {
 	})
 }
 
+// TestDrain_WaitsForAPod_HoldsNoWorker: the only worker creates the VM of another machine meanwhile.
+func TestDrain_WaitsForAPod_HoldsNoWorker(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.workers = 1
+		b.takeOver(0)
+		b.drainBegins(time.Hour, func() {
+			b.pod("web")
+			b.addBlockingBudget()
+		})
+		b.reportsSoon("Draining Node m: 1 pod left")
+		b.create(func(m *v1alpha1.Machine) { m.Name = "other" })
+		b.pass(time.Second)
+		if creates, deletes := b.cloud.log(driver.OpCreate), b.cloud.log(driver.OpDelete); len(creates) != 2 || len(deletes) != 0 {
+			t.Errorf("there were %d creates and %d deletes of VMs, want 2 and 0; %s", len(creates), len(deletes), b.operation())
+		}
+	})
+}
+
 func TestAnEmptyNodeIsDeletedAtOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
 		deleted := b.drainBegins(time.Hour, func() {})
