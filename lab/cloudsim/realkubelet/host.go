@@ -216,7 +216,7 @@ func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health, v
 	if m.main.State().Gone() {
 		return h.ended(m)
 	}
-	if frozen := health != guest.Healthy; frozen != m.frozen || m.freezing {
+	if frozen := health != guest.Healthy; frozen || frozen != m.frozen || m.freezing {
 		if err := m.freeze(frozen); err != nil {
 			return err
 		}

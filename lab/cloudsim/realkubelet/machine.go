@@ -104,8 +104,9 @@ func (m *machine) find() (bool, error) {
 	return true, nil
 }
 
-// freeze stops the VM's processes, or lets them continue. It is repeated until a pass finds nothing to do: a process that starts another
-// one during a pass is stopped, and the other one may have been missed.
+// freeze stops the VM's processes, or lets them continue. It is repeated until a pass finds nothing to do, and as long as the VM is frozen:
+// a process that starts another one during a pass is stopped, and the other one may have been missed, as has one whose program was being
+// replaced, when it has no environment.
 func (m *machine) freeze(frozen bool) error {
 	signal := syscall.SIGCONT
 	if frozen {
