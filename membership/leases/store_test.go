@@ -209,7 +209,7 @@ func TestWatch_ShowsAllChangesAndIsReplacedAfterQuiet(t *testing.T) {
 		if len(watches) < 3 {
 			t.Errorf("%d watches in 20 s without events, want one after each 6 s: %v", len(watches), requests)
 		}
-		server.Edit("leases", testNamespace, "b", func(*unstructured.Unstructured) {})
+		server.Edit("leases", testNamespace, "b", func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{"a": "b"}) })
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if w.seen[len(w.seen)-1] != "seen b" {

@@ -21,27 +21,22 @@ var _ http.RoundTripper = (*Server)(nil)
 
 // RoundTrip answers one request at once, with the whole answer, or with a watch.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
-	var body []byte
-	if r.Body != nil {
-		var err error
-		body, err = io.ReadAll(r.Body)
-		_ = r.Body.Close()
-		if err != nil {
-			return nil, fmt.Errorf("read the body: %w", err)
-		}
-	}
-	t, err := targetOf(r.URL)
-	if err != nil {
-		return refusal(r, err), nil
-	}
-	executed, err := s.admit(r, t, body)
+	q, err := requestOf(r)
 	if err != nil {
 		return failure(r, err)
 	}
-	given := s.execute(r, t, body)
+	return s.serve(q)
+}
+
+func (s *Server) serve(q Request) (*http.Response, error) {
+	executed, err := s.admit(q)
+	if err != nil {
+		return failure(q.Request, err)
+	}
+	given := s.execute(q.Request, q.target, q.Content)
 	if err := executed(); err != nil {
 		_ = given.Body.Close()
-		return failure(r, err)
+		return failure(q.Request, err)
 	}
 	return given, nil
 }

@@ -17,30 +17,28 @@ type kind struct {
 }
 
 // kinds are the resources that the server has, by their plural, which is unique.
-func kinds() map[string]kind {
-	return map[string]kind{
-		"machinedeployments":     {name: "MachineDeployment", hasStatus: true, counts: true},
-		"machinesets":            {name: "MachineSet", hasStatus: true, counts: true},
-		"machines":               {name: "Machine", hasStatus: true, counts: true},
-		"machineclasses":         {name: "MachineClass", counts: true},
-		"leases":                 {name: "Lease"},
-		"secrets":                {name: "Secret"},
-		"namespaces":             {name: "Namespace", hasStatus: true},
-		"nodes":                  {name: "Node", hasStatus: true},
-		"pods":                   {name: "Pod", hasStatus: true},
-		"events":                 {name: "Event"},
-		"persistentvolumes":      {name: "PersistentVolume", hasStatus: true},
-		"persistentvolumeclaims": {name: "PersistentVolumeClaim", hasStatus: true},
-		"volumeattachments":      {name: "VolumeAttachment", hasStatus: true},
-		"csidrivers":             {name: "CSIDriver"},
-		"machineconfigs":         {name: "MachineConfig", counts: true},
-		"machineconfigpools":     {name: "MachineConfigPool", hasStatus: true, counts: true},
-		"renderedmachineconfigs": {name: "RenderedMachineConfig", counts: true},
-		"kubeletconfigs":         {name: "KubeletConfig", hasStatus: true, counts: true},
-		"controllerconfigs":      {name: "ControllerConfig", hasStatus: true, counts: true},
-		"configmaps":             {name: "ConfigMap"},
-		"poddisruptionbudgets":   {name: "PodDisruptionBudget", hasStatus: true},
-	}
+var kinds = map[string]kind{
+	"machinedeployments":     {name: "MachineDeployment", hasStatus: true, counts: true},
+	"machinesets":            {name: "MachineSet", hasStatus: true, counts: true},
+	"machines":               {name: "Machine", hasStatus: true, counts: true},
+	"machineclasses":         {name: "MachineClass", counts: true},
+	"leases":                 {name: "Lease"},
+	"secrets":                {name: "Secret"},
+	"namespaces":             {name: "Namespace", hasStatus: true},
+	"nodes":                  {name: "Node", hasStatus: true},
+	"pods":                   {name: "Pod", hasStatus: true},
+	"events":                 {name: "Event"},
+	"persistentvolumes":      {name: "PersistentVolume", hasStatus: true},
+	"persistentvolumeclaims": {name: "PersistentVolumeClaim", hasStatus: true},
+	"volumeattachments":      {name: "VolumeAttachment", hasStatus: true},
+	"csidrivers":             {name: "CSIDriver"},
+	"machineconfigs":         {name: "MachineConfig", counts: true},
+	"machineconfigpools":     {name: "MachineConfigPool", hasStatus: true, counts: true},
+	"renderedmachineconfigs": {name: "RenderedMachineConfig", counts: true},
+	"kubeletconfigs":         {name: "KubeletConfig", hasStatus: true, counts: true},
+	"controllerconfigs":      {name: "ControllerConfig", hasStatus: true, counts: true},
+	"configmaps":             {name: "ConfigMap"},
+	"poddisruptionbudgets":   {name: "PodDisruptionBudget", hasStatus: true},
 }
 
 // target is the resource or object in the path of a request.
@@ -70,7 +68,7 @@ func targetOf(at *url.URL) (t target, err error) {
 	}
 	var known bool
 	t.resource = parts[0]
-	if t.kind, known = kinds()[t.resource]; !known || len(parts) > 3 {
+	if t.kind, known = kinds[t.resource]; !known || len(parts) > 3 {
 		return t, unknown
 	}
 	if len(parts) > 1 {
@@ -88,6 +86,6 @@ func (t target) groupResource() schema.GroupResource {
 
 // IsResource reports whether a word is the plural of a resource of the server.
 func IsResource(word string) bool {
-	_, known := kinds()[word]
+	_, known := kinds[word]
 	return known
 }

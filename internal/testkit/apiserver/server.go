@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,8 +19,9 @@ import (
 
 // Server is an API server with its storage. Make one with New.
 type Server struct {
-	name string
-	now  func() time.Time
+	name    string
+	now     func() time.Time
+	clients func() Clients
 
 	mu       sync.Mutex
 	revision int64
@@ -30,13 +32,17 @@ type Server struct {
 	back     chan struct{} // closed when the server answers again; nil while it answers
 	fault    func(Request) error
 	lose     func(Request) error
+	records  bool
+	requests []Request
+	follow   map[string]func(o *Object, gone bool) // by resource
 }
 
 // store has the objects of one resource.
 type store struct {
-	objects map[types.NamespacedName]*Object
-	history []change
-	changed chan struct{} // closed at the next change
+	resource string
+	objects  map[types.NamespacedName]*Object
+	history  []change
+	changed  chan struct{} // closed at the next change
 }
 
 // change is one write.
@@ -55,13 +61,15 @@ type pages struct {
 
 // New returns a server without objects. The name distinguishes the UIDs of several servers, now is its clock.
 func New(name string, now func() time.Time) *Server {
-	return &Server{name: name, now: now, stores: map[string]*store{}, pages: map[string]pages{}, era: make(chan struct{})}
+	s := &Server{name: name, now: now, stores: map[string]*store{}, pages: map[string]pages{}, era: make(chan struct{}), follow: map[string]func(*Object, bool){}}
+	s.clients = sync.OnceValue(func() Clients { return ClientsThrough(s) })
+	return s
 }
 
 // storeOf returns the store of a resource; s.mu is held.
 func (s *Server) storeOf(resource string) *store {
 	if s.stores[resource] == nil {
-		s.stores[resource] = &store{objects: map[types.NamespacedName]*Object{}, changed: make(chan struct{})}
+		s.stores[resource] = &store{resource: resource, objects: map[types.NamespacedName]*Object{}, changed: make(chan struct{})}
 	}
 	return s.stores[resource]
 }
@@ -99,18 +107,18 @@ func (s *Server) put(resource string, u *unstructured.Unstructured) (*Object, er
 	st := s.storeOf(resource)
 	before := st.objects[types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}]
 	if before == nil {
-		s.born(u, kinds()[resource])
+		s.born(u, kinds[resource])
 	} else {
 		u.SetUID(before.GetUID())
 		u.SetCreationTimestamp(before.GetCreationTimestamp())
-		if kinds()[resource].counts {
+		if kinds[resource].counts {
 			u.SetGeneration(before.GetGeneration() + 1)
 		}
 	}
 	return s.write(st, before, u)
 }
 
-// Edit changes an object, like a client that has just read it; it reports whether the object exists. edit must not use the server.
+// Edit changes an object, like a client that has just read it; there is no new version if nothing changes. It reports whether the object exists. edit must not use the server.
 func (s *Server) Edit(resource, namespace, name string, edit func(*unstructured.Unstructured)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,6 +128,9 @@ func (s *Server) Edit(resource, namespace, name string, edit func(*unstructured.
 	}
 	u := before.DeepCopy()
 	edit(u)
+	if reflect.DeepEqual(u.Object, before.Object) {
+		return true
+	}
 	_, err := s.put(resource, u)
 	return err == nil
 }
@@ -136,7 +147,7 @@ func (s *Server) Remove(resource, namespace, name string) {
 
 // Delete deletes an object as a request without preconditions does: it stays while it has finalizers.
 func (s *Server) Delete(resource, namespace, name string) {
-	t := target{resource: resource, kind: kinds()[resource]}
+	t := target{resource: resource, kind: kinds[resource]}
 	t.Namespace, t.Name = namespace, name
 	_, _ = s.delete(t, nil) // the object does not exist
 }
@@ -178,7 +189,20 @@ func (s *Server) write(st *store, before *Object, u *unstructured.Unstructured) 
 	st.history = append(st.history, c)
 	close(st.changed)
 	st.changed = make(chan struct{})
+	if follow := s.follow[st.resource]; follow != nil {
+		follow(cmp.Or(c.after, before), c.after == nil)
+	}
 	return c.after, nil
+}
+
+// show calls f as Follow does.
+func (s *Server) show(resource string, f func(o *Object, gone bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follow[resource] = f
+	for _, o := range s.sorted(resource) {
+		f(o, false)
+	}
 }
 
 // Snapshot is a backup of a server's storage.
@@ -221,7 +245,7 @@ func (s *Server) Replace(resource string, document map[string]any) (*Object, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := (&unstructured.Unstructured{Object: document}).DeepCopy()
-	s.born(u, kinds()[resource])
+	s.born(u, kinds[resource])
 	replacement, err := s.write(s.storeOf(resource), nil, u)
 	s.endWatches()
 	return replacement, err

@@ -22,8 +22,8 @@ import (
 // protobufMagic is how a body in protobuf begins.
 const protobufMagic = "k8s\x00"
 
-// decode reads the body of a request.
-func decode(body []byte) (map[string]any, error) {
+// decodeBody reads the body of a request.
+func decodeBody(body []byte) (map[string]any, error) {
 	if strings.HasPrefix(string(body), protobufMagic) {
 		obj, kind, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 		if err != nil {
@@ -42,7 +42,7 @@ func decode(body []byte) (map[string]any, error) {
 }
 
 func (s *Server) create(t target, body []byte) (*Object, error) {
-	document, err := decode(body)
+	document, err := decodeBody(body)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *Server) create(t target, body []byte) (*Object, error) {
 }
 
 func (s *Server) update(t target, body []byte) (*Object, error) {
-	document, err := decode(body)
+	document, err := decodeBody(body)
 	if err != nil {
 		return nil, err
 	}
@@ -169,13 +169,15 @@ func (t target) validate(u *unstructured.Unstructured) error {
 
 // restrict reverts the parts of a write that its path must not change, and sets the fields that the server decides.
 func restrict(t target, before *Object, u *unstructured.Unstructured) *unstructured.Unstructured {
-	if t.subresource == "status" {
-		next := before.DeepCopy()
+	next := u.DeepCopy()
+	switch {
+	case t.subresource == "status" && t.kind.counts:
+		next = before.DeepCopy()
 		setOrRemove(next.Object, "status", u.Object["status"])
 		return next
-	}
-	next := u.DeepCopy()
-	if t.kind.hasStatus {
+	case t.subresource == "status": // of a built-in kind, whose metadata can be written with it
+		setOrRemove(next.Object, "spec", before.Object["spec"])
+	case t.kind.hasStatus:
 		setOrRemove(next.Object, "status", before.Object["status"])
 	}
 	next.SetGroupVersionKind(before.GroupVersionKind())
@@ -216,7 +218,7 @@ func sameSpec(a, b map[string]any) bool {
 func (s *Server) delete(t target, body []byte) (*Object, error) {
 	var options metav1.DeleteOptions
 	if len(body) > 0 {
-		document, err := decode(body)
+		document, err := decodeBody(body)
 		if err != nil {
 			return nil, err
 		}
@@ -240,20 +242,36 @@ func (s *Server) delete(t target, body []byte) (*Object, error) {
 			return nil, t.conflict("precondition failed: %v, it is %s of version %s", p, before.GetUID(), before.GetResourceVersion())
 		}
 	}
+	grace := graceOf(t, before, options.GracePeriodSeconds)
 	switch {
-	case len(before.GetFinalizers()) == 0:
+	case len(before.GetFinalizers()) == 0 && grace == 0:
 		_, err := s.write(st, before, nil)
 		return before, err
 	case before.GetDeletionTimestamp() != nil:
 		return before, nil
 	}
 	u := before.DeepCopy()
-	at := metav1.NewTime(s.now().Truncate(time.Second))
+	at := metav1.NewTime(s.now().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
 	u.SetDeletionTimestamp(&at)
-	none := int64(0)
-	u.SetDeletionGracePeriodSeconds(&none)
+	u.SetDeletionGracePeriodSeconds(&grace)
 	if t.kind.counts {
 		u.SetGeneration(u.GetGeneration() + 1)
 	}
 	return s.write(st, before, u)
+}
+
+// graceOf returns for how many seconds a deleted object stays: a pod on a Node, which its kubelet removes, unless it has ended.
+func graceOf(t target, o *Object, requested *int64) int64 {
+	node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+	grace, found, _ := unstructured.NestedInt64(o.Object, "spec", "terminationGracePeriodSeconds")
+	switch {
+	case t.resource != "pods" || node == "" || phase == "Succeeded" || phase == "Failed":
+		return 0
+	case requested != nil:
+		return *requested
+	case found:
+		return grace
+	}
+	return 30
 }

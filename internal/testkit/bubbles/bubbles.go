@@ -9,8 +9,13 @@ import (
 
 // Main runs the tests of a package, and fails when they leave goroutines behind. It is for TestMain.
 func Main(m goleak.TestingM) {
+	IgnoreErrors()
+	goleak.VerifyTestMain(m)
+}
+
+// IgnoreErrors makes client-go neither print the errors that it handles by itself nor wait after them, in the whole process.
+func IgnoreErrors() {
 	for i := range utilruntime.ErrorHandlers {
 		utilruntime.ErrorHandlers[i] = func(context.Context, error, string, ...any) {}
 	}
-	goleak.VerifyTestMain(m)
 }
