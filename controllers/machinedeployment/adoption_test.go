@@ -12,7 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // put makes MachineSet s with one machine to have, in the labels and with the template of the deployment, but without a hash.
@@ -30,16 +30,14 @@ func (b *bench) put(change func(*v1alpha1.MachineSet)) {
 		},
 	}
 	change(set)
-	if _, err := b.server.Client().MachineSets("n").Create(b.Context(), set, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	apiserver.Add(b.server, set)
 }
 
 // set is MachineSet s.
 func (b *bench) set() *v1alpha1.MachineSet {
 	b.Helper()
-	set, ok := b.server.Object("machinesets", "n", "s").(*v1alpha1.MachineSet)
-	if !ok {
+	set := apiserver.Read[v1alpha1.MachineSet](b.server, "machinesets", "n", "s")
+	if set == nil {
 		b.Fatal("the set is gone")
 	}
 	return set
@@ -47,10 +45,7 @@ func (b *bench) set() *v1alpha1.MachineSet {
 
 func (b *bench) patchSet(format string, args ...any) {
 	b.Helper()
-	_, err := b.server.Client().MachineSets("n").Patch(b.Context(), "s", types.MergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.server.Merge("machinesets", "n", "s", fmt.Sprintf(format, args...))
 }
 
 // TestAdoption: a deployment adopts whatever set matches its selector, has no controller, and stays; it is one of its sets then, the
@@ -80,9 +75,7 @@ func TestAdoption(t *testing.T) {
 				onBench(t, func(b *bench) {
 					b.put(tc.change)
 					if tc.ending {
-						if err := b.server.Client().MachineSets("n").Delete(b.Context(), "s", metav1.DeleteOptions{}); err != nil {
-							t.Fatal(err)
-						}
+						b.server.Delete("machinesets", "n", "s")
 					}
 					if !shown {
 						b.view.Sets.Remove(objectcache.Key(b.set()), "")
@@ -135,9 +128,7 @@ func TestADeploymentThatGoesAdoptsNothing(t *testing.T) {
 		b.patch(`{"metadata":{"finalizers":[%q,"n.example/stay"]}}`, v1alpha1.FinalizerName)
 		b.pass(time.Minute)
 		shown := b.deployment()
-		if err := b.server.Client().MachineDeployments("n").Delete(b.Context(), "d", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		b.server.Delete("machinedeployments", "n", "d")
 		b.view.Deployments.Remove(objectcache.Key(shown), "")
 		b.view.Deployments.Apply(shown, false)
 		b.put(func(*v1alpha1.MachineSet) {})
@@ -152,7 +143,7 @@ func TestADeploymentThatGoesAdoptsNothing(t *testing.T) {
 func TestAdoptionThatIsRefused(t *testing.T) {
 	onBench(t, func(b *bench) {
 		refused := 0
-		b.server.Refuse(func(r apitest.Request) error {
+		b.server.Fault(func(r apiserver.Request) error {
 			if r.Verb != "patch" || r.Name != "s" || refused == 3 {
 				return nil
 			}
@@ -187,7 +178,7 @@ func TestASetInAnotherSlotIsAdoptedByTheNextAttempt(t *testing.T) {
 				b.put(func(*v1alpha1.MachineSet) {})
 				b.hide()
 				done := false
-				b.server.Refuse(func(r apitest.Request) error {
+				b.server.Fault(func(r apiserver.Request) error {
 					if done || r.Verb != "patch" || r.Name != "s" {
 						return nil
 					}
@@ -207,7 +198,7 @@ func TestASetInAnotherSlotIsAdoptedByTheNextAttempt(t *testing.T) {
 // A pass over a deployment ends after the event that it is gone.
 func TestNothingIsRememberedOfADeploymentThatIsGone(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.server.Refuse(func(r apitest.Request) error {
+		b.server.Fault(func(r apiserver.Request) error {
 			if r.Resource == "machinesets" && r.Verb == "create" {
 				b.server.ShowIn(objectcache.NewView()) // the slot is lost
 				b.view.Deployments.Remove(objectcache.Key(b.deployment()), "")
@@ -217,7 +208,7 @@ func TestNothingIsRememberedOfADeploymentThatIsGone(t *testing.T) {
 		b.create()
 		b.pass(time.Hour)
 		d := b.deployment()
-		if sets := b.server.All("machinesets", "n"); len(sets) != 1 || len(b.view.Deployments.All()) > 0 {
+		if sets := b.server.List("machinesets"); len(sets) != 1 || len(b.view.Deployments.All()) > 0 {
 			t.Fatal("the slot was not lost while a set was created")
 		}
 		_, looked := b.controller.looked.Load(d.UID)
@@ -233,11 +224,7 @@ func TestASetThatHasChangedIsAdopted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.put(func(*v1alpha1.MachineSet) {})
 		shown := b.set()
-		_, err := b.server.Client().MachineSets("n").Patch(b.Context(), "s", types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"changed":"true"}}}`), metav1.PatchOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.server.Merge("machinesets", "n", "s", `{"metadata":{"labels":{"changed":"true"}}}`)
 		b.view.Sets.Remove(objectcache.Key(shown), "")
 		b.view.Sets.Apply(shown, false)
 		b.create()

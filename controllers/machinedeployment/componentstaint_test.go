@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -28,8 +29,8 @@ func TestTheTaintOfAnUpdatedNodeCanBeOmitted(t *testing.T) {
 				}
 				b.updateInPlace(n)
 				b.mustBeUpdated(n)
-				if got := strings.Contains(strings.Join(n.patches, "\n"), v1alpha1.TaintCriticalComponentsNotReady); got != tc.want {
-					t.Errorf("taint added: %v, want %v; patches of the Node:\n%s", got, tc.want, strings.Join(n.patches, "\n"))
+				if got := strings.Contains(fmt.Sprint(n.Sent("patch nodes")), v1alpha1.TaintCriticalComponentsNotReady); got != tc.want {
+					t.Errorf("taint added: %v, want %v; patches of the Node: %s", got, tc.want, n.Sent("patch nodes"))
 				}
 			}, withNode(n), func(_ *bench, cfg *Config) { cfg.NoComponentsTaint = tc.omit })
 		})

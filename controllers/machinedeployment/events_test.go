@@ -10,12 +10,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
@@ -26,7 +26,7 @@ const manyTimes = 100
 type bench struct {
 	*testing.T
 
-	server     *apitest.Server
+	server     *apiserver.Server
 	view       *objectcache.View
 	reported   *apitest.EventLog
 	nodes      *nodeServer
@@ -36,10 +36,10 @@ type bench struct {
 func onBench(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, server: apitest.New(time.Now), reported: &apitest.EventLog{}}
+		b := &bench{T: t, server: apiserver.Recording(), reported: &apitest.EventLog{}}
 		view := objectcache.NewView()
 		b.view = view
-		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Clock: clock.RealClock{}}
+		cfg := Config{Machines: b.server.Machines(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Clock: clock.RealClock{}}
 		for _, set := range settings {
 			set(b, &cfg)
 		}
@@ -82,9 +82,7 @@ func (b *bench) createUnlabeled(change ...func(*v1alpha1.MachineDeploymentSpec))
 	for _, f := range change {
 		f(&d.Spec)
 	}
-	if _, err := b.server.Client().MachineDeployments("n").Create(b.Context(), d, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	apiserver.Add(b.server, d)
 }
 
 // sets are the sets that there are.
@@ -97,10 +95,7 @@ func (b *bench) pass(d time.Duration) {
 
 func (b *bench) patch(format string, args ...any) {
 	b.Helper()
-	_, err := b.server.Client().MachineDeployments("n").Patch(b.Context(), "d", types.MergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.server.Merge("machinedeployments", "n", "d", fmt.Sprintf(format, args...))
 }
 
 // touches has the deployment looked at manyTimes.
@@ -121,17 +116,10 @@ var plays = map[string]func(b *bench){
 	v1alpha1.EventSelectedForUpdate: playInPlace,
 	v1alpha1.EventUpdatedInPlace:    playInPlace,
 	v1alpha1.ReasonMachineSetCreateError: func(b *bench) {
-		tried := 0
-		b.server.Refuse(func(r apitest.Request) error {
-			if r.Verb != "create" || r.Resource != "machinesets" {
-				return nil
-			}
-			tried++
-			return errors.New("not now")
-		})
+		b.server.Refuse("create machinesets", errors.New("not now"))
 		b.create()
 		b.pass(manyTimes * 2 * time.Minute)
-		if tried < manyTimes {
+		if tried := b.server.Count("create machinesets"); tried < manyTimes {
 			b.Errorf("tried %d times, want %d", tried, manyTimes)
 		}
 	},

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -46,21 +44,14 @@ func TestUnfreeze(t *testing.T) {
 // freeze puts the label on a set; null takes it off.
 func (b *bench) freeze(set, label string) {
 	b.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelFreeze, label)
-	_, err := b.server.Client().MachineSets("n").Patch(b.Context(), set, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.server.Merge("machinesets", "n", set, fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelFreeze, label))
 	b.pass(time.Minute)
 }
 
 // freezes checks what the deployment says, and that where it is not frozen no set is.
 func (b *bench) freezes(when string, want bool) {
 	b.Helper()
-	d, err := b.server.Client().MachineDeployments("n").Get(b.Context(), "d", metav1.GetOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	d := b.deployment()
 	reported := slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
 		return c.Type == v1alpha1.MachineDeploymentFrozen && c.Status == corev1.ConditionTrue && c.Reason == v1alpha1.ReasonMachineDeploymentStateSync
 	})

@@ -1,99 +1,54 @@
 package machinedeployment
 
 import (
-	"encoding/json"
 	"errors"
-	"strconv"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// nodeServer keeps one Node, as the API server of a target cluster does.
+// nodeServer is a target cluster with the Node of machine m.
 type nodeServer struct {
-	cluster *target.Cluster
+	*apiserver.Server
 
-	mu      sync.Mutex
-	node    *corev1.Node
-	patches []string
+	isLate bool // the cache does not show changes
 }
 
-// withNode gives the bench a target cluster with the Node of machine m.
+// withNode gives the bench the target cluster.
 func withNode(n *nodeServer) func(*bench, *Config) {
 	return func(_ *bench, cfg *Config) {
-		client := fake.NewClientset()
-		n.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: "m-node", UID: "node", ResourceVersion: "1", Labels: map[string]string{v1alpha1.LabelMachineName: "m"},
-		}}
-		client.PrependReactor("*", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			node, err := n.answer(action)
-			return true, node, err
+		n.Server = apiserver.Recording(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m-node", Labels: map[string]string{v1alpha1.LabelMachineName: "m"}}})
+		cluster := target.New(n.Core())
+		apiserver.Follow(n.Server, "nodes", func(node *corev1.Node, _ bool) {
+			if !n.isLate {
+				cluster.Nodes.Apply(node, false)
+			}
 		})
-		n.cluster = target.New(client)
-		cfg.Targets = target.Single{Cluster: n.cluster}
+		cfg.Targets = target.Single{Cluster: cluster}
 	}
 }
 
-// answer answers one request.
-func (n *nodeServer) answer(action clienttesting.Action) (*corev1.Node, error) {
-	patch, ok := action.(clienttesting.PatchAction)
-	if !ok {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return n.node.DeepCopy(), nil
-	}
-	var about struct{ Metadata metav1.ObjectMeta }
-	if err := json.Unmarshal(patch.GetPatch(), &about); err != nil {
-		return nil, err
-	}
-	n.mu.Lock()
-	n.patches = append(n.patches, string(patch.GetPatch()))
-	fits := about.Metadata.UID == n.node.UID && about.Metadata.ResourceVersion == n.node.ResourceVersion
-	n.mu.Unlock()
-	if !fits {
-		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "m-node", errors.New("it has changed"))
-	}
-	return n.change(true, func(node *corev1.Node) {
-		before, _ := json.Marshal(node)
-		after, _ := jsonpatch.MergePatch(before, patch.GetPatch())
-		*node = corev1.Node{}
-		_ = json.Unmarshal(after, node)
-	}), nil
+func (n *nodeServer) node() *corev1.Node {
+	return apiserver.Read[corev1.Node](n.Server, "nodes", "", "m-node")
 }
 
-// change makes a new version of the Node, and shows it, or does not yet.
-func (n *nodeServer) change(shown bool, f func(node *corev1.Node)) *corev1.Node {
-	n.mu.Lock()
-	node := n.node.DeepCopy()
-	f(node)
-	version, _ := strconv.Atoi(n.node.ResourceVersion)
-	node.ResourceVersion = strconv.Itoa(version + 1)
-	n.node = node
-	n.mu.Unlock()
-	if shown {
-		n.cluster.Nodes.Apply(node, false)
-	}
-	return node.DeepCopy()
+func (n *nodeServer) change(f func(node *corev1.Node)) {
+	apiserver.Change(n.Server, "nodes", "", "m-node", f)
 }
 
 // is records how far the Node is, as the machine controller does.
 func (n *nodeServer) is(stage string) {
-	n.change(true, func(node *corev1.Node) {
+	n.change(func(node *corev1.Node) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: stage}}
 	})
 }
@@ -116,11 +71,8 @@ func (b *bench) createInPlace(n *nodeServer) {
 		Name: "m", Namespace: "n", Labels: set.Spec.Template.Labels, Finalizers: []string{v1alpha1.FinalizerName},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
 	}, Spec: set.Spec.Template.Spec}
-	m, err := b.server.Client().Machines("n").Create(b.Context(), m, metav1.CreateOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	n.change(true, func(node *corev1.Node) {
+	m = apiserver.Add(b.server, m)
+	n.change(func(node *corev1.Node) {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.AnnotationMachine, v1alpha1.RefOf(m).String())
 	})
 	b.patchMachine(`{"metadata":{"labels":{"node":"m-node","machineslot":"7"}}}`)
@@ -131,10 +83,7 @@ func (b *bench) createInPlace(n *nodeServer) {
 
 func (b *bench) patchMachine(content string, subresource ...string) {
 	b.Helper()
-	_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType, []byte(content), metav1.PatchOptions{}, subresource...)
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.server.Merge("machines", "n", "m", content, subresource...)
 }
 
 func (b *bench) phase(phase v1alpha1.MachinePhase) {
@@ -144,8 +93,8 @@ func (b *bench) phase(phase v1alpha1.MachinePhase) {
 
 func (b *bench) machine() *v1alpha1.Machine {
 	b.Helper()
-	m, ok := b.server.Object("machines", "n", "m").(*v1alpha1.Machine)
-	if !ok {
+	m := apiserver.Read[v1alpha1.Machine](b.server, "machines", "n", "m")
+	if m == nil {
 		b.Fatal("the machine is gone")
 	}
 	return m
@@ -158,12 +107,12 @@ func (b *bench) updateInPlace(n *nodeServer) {
 	b.pass(time.Minute)
 	n.is(v1alpha1.NodeReasonCandidateForUpdate)
 	b.pass(time.Minute)
-	if n.node.Labels[v1alpha1.LabelSelectedForUpdate] != "true" {
-		b.Fatalf("the Node is not selected: %v", n.node)
+	if n.node().Labels[v1alpha1.LabelSelectedForUpdate] != "true" {
+		b.Fatalf("the Node is not selected: %v", n.node())
 	}
 	b.phase(v1alpha1.MachineInPlaceUpdating)
 	n.is(v1alpha1.NodeReasonReadyForUpdate)
-	n.change(true, func(node *corev1.Node) {
+	n.change(func(node *corev1.Node) {
 		node.Spec.Unschedulable = true
 		node.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
 	})
@@ -172,7 +121,7 @@ func (b *bench) updateInPlace(n *nodeServer) {
 	b.phase(v1alpha1.MachineInPlaceUpdateSuccessful)
 	b.pass(time.Minute)
 	b.phase(v1alpha1.MachineRunning)
-	n.change(true, func(node *corev1.Node) { node.Spec.Taints = nil }) // its critical components are ready
+	n.change(func(node *corev1.Node) { node.Spec.Taints = nil }) // its critical components are ready
 	b.pass(time.Minute)
 }
 
@@ -192,8 +141,13 @@ func (b *bench) mustBeUpdated(n *nodeServer) {
 	if m.Labels["machineslot"] != "7" || m.Labels[v1alpha1.LabelUpdateResult] != "" || m.Annotations["changed"] != "yes" {
 		b.Errorf("machine %v", m.ObjectMeta)
 	}
-	if hasUpdateKeys(n.node) || n.node.Spec.Unschedulable {
-		b.Errorf("Node %v", n.node)
+	for _, patch := range n.Sent("patch nodes") {
+		if !strings.Contains(patch, `"uid":`) || !strings.Contains(patch, `"resourceVersion":`) {
+			b.Errorf("the Node is written without preconditions: %s", patch)
+		}
+	}
+	if hasUpdateKeys(n.node()) || n.node().Spec.Unschedulable {
+		b.Errorf("Node %v", n.node())
 	}
 	for _, c := range d.Status.Conditions {
 		if c.Type == v1alpha1.MachineDeploymentProgressing && c.Reason != v1alpha1.ReasonNewMachineSetAvailable {
@@ -217,7 +171,7 @@ func TestAnUpdateInPlaceAgainstTheOddsOfWriting(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.createInPlace(n)
 		refused := map[string]int{}
-		b.server.Refuse(func(r apitest.Request) error {
+		b.server.Fault(func(r apiserver.Request) error {
 			if r.Verb != "patch" || r.Resource != "machines" || r.Subresource != "" {
 				return nil
 			}
@@ -226,11 +180,13 @@ func TestAnUpdateInPlaceAgainstTheOddsOfWriting(t *testing.T) {
 			}
 			return apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, r.Name, errors.New("it has changed"))
 		})
-		n.change(false, func(node *corev1.Node) { node.Annotations["heart"] = "beats" })
+		n.isLate = true
+		n.change(func(node *corev1.Node) { node.Annotations["heart"] = "beats" })
+		n.isLate = false
 		b.updateInPlace(n)
 		b.mustBeUpdated(n)
-		if refused["m"] < 4 || n.node.Annotations["heart"] != "beats" {
-			t.Errorf("%d writes of the machine were tried; Node %v", refused["m"], n.node)
+		if refused["m"] < 4 || n.node().Annotations["heart"] != "beats" {
+			t.Errorf("%d writes of the machine were tried; Node %v", refused["m"], n.node())
 		}
 	}, withNode(n))
 }
@@ -243,8 +199,8 @@ func TestNodesAreNotWrittenWhereNothingIsUpdatedInPlace(t *testing.T) {
 		b.patch(`{"spec":{"strategy":{"type":"RollingUpdate","inPlaceUpdate":null,"rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}}`)
 		b.patch(`{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`)
 		b.pass(time.Minute)
-		if len(b.mine()) != 2 || len(n.patches) > 0 {
-			t.Errorf("%d sets, patches %v", len(b.mine()), n.patches)
+		if len(b.mine()) != 2 || n.Count("patch nodes") > 0 {
+			t.Errorf("%d sets, patches %v", len(b.mine()), n.Sent("patch nodes"))
 		}
 	}, withNode(n))
 }
@@ -262,12 +218,12 @@ func TestTheNodeOfAnotherVMIsNotUpdatedInPlace(t *testing.T) {
 			n := &nodeServer{}
 			onBench(t, func(b *bench) {
 				b.createInPlace(n)
-				n.change(true, func(node *corev1.Node) { node.Spec.ProviderID = "cloud:///1" })
+				n.change(func(node *corev1.Node) { node.Spec.ProviderID = "cloud:///1" })
 				b.patchMachine(`{"spec":{"providerID":"` + tc.providerID + `"}}`)
 				b.patch(`{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`)
 				b.pass(time.Minute)
-				if len(n.patches) > 0 != tc.isUpdated {
-					t.Errorf("the Node was written: %v", n.patches)
+				if n.Count("patch nodes") > 0 != tc.isUpdated {
+					t.Errorf("the Node was written: %v", n.Sent("patch nodes"))
 				}
 			}, withNode(n))
 		})

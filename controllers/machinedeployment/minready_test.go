@@ -1,15 +1,14 @@
 package machinedeployment
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // runs makes a machine of the set that has the template of the deployment. It begins to run now.
@@ -20,14 +19,8 @@ func (b *bench) runs(name string) {
 		Namespace: "n", Name: name, Labels: set.Spec.Template.Labels, Finalizers: []string{v1alpha1.FinalizerName},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
 	}}
-	machines := b.server.Client().Machines("n")
-	if _, err := machines.Create(b.Context(), m, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
-	status := fmt.Appendf(nil, `{"status":{"currentStatus":{"phase":"Running","lastUpdateTime":%q}}}`, time.Now().UTC().Format(time.RFC3339))
-	if _, err := machines.Patch(b.Context(), name, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
-		b.Fatal(err)
-	}
+	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineRunning, LastUpdateTime: metav1.Now()}
+	apiserver.Add(b.server, m)
 }
 
 // current is the set of the highest revision.
@@ -77,8 +70,8 @@ func TestARolloutWaitsForMinReadySeconds(t *testing.T) {
 				b.pass(time.Minute)
 				b.runs("new")
 				size := func() int32 {
-					set, ok := b.server.Object("machinesets", "n", old).(*v1alpha1.MachineSet)
-					if !ok {
+					set := apiserver.Read[v1alpha1.MachineSet](b.server, "machinesets", "n", old)
+					if set == nil {
 						t.Fatal("the old set is gone")
 					}
 					return set.Spec.Replicas

@@ -10,13 +10,13 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 func (b *bench) deployment() *v1alpha1.MachineDeployment {
 	b.Helper()
-	d, ok := b.server.Object("machinedeployments", "n", "d").(*v1alpha1.MachineDeployment)
-	if !ok {
+	d := apiserver.Read[v1alpha1.MachineDeployment](b.server, "machinedeployments", "n", "d")
+	if d == nil {
 		b.Fatal("the deployment is gone")
 	}
 	return d
@@ -41,12 +41,9 @@ func TestSetOfAnotherOwnerHasTheName(t *testing.T) {
 		name = b.mine()[0].Name
 	})
 	onBench(t, func(b *bench) {
-		_, err := b.server.Client().MachineSets("n").Create(b.Context(), &v1alpha1.MachineSet{
+		apiserver.Add(b.server, &v1alpha1.MachineSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Labels: map[string]string{"other": "set"}},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		})
 		b.create()
 		mine := b.mine()
 		if len(mine) != 1 || mine[0].Name == name || mine[0].Spec.Replicas != 2 {
@@ -55,8 +52,8 @@ func TestSetOfAnotherOwnerHasTheName(t *testing.T) {
 		if count := b.deployment().Status.CollisionCount; count == nil || *count != 1 {
 			t.Errorf("the collision count is %v, want 1", count)
 		}
-		foreign, ok := b.server.Object("machinesets", "n", name).(*v1alpha1.MachineSet)
-		if !ok || len(foreign.OwnerReferences) > 0 || len(foreign.Finalizers) > 0 || foreign.Spec.Replicas != 0 {
+		foreign := apiserver.Read[v1alpha1.MachineSet](b.server, "machinesets", "n", name)
+		if foreign == nil || len(foreign.OwnerReferences) > 0 || len(foreign.Finalizers) > 0 || foreign.Spec.Replicas != 0 {
 			t.Errorf("the other set is now %+v", foreign)
 		}
 		b.patch(`{"metadata":{"annotations":{"touched":"yes"}}}`)
@@ -71,7 +68,7 @@ func TestSetOfAnotherOwnerHasTheName(t *testing.T) {
 func TestTheNewSetWasMadeByARequestThatWasNotAnswered(t *testing.T) {
 	onBench(t, func(b *bench) {
 		lost := 0
-		b.server.Lose(func(r apitest.Request) error {
+		b.server.Lose(func(r apiserver.Request) error {
 			if r.Verb != "create" || r.Resource != "machinesets" || lost > 0 {
 				return nil
 			}
@@ -101,7 +98,7 @@ func TestTheNewSetIsThereByTheTimeItIsMade(t *testing.T) {
 			t.Errorf("the collision count is %d", *count)
 		}
 	}, func(b *bench, cfg *Config) {
-		cfg.Machines = b.server.ClientVia(func(r apitest.Request, send func() error) error {
+		cfg.Machines = b.server.Via(func(r apiserver.Request, send func() error) error {
 			if r.Verb == "create" && r.Resource == "machinesets" && twice == 0 {
 				twice++
 				if err := send(); err != nil {
@@ -109,29 +106,21 @@ func TestTheNewSetIsThereByTheTimeItIsMade(t *testing.T) {
 				}
 			}
 			return send()
-		})
+		}).Machines
 	})
 }
 
 // TestSetsAreListedLiveOnce: that the cache shows the set which was just made is enough to make it larger.
 func TestSetsAreListedLiveOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
-		lists := func() (n int) {
-			for _, r := range b.server.Requests() {
-				if r.Verb == "list" && r.Resource == "machinesets" {
-					n++
-				}
-			}
-			return n
-		}
 		b.create()
-		before := lists()
+		before := b.server.Count("list machinesets")
 		b.patch(`{"spec":{"replicas":3}}`)
 		b.pass(time.Minute)
 		if mine := b.mine(); len(mine) != 1 || mine[0].Spec.Replicas != 3 {
 			t.Fatalf("the deployment's sets are %v, want one of 3", mine)
 		}
-		if after := lists(); before == 0 || after != before {
+		if after := b.server.Count("list machinesets"); before == 0 || after != before {
 			t.Errorf("the sets were listed %d times before the one is made larger, and %d times with that", before, after)
 		}
 	})

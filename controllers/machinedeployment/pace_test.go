@@ -6,9 +6,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // Nodes that are configured reboot one after the other: the counts of their deployment are written at the slow pace, and are right in the end.
@@ -18,28 +18,17 @@ func TestCountsAreWrittenAtTheSlowPaceWhileMachinesRecover(t *testing.T) {
 		b.create(func(spec *v1alpha1.MachineDeploymentSpec) { spec.Replicas = replicas })
 		set := b.sets()[0]
 		turns := func(i int, phase v1alpha1.MachinePhase) {
-			patch := fmt.Appendf(nil, `{"status":{"currentStatus":{"phase":%q}}}`, phase)
-			if _, err := b.server.Client().Machines("n").Patch(t.Context(), fmt.Sprint("m", i), types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
-				t.Fatal(err)
-			}
+			b.server.Merge("machines", "n", fmt.Sprint("m", i), fmt.Sprintf(`{"status":{"currentStatus":{"phase":%q}}}`, phase), "status")
 		}
 		for i := range replicas {
 			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprint("m", i), Labels: set.Spec.Template.Labels}}
 			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
-			if _, err := b.server.Client().Machines("n").Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			apiserver.Add(b.server, m)
 			turns(i, v1alpha1.MachineRunning)
 		}
 		b.pass(time.Minute)
 		status := func() (ready int32, writes int) {
-			for _, r := range b.server.Requests() {
-				if r.Verb == "patch" && r.Resource == "machinedeployments" && r.Subresource == "status" {
-					writes++
-				}
-			}
-			d, _ := b.server.Object("machinedeployments", "n", "d").(*v1alpha1.MachineDeployment)
-			return d.Status.ReadyReplicas, writes
+			return b.deployment().Status.ReadyReplicas, b.server.Count("patch machinedeployments/status")
 		}
 		turns(0, v1alpha1.MachineUnknown) // of which one condition reports that too few are available, from here to the end
 		b.pass(statusPace)

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -44,10 +43,10 @@ func TestNoSetIsMadeBesideOneThatCannotBeDecoded(t *testing.T) {
 				b.create()
 				set := b.mine()[0].Name
 				b.breaks(set, true)
-				before := b.server.Object("machinesets", "n", set).GetResourceVersion()
+				before := b.server.Get("machinesets", "n", set).GetResourceVersion()
 				b.patch("%s", patch)
 				b.pass(time.Hour)
-				all := b.server.All("machinesets", "n")
+				all := b.server.List("machinesets")
 				if len(all) != 1 || all[0].GetResourceVersion() != before {
 					t.Fatalf("there are %d sets, the first of version %s; want 1 of version %s", len(all), all[0].GetResourceVersion(), before)
 				}
@@ -67,17 +66,11 @@ func TestASetThatCannotBeDecodedIsDeletedWithItsDeployment(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
 		set := b.mine()[0].Name
-		_, err := b.server.Client().MachineSets("n").Patch(b.Context(), set, types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, v1alpha1.FinalizerName), metav1.PatchOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.server.Merge("machinesets", "n", set, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, v1alpha1.FinalizerName))
 		b.breaks(set, true)
-		if err := b.server.Client().MachineDeployments("n").Delete(b.Context(), "d", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		b.server.Delete("machinedeployments", "n", "d")
 		b.pass(time.Minute)
-		remaining := b.server.Object("machinesets", "n", set)
+		remaining := b.server.Get("machinesets", "n", set)
 		if remaining == nil || remaining.GetDeletionTimestamp() == nil {
 			t.Errorf("the set is %v, want one that is being deleted", remaining)
 		}
@@ -97,7 +90,7 @@ func TestASetWithoutControllerThatCannotBeDecodedIsAdopted(t *testing.T) {
 		if !metav1.IsControlledBy(b.set(), b.deployment()) {
 			t.Error("it is not adopted")
 		}
-		if all := b.server.All("machinesets", "n"); len(all) != 1 {
+		if all := b.server.List("machinesets"); len(all) != 1 {
 			t.Errorf("there are %d sets, want none beside it", len(all))
 		}
 	})
@@ -139,9 +132,7 @@ func TestAMachineThatCannotBeDecodedCountsInARollout(t *testing.T) {
 		b.pass(time.Minute)
 		b.runs("n1")
 		b.pass(time.Minute)
-		if err := b.server.Client().Machines("n").Delete(b.Context(), "m1", metav1.DeleteOptions{}); err != nil { // as its set does
-			t.Fatal(err)
-		}
+		b.server.Delete("machines", "n", "m1") // as its set does
 		b.server.SetUndecodable("machines", "n", "m1", true)
 		b.pass(time.Minute)
 		for _, set := range b.mine() {

@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // TestNewMachines have what follows from their set from the first request on: no further write is needed.
@@ -47,10 +47,8 @@ func TestNewMachines(t *testing.T) {
 				if trace, has := m.Annotations[v1alpha1.AnnotationTraceparent]; has != tc.traced || (trace != "") != tc.traced {
 					b.Errorf("traceparent %q (%t), want one: %t", trace, has, tc.traced)
 				}
-				for _, r := range b.server.Requests() {
-					if r.Resource == "machines" && r.Verb == "patch" {
-						b.Errorf("machine %s was written after its creation", r.Name)
-					}
+				if n := b.server.Count("patch machines"); n > 0 {
+					b.Errorf("the machine was written %d times after its creation", n)
 				}
 			}, func(cfg *Config) {
 				if tc.traced {
@@ -90,15 +88,13 @@ func TestNameOfANewMachineIsInUse(t *testing.T) {
 					}
 					m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
 				}
-				creates := -1 // that of the other client is no request of the set
-				b.server.Refuse(func(r apitest.Request) error {
+				creates := 0
+				b.server.Fault(func(r apiserver.Request) error {
 					if r.Verb != "create" {
 						return nil
 					}
-					if creates++; creates == 0 {
-						if _, err := b.server.Client().Machines("n").Create(b.Context(), m, metav1.CreateOptions{}); err != nil {
-							b.Error(err)
-						}
+					if creates++; creates == 1 {
+						apiserver.Add(b.server, m)
 					}
 					return nil
 				})
@@ -119,12 +115,7 @@ func TestNameOfANewMachineIsInUse(t *testing.T) {
 // Nothing was created, and no Event reports that machines were.
 func TestRejectedCreation_EmitsNoSuccess(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.server.Refuse(func(r apitest.Request) error {
-			if r.Verb == "create" && r.Resource == "machines" {
-				return errors.New("not now")
-			}
-			return nil
-		})
+		b.server.Refuse("create machines", errors.New("not now"))
 		b.create(3)
 		if got := b.reported.List(); !slices.Equal(got, []string{"Warning " + v1alpha1.ReasonFailedCreate}) {
 			b.Errorf("Events %v, want %s alone", got, v1alpha1.ReasonFailedCreate)
@@ -153,7 +144,7 @@ func TestDeletionThatComesLate(t *testing.T) {
 				root := &v1alpha1.MachineSet{}
 				disruption.WriteDisruptions(root, []disruption.Disruption{{Name: m.Name, UID: m.UID}})
 				before, deletes := len(b.reported.List()), 0
-				b.server.Refuse(func(r apitest.Request) error {
+				b.server.Fault(func(r apiserver.Request) error {
 					if r.Verb == "delete" {
 						deletes++
 						return tc.answer

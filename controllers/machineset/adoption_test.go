@@ -12,7 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // hide makes a machine one of another slot: this process sees no event of it.
@@ -23,7 +23,7 @@ func (b *bench) hide(name string) {
 // onRequest calls f with the first request that it is meant for, and answers that with the error of f.
 func (b *bench) onRequest(verb, name string, f func() error) {
 	done := false
-	b.server.Refuse(func(r apitest.Request) error {
+	b.server.Fault(func(r apiserver.Request) error {
 		if done || r.Verb != verb || r.Name != name {
 			return nil
 		}
@@ -71,7 +71,7 @@ func TestAnOrphanThatIsWrittenAllTheTimeStopsNothing(t *testing.T) {
 		b.put("m")
 		b.hide("m")
 		attempts, writing, made := 0, false, 0
-		b.server.Refuse(func(r apitest.Request) error {
+		b.server.Fault(func(r apiserver.Request) error {
 			if writing || r.Verb != "patch" || r.Name != "m" {
 				return nil
 			}
@@ -125,7 +125,7 @@ func TestNothingIsRememberedOfASetThatIsGone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1)
 		set, view := b.set(), b.controller.cfg.View
-		b.server.Refuse(func(r apitest.Request) error {
+		b.server.Fault(func(r apiserver.Request) error {
 			if r.Resource == "machines" && r.Verb == "create" {
 				b.server.ShowIn(objectcache.NewView()) // the slot is lost
 				view.Sets.Remove(objectcache.Key(set), "")

@@ -8,11 +8,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // put creates a machine without an owner, with the labels of the set's machines.
@@ -24,15 +23,13 @@ func (b *bench) put(name string, changes ...func(*v1alpha1.Machine)) {
 	for _, change := range changes {
 		change(m)
 	}
-	if _, err := b.server.Client().Machines("n").Create(b.Context(), m, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	apiserver.Add(b.server, m)
 }
 
 func (b *bench) machine(name string) *v1alpha1.Machine {
 	b.Helper()
-	m, ok := b.server.Object("machines", "n", name).(*v1alpha1.Machine)
-	if !ok {
+	m := apiserver.Read[v1alpha1.Machine](b.server, "machines", "n", name)
+	if m == nil {
 		b.Fatalf("there is no machine %s", name)
 	}
 	return m
@@ -40,9 +37,7 @@ func (b *bench) machine(name string) *v1alpha1.Machine {
 
 func (b *bench) delete(name string) {
 	b.Helper()
-	if err := b.server.Client().Machines("n").Delete(b.Context(), name, metav1.DeleteOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	b.server.Delete("machines", "n", name)
 }
 
 // If its class exists, a machine is created with the note that its VM may have been requested: its controller need not write it.
@@ -51,9 +46,7 @@ func TestMachinesAreCreatedWithTheCreateNote(t *testing.T) {
 		onBench(t, func(b *bench) {
 			if isThere {
 				class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
-				if _, err := b.server.Client().MachineClasses("n").Create(b.Context(), class, metav1.CreateOptions{}); err != nil {
-					b.Fatal(err)
-				}
+				apiserver.Add(b.server, class)
 			}
 			b.create(2)
 			for _, m := range b.machines() {
@@ -153,9 +146,7 @@ func TestAdoptionOfTooMany(t *testing.T) {
 func TestAnEndingSetAdoptsNothing(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1)
-		if err := b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		b.server.Delete("machinesets", "n", "set")
 		b.put("m")
 		b.pass(time.Minute)
 		if owner := metav1.GetControllerOf(b.machine("m")); owner != nil {
@@ -196,7 +187,7 @@ func TestHotSync(t *testing.T) {
 		b.patchMachine(failed, `{"status":{"currentStatus":{"phase":"Failed"}}}`, "status")
 		b.pass(time.Minute)
 		conflicts := 0
-		b.server.Refuse(func(r apitest.Request) error { // another client writes at the same time
+		b.server.Fault(func(r apiserver.Request) error { // another client writes at the same time
 			if r.Resource == "machines" && r.Verb == "patch" && conflicts < 3 {
 				conflicts++
 				return errors.New("not now")
@@ -269,9 +260,7 @@ func (b *bench) runs(name string) {
 func TestMinReadySecondsOfADeployment(t *testing.T) {
 	onBench(t, func(b *bench) {
 		d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "n", UID: "d-uid"}}
-		if _, err := b.server.Client().MachineDeployments("n").Create(b.Context(), d, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		apiserver.Add(b.server, d)
 		b.create(1, func(set *v1alpha1.MachineSet) {
 			set.Spec.MinReadySeconds = 500
 			set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))}
@@ -279,10 +268,7 @@ func TestMinReadySecondsOfADeployment(t *testing.T) {
 		b.runs(b.machines()[0].Name)
 		var heard []int32
 		for _, value := range []string{"null", `"true"`, `"false"`, `"true"`, "null"} {
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationCountMinReady, value)
-			if _, err := b.server.Client().MachineDeployments("n").Patch(b.Context(), "d", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			b.server.Merge("machinedeployments", "n", "d", fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationCountMinReady, value))
 			b.pass(time.Second)
 			heard = append(heard, b.set().Status.AvailableReplicas)
 		}

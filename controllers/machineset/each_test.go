@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // TestSlowStart has requests take a second each, so that those of one batch are those of one second.
@@ -71,26 +69,19 @@ func text(err error) string {
 // One machine is tried at a time while the API server refuses them, and it shows in the condition that the others wait.
 func TestRefusedMachinesAreTriedOneAtATime(t *testing.T) {
 	onBench(t, func(b *bench) {
-		tried := 0
-		b.server.Refuse(func(r apitest.Request) error {
-			if r.Verb != "create" || r.Resource != "machines" {
-				return nil
-			}
-			tried++
-			return errors.New("quota")
-		})
+		b.server.Refuse("create machines", errors.New("quota"))
 		b.create(100)
 		b.pass(10 * time.Minute)
-		if tried < 5 || tried > 30 {
+		if tried := b.server.Count("create machines"); tried < 5 || tried > 30 {
 			t.Errorf("tried %d times in ten minutes, want one machine in each pass", tried)
 		}
 		conditions := b.set().Status.Conditions
 		if len(conditions) != 1 || !strings.Contains(conditions[0].Message, "quota (99 more were not tried)") {
 			t.Errorf("conditions %+v", conditions)
 		}
-		b.server.Refuse(nil)
+		b.server.Fault(nil)
 		b.pass(10 * time.Minute)
-		if n := len(b.server.All("machines", "n")); n != 100 {
+		if n := len(b.machines()); n != 100 {
 			t.Errorf("%d machines were made in the end, want 100", n)
 		}
 	})
@@ -101,20 +92,13 @@ func TestARejectedStatusIsWrittenAgainWithABackOff(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1)
 		b.pass(time.Minute)
-		tried := 0
-		b.server.Refuse(func(r apitest.Request) error {
-			if r.Resource != "machinesets" || r.Subresource != "status" {
-				return nil
-			}
-			tried++
-			return errors.New("no")
-		})
+		b.server.Refuse("patch machinesets/status", errors.New("no"))
 		b.runs(b.machines()[0].Name)
 		b.pass(10 * time.Minute)
-		if tried < 5 || tried > 30 {
+		if tried := b.server.Count("patch machinesets/status"); tried < 5 || tried > 30 {
 			t.Errorf("tried %d times in ten minutes, want about once in a minute in the end", tried)
 		}
-		b.server.Refuse(nil)
+		b.server.Fault(nil)
 		b.pass(time.Minute)
 		if n := b.set().Status.ReadyReplicas; n != 1 {
 			t.Errorf("%d ready replicas in the end, want 1", n)

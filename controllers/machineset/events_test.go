@@ -10,13 +10,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
@@ -28,7 +28,7 @@ const manyTimes = 100
 type bench struct {
 	*testing.T
 
-	server     *apitest.Server
+	server     *apiserver.Server
 	reported   *apitest.EventLog
 	controller *Controller
 	end        func() // of the process
@@ -37,9 +37,9 @@ type bench struct {
 func onBench(t *testing.T, test func(b *bench), settings ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, server: apitest.New(time.Now), reported: &apitest.EventLog{}}
+		b := &bench{T: t, server: apiserver.Recording(), reported: &apitest.EventLog{}}
 		view := objectcache.NewView()
-		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}}
+		cfg := Config{Machines: b.server.Machines(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}}
 		for _, set := range settings {
 			set(&cfg)
 		}
@@ -73,9 +73,7 @@ func (b *bench) create(replicas int32, changes ...func(*v1alpha1.MachineSet)) {
 	for _, change := range changes {
 		change(set)
 	}
-	if _, err := b.server.Client().MachineSets("n").Create(b.Context(), set, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	apiserver.Add(b.server, set)
 	b.pass(time.Minute)
 }
 
@@ -86,37 +84,26 @@ func (b *bench) pass(d time.Duration) {
 
 func (b *bench) patch(format string, args ...any) {
 	b.Helper()
-	_, err := b.server.Client().MachineSets("n").Patch(b.Context(), "set", types.MergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.server.Merge("machinesets", "n", "set", fmt.Sprintf(format, args...))
 }
 
 func (b *bench) set() *v1alpha1.MachineSet {
 	b.Helper()
-	set, ok := b.server.Object("machinesets", "n", "set").(*v1alpha1.MachineSet)
-	if !ok {
+	set := apiserver.Read[v1alpha1.MachineSet](b.server, "machinesets", "n", "set")
+	if set == nil {
 		b.Fatal("the set was deleted")
 	}
 	return set
 }
 
 // machines are all there are, by name.
-func (b *bench) machines() (all []*v1alpha1.Machine) {
-	for _, o := range b.server.All("machines", "n") {
-		if m, ok := o.(*v1alpha1.Machine); ok {
-			all = append(all, m)
-		}
-	}
-	return all
+func (b *bench) machines() []*v1alpha1.Machine {
+	return apiserver.ReadAll[v1alpha1.Machine](b.server, "machines")
 }
 
 func (b *bench) patchMachine(name, patch string, subresource ...string) {
 	b.Helper()
-	_, err := b.server.Client().Machines("n").Patch(b.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...)
-	if err != nil {
-		b.Fatal(err)
-	}
+	b.server.Merge("machines", "n", name, patch, subresource...)
 }
 
 // touches enqueues the set manyTimes.
@@ -131,17 +118,10 @@ func (b *bench) touches() {
 // refuses has the server refuse what is done to machines, until it was tried manyTimes.
 func (b *bench) refuses(verb string, do func()) {
 	b.Helper()
-	tried := 0
-	b.server.Refuse(func(r apitest.Request) error {
-		if r.Verb != verb || r.Resource != "machines" {
-			return nil
-		}
-		tried++
-		return errors.New("not now")
-	})
+	b.server.Refuse(verb+" machines", errors.New("not now"))
 	do()
 	b.pass(manyTimes * 2 * time.Minute)
-	if tried < manyTimes {
+	if tried := b.server.Count(verb + " machines"); tried < manyTimes {
 		b.Errorf("tried %d times, want %d", tried, manyTimes)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
@@ -35,7 +36,7 @@ type lateWorld struct {
 
 	seed    uint64
 	dice    *rand.Rand
-	backlog *apitest.Backlog
+	backlog *apiserver.Backlog
 	stop    func()
 
 	mu        sync.Mutex
@@ -70,11 +71,11 @@ func TestSetConvergesWithALateCache(t *testing.T) {
 func newLateWorld(t *testing.T, seed uint64) *lateWorld {
 	t.Helper()
 	w := &lateWorld{
-		bench: &bench{T: t, server: apitest.New(time.Now), reported: &apitest.EventLog{}},
+		bench: &bench{T: t, server: apiserver.Recording(), reported: &apitest.EventLog{}},
 		seed:  seed, dice: rand.New(rand.NewPCG(seed, seed)), requested: map[string]int{},
 	}
-	w.server.Refuse(func(r apitest.Request) error { return w.fault(r, "refused") })
-	w.server.Lose(func(r apitest.Request) error {
+	w.server.Fault(func(r apiserver.Request) error { return w.fault(r, "refused") })
+	w.server.Lose(func(r apiserver.Request) error {
 		w.look(r)
 		return w.fault(r, "not answered")
 	})
@@ -86,7 +87,7 @@ func newLateWorld(t *testing.T, seed uint64) *lateWorld {
 // start begins with a controller whose caches begin with what there is.
 func (w *lateWorld) start() {
 	view := objectcache.NewView()
-	c, err := New(Config{Machines: w.server.Client(), Metadata: w.server.Metadata(), View: view, Events: w.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
+	c, err := New(Config{Machines: w.server.Machines(), Metadata: w.server.Metadata(), View: view, Events: w.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func (w *lateWorld) note(format string, args ...any) {
 
 // fault draws whether a request fails. It depends on the request, and not on its time: requests of one batch
 // are in no order.
-func (w *lateWorld) fault(r apitest.Request, what string) error {
+func (w *lateWorld) fault(r apiserver.Request, what string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := fmt.Sprint(w.seed, what, r.Verb, r.Resource, r.Subresource, r.Name)
@@ -126,7 +127,7 @@ func (w *lateWorld) fault(r apitest.Request, what string) error {
 }
 
 // look is what must hold whenever a machine was made or deleted.
-func (w *lateWorld) look(r apitest.Request) {
+func (w *lateWorld) look(r apiserver.Request) {
 	if r.Resource != "machines" || r.Verb != "create" && r.Verb != "delete" {
 		return
 	}
@@ -199,9 +200,7 @@ func (w *lateWorld) disturb() {
 		m := standing[w.dice.IntN(len(standing))]
 		w.note("%s is deleted by another client", m.Name)
 		w.lost++
-		if err := w.server.Client().Machines("n").Delete(w.Context(), m.Name, metav1.DeleteOptions{}); err != nil {
-			w.Fatal(err)
-		}
+		w.server.Delete("machines", "n", m.Name)
 	}
 }
 

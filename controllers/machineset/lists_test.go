@@ -23,7 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // counting keeps the label selectors of lists.
@@ -77,18 +77,14 @@ func TestPendingMachinesAreListedOnce(t *testing.T) {
 		all := b.machines()
 		b.end()
 		view, source := objectcache.NewView(), &counting{Interface: b.server.Metadata()}
-		c, err := New(Config{Machines: b.server.Client(), Metadata: source, View: view, Events: b.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
+		c, err := New(Config{Machines: b.server.Machines(), Metadata: source, View: view, Events: b.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
 		if err != nil {
 			b.Fatal(err)
 		}
 		ctx, end := context.WithCancel(klog.NewContext(b.Context(), klog.Logger{}))
 		go c.Run(ctx)
 		defer end()
-		set, err := b.server.Client().MachineSets("n").Get(b.Context(), "set", metav1.GetOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		view.Sets.Apply(set, false)
+		view.Sets.Apply(b.set(), false)
 		for _, m := range all {
 			b.pass(100 * time.Millisecond)
 			view.Machines.Apply(m, false)
@@ -121,12 +117,10 @@ func TestListsAreOfTheSetsMachines(t *testing.T) {
 		if lists := source.lists(); !slices.Equal(lists, []string{"name=set"}) {
 			b.Errorf("lists %q, want one of the set's machines", lists)
 		}
-		if err := b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}); err != nil {
-			b.Fatal(err)
-		}
+		b.server.Delete("machinesets", "n", "set")
 		b.put("orphan")
 		view.Machines.Remove(objectcache.Key(b.machine("orphan")), "")
-		before := len(b.server.Requests())
+		b.server.Forget()
 		b.pass(time.Minute)
 		for _, m := range b.machines() {
 			if m.DeletionTimestamp != nil {
@@ -134,16 +128,14 @@ func TestListsAreOfTheSetsMachines(t *testing.T) {
 			}
 		}
 		b.pass(time.Minute)
-		if b.server.Object("machinesets", "n", "set") != nil {
+		if b.server.Get("machinesets", "n", "set") != nil {
 			b.Error("the set was not released")
 		}
 		if lists := source.lists(); !slices.Equal(lists, []string{"name=set", ""}) {
 			b.Errorf("lists %q, want one more, of all machines", lists)
 		}
-		for _, r := range b.server.Requests()[before:] {
-			if r.Verb == "get" && r.Resource == "machines" {
-				b.Errorf("machine %s was read", r.Name)
-			}
+		if n := b.server.Count("get machines"); n > 0 {
+			b.Errorf("machines were read %d times", n)
 		}
 	}, watched(&view, &source))
 }
@@ -213,7 +205,7 @@ func TestSetThatLeavesTheCacheDuringItsPass(t *testing.T) {
 	var source counting
 	onBench(t, func(b *bench) {
 		b.put("m")
-		b.server.Refuse(func(r apitest.Request) error {
+		b.server.Fault(func(r apiserver.Request) error {
 			if r.Verb == "get" && r.Resource == "machinesets" { // before it adopts the machine
 				view.Sets.Remove(types.NamespacedName{Namespace: "n", Name: "set"}, "")
 			}
@@ -235,7 +227,7 @@ func TestMachinesAreListedAgainAfterAFailedCreation(t *testing.T) {
 		names := []string{machinefacts.Name("set", b.set().UID, 0), machinefacts.Name("set", b.set().UID, 1)}
 		b.put(names[0], func(m *v1alpha1.Machine) { m.Labels = nil }) // so that another one has to be recorded
 		before, fails := len(source.lists()), true
-		b.server.Refuse(func(r apitest.Request) error {
+		b.server.Fault(func(r apiserver.Request) error {
 			if r.Verb == "create" && r.Name == names[1] && fails {
 				fails = false
 				return errors.New("not now")

@@ -119,20 +119,14 @@ func TestStaleMachinesAreCounted(t *testing.T) {
 		root := &v1alpha1.MachineSet{}
 		disruptions := []disruption.Disruption{}
 		for i, operation := range []v1alpha1.MachineOperationType{v1alpha1.MachineOperationHealthCheck, v1alpha1.MachineOperationCreate} {
-			m := b.server.All("machines", "n")[i]
+			m := b.machines()[i]
 			b.patchMachine(m.GetName(), fmt.Sprintf(`{"status":{"currentStatus":{"phase":"Failed"},"lastOperation":{"type":%q}}}`, operation), "status")
 			disruptions = append(disruptions, disruption.Disruption{Name: m.GetName(), UID: m.GetUID()})
 		}
 		disruption.WriteDisruptions(root, disruptions)
 		b.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationDisruptions, root.Annotations[v1alpha1.AnnotationDisruptions])
 		b.pass(time.Minute)
-		deleted := 0
-		for _, r := range b.server.Requests() {
-			if r.Verb == "delete" {
-				deleted++
-			}
-		}
-		if n := testutil.ToFloat64(b.controller.stale); n != 1 || deleted != 2 {
+		if n, deleted := testutil.ToFloat64(b.controller.stale), b.server.Count("delete *"); n != 1 || deleted != 2 {
 			t.Errorf("%v of %d deleted machines are counted, want 1 of 2", n, deleted)
 		}
 	})

@@ -16,14 +16,7 @@ func (b *bench) turns(name string, phase v1alpha1.MachinePhase) {
 }
 
 // statusWrites returns how often the status of sets was written so far.
-func (b *bench) statusWrites() (n int) {
-	for _, r := range b.server.Requests() {
-		if r.Verb == "patch" && r.Resource == "machinesets" && r.Subresource == "status" {
-			n++
-		}
-	}
-	return n
-}
+func (b *bench) statusWrites() int { return b.server.Count("patch machinesets/status") }
 
 // Nodes that are configured reboot one after the other: the counts of their set are written at the slow pace, and are right in the end. One
 // machine alone is reported at once.

@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
@@ -58,10 +59,7 @@ func TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot(t *testing.T)
 	var r receipts
 	onBench(t, func(b *bench) {
 		d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}
-		d, err := b.server.Client().MachineDeployments("n").Create(b.Context(), d, metav1.CreateOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		d = apiserver.Add(b.server, d)
 		b.create(8, func(set *v1alpha1.MachineSet) {
 			set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))}
 		})
@@ -97,9 +95,7 @@ func TestReceipts_SetIsDeleted_NameTheSet(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		b.create(1)
-		if err := b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}); err != nil {
-			b.Fatal(err)
-		}
+		b.server.Delete("machinesets", "n", "set")
 		b.pass(time.Minute)
 		if lines := r.lines(b.T); len(lines) != 1 || lines[0].Rule != receipt.ParentDeleted {
 			b.Errorf("receipts %+v", lines)
@@ -110,10 +106,7 @@ func TestReceipts_SetIsDeleted_NameTheSet(t *testing.T) {
 func TestReceipts_OldSetOfARollout_NameTheNewSet(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
-		d, err := b.server.Client().MachineDeployments("n").Create(b.Context(), &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}, metav1.CreateOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		d := apiserver.Add(b.server, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}})
 		owned := func(name, revision string) func(set *v1alpha1.MachineSet) {
 			return func(set *v1alpha1.MachineSet) {
 				set.Name, set.Annotations = name, map[string]string{v1alpha1.AnnotationRevision: revision}
@@ -136,7 +129,7 @@ func TestReceipts_RejectedDeletion_LeavesNone(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		b.create(2)
-		b.server.Refuse(func(request apitest.Request) error {
+		b.server.Fault(func(request apiserver.Request) error {
 			if request.Verb == "delete" {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "machines"}, request.Name, errors.New("a policy"))
 			}

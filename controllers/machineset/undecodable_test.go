@@ -10,7 +10,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
 // breaks has a machine of the set be one that cannot be decoded, and returns it.
@@ -64,9 +63,7 @@ func TestUndecodableMachineIsDeletedWithAllOthers(t *testing.T) {
 	for name, end := range map[string]func(b *bench){
 		"scaled to zero": func(b *bench) { b.patch(`{"spec":{"replicas":0}}`) },
 		"deleted": func(b *bench) {
-			if err := b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}); err != nil {
-				b.Fatal(err)
-			}
+			b.server.Delete("machinesets", "n", "set")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,10 +177,7 @@ func TestUndecodableMachineIsNeitherReleasedNorUnpreserved(t *testing.T) {
 				b.create(2)
 				b.pass(time.Minute)
 				bad := b.breaks(b.machines()[0].Name)
-				_, err := b.server.Client().Machines("n").Patch(b.Context(), bad.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-				if _, undecodable := decode.FailureOf(err); !undecodable {
-					t.Fatal(err)
-				}
+				b.patchMachine(bad.Name, patch)
 				before := b.machine(bad.Name).ResourceVersion
 				b.pass(time.Hour)
 				if after := b.machine(bad.Name); after.ResourceVersion != before {
