@@ -16,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/breaker"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // many is how many machines an account has: more than twice as many as the calls that it gets while its circuit breaker is open.
@@ -32,9 +33,7 @@ func onAccountBench(t *testing.T, test func(b accountBench)) {
 // createAll makes the machines.
 func (b accountBench) createAll() {
 	b.Helper()
-	set, err := b.server.Client().MachineSets("n").Create(b.Context(),
-		&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}}, metav1.CreateOptions{})
-	b.must(err)
+	set := apiserver.Add(b.server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}})
 	for i := range many {
 		b.create(patient, func(m *v1alpha1.Machine) {
 			m.Name = fmt.Sprint("m", i)
@@ -45,8 +44,8 @@ func (b accountBench) createAll() {
 
 // inPhase returns how many machines of a namespace are in a phase.
 func (b accountBench) inPhase(namespace string, phase v1alpha1.MachinePhase) (n int) {
-	for _, o := range b.server.All("machines", namespace) {
-		if m, ok := o.(*v1alpha1.Machine); ok && m.Status.CurrentStatus.Phase == phase {
+	for _, m := range apiserver.ReadAll[v1alpha1.Machine](b.server, "machines") {
+		if m.Namespace == namespace && m.Status.CurrentStatus.Phase == phase {
 			n++
 		}
 	}
@@ -55,8 +54,7 @@ func (b accountBench) inPhase(namespace string, phase v1alpha1.MachinePhase) (n 
 
 // holding returns how many machines report that the circuit breaker holds their calls, with a code.
 func (b accountBench) holding(op v1alpha1.MachineOperationType, code driver.Code) (n int) {
-	for _, o := range b.server.All("machines", "n") {
-		m, _ := o.(*v1alpha1.Machine)
+	for _, m := range apiserver.ReadAll[v1alpha1.Machine](b.server, "machines") {
 		last := m.Status.LastOperation
 		if last.Type == op && last.State == v1alpha1.MachineStateFailed && last.ErrorCode == code.String() &&
 			strings.Contains(last.Description, "the account's circuit breaker is open until 20") {
@@ -95,8 +93,7 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 			t.Errorf("the MachineSet has %d Events, want one", got)
 		}
 		b.cloud.works()
-		_, err := b.secrets.CoreV1().Secrets("n").Patch(b.Context(), "s", types.MergePatchType, []byte(`{"stringData":{"token":"new"},"data":{"token":"bmV3"}}`), metav1.PatchOptions{})
-		b.must(err)
+		b.server.Merge("secrets", "n", "s", `{"stringData":{"token":"new"},"data":{"token":"bmV3"}}`)
 		b.pass(secretsSoon)
 		if got := b.inPhase("n", v1alpha1.MachineRunning); got != many {
 			t.Errorf("%d machines run soon after the Secret was corrected, want all %d", got, many)
@@ -113,16 +110,13 @@ func TestHeldCallsAreMadeWithOtherCredentials(t *testing.T) {
 		b.cloud.fails(testFault{code: driver.Unauthenticated})
 		b.createAll()
 		b.pass(10 * time.Minute) // the next probe is due after more than another minute
-		machines, held := b.server.Client().Machines("n"), 0
-		for _, o := range b.server.All("machines", "n") {
-			m, _ := o.(*v1alpha1.Machine)
+		held := 0
+		for _, m := range apiserver.ReadAll[v1alpha1.Machine](b.server, "machines") {
 			if strings.Contains(m.Status.LastOperation.Description, "circuit breaker is open") {
 				held++
 				continue
 			}
-			b.must(machines.Delete(b.Context(), m.Name, metav1.DeleteOptions{}))
-			_, err := machines.Patch(b.Context(), m.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-			b.must(err)
+			b.server.Remove("machines", "n", m.Name)
 		}
 		b.cloud.works()
 		b.patchSecret(`{"data":{"token":"bmV3"}}`)
@@ -189,7 +183,7 @@ func TestEachKindOfCallIsProbed(t *testing.T) {
 func (b accountBench) deleteAll() {
 	b.Helper()
 	for i := range many {
-		b.must(b.server.Client().Machines("n").Delete(b.Context(), fmt.Sprint("m", i), metav1.DeleteOptions{}))
+		b.server.Delete("machines", "n", fmt.Sprint("m", i))
 	}
 }
 
@@ -274,11 +268,10 @@ func TestAnAccountHoldsNoCallsOfOtherNamespaces(t *testing.T) {
 		b.end()
 		b.rewire = func(w *wires) { w.cloud = &partialCloud{testCloud: b.cloud, namespace: "hostile"} }
 		b.start()
-		_, err := b.secrets.CoreV1().Secrets("shared").Create(b.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "s", ResourceVersion: "1", Annotations: map[string]string{v1alpha1.AnnotationSharedWith: "hostile,other"}},
+		apiserver.Add(b.server, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "s", Annotations: map[string]string{v1alpha1.AnnotationSharedWith: "hostile,other"}},
 			Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join")},
-		}, metav1.CreateOptions{})
-		b.must(err)
+		})
 		secret := &corev1.SecretReference{Namespace: "shared", Name: "s"}
 		b.machines("hostile", secret, many)
 		b.pass(time.Minute)
@@ -363,8 +356,7 @@ func TestMessageOfAHeldCall(t *testing.T) {
 		b.createAll()
 		b.pass(time.Minute)
 		var texts []string
-		for _, o := range b.server.All("machines", "n") {
-			m, _ := o.(*v1alpha1.Machine)
+		for _, m := range apiserver.ReadAll[v1alpha1.Machine](b.server, "machines") {
 			texts = append(texts, m.Status.LastOperation.Description)
 		}
 		want := "Cloud provider message - machine codes error: code = [Unavailable] message = [the account's circuit breaker is open until 2000-01-01T01:00:00Z, " +

@@ -60,9 +60,9 @@ func TestDeletionWaitsForTheServer(t *testing.T) {
 		if now, _ := b.cloud.counts(); now != 1 {
 			t.Errorf("%d VMs exist, want the machine's", now)
 		}
-		asked := len(b.target.Actions())
+		asked := len(b.target.Requests())
 		b.pass(time.Hour)
-		if again := len(b.target.Actions()) - asked; again > 0 {
+		if again := len(b.target.Requests()) - asked; again > 0 {
 			t.Errorf("the server that is away got %d requests in an hour", again)
 		}
 		if last := b.get().Status.LastOperation; last.State != v1alpha1.MachineStateFailed || last.Type != v1alpha1.MachineOperationDelete {

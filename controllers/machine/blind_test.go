@@ -15,7 +15,7 @@ func TestDrainReportsWhyItCannotWatch(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.runs()
 				b.pod("web")
-				refuses(b.target, "list", resource, forbidden(resource))
+				refuses(b.target, "list "+resource, forbidden(resource))
 				b.delete()
 				b.pass(4 * time.Second)
 				if got := b.get().Status.LastOperation; got.State != v1alpha1.MachineStateProcessing {

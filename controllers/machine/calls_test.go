@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 func TestCallsInFlightAreBoundedByCredentials(t *testing.T) {
@@ -82,20 +83,17 @@ func (b *bench) silent(cloud *silentCloud, namespaces, machines int, shared bool
 	for i := range namespaces {
 		users = append(users, fmt.Sprint("silent-", i))
 	}
-	for i, ns := range users {
+	for _, ns := range users {
 		secret := &corev1.SecretReference{Namespace: ns, Name: "s"}
 		if shared {
 			secret.Namespace = "shared"
 		}
-		_, err := b.secrets.CoreV1().Secrets(secret.Namespace).Create(b.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: "s", ResourceVersion: "1", Annotations: map[string]string{
+		apiserver.Add(b.server, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: "s", Annotations: map[string]string{
 				v1alpha1.AnnotationSharedWith: strings.Join(users, ","),
 			}},
 			Data: map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join <<BOOTSTRAP_TOKEN>>")},
-		}, metav1.CreateOptions{})
-		if err != nil && (!shared || i == 0) {
-			b.Fatal(err)
-		}
+		})
 		b.machines(ns, secret, machines)
 	}
 }
@@ -103,16 +101,14 @@ func (b *bench) silent(cloud *silentCloud, namespaces, machines int, shared bool
 // machines makes a class with a Secret in a namespace, and machines "m0", "m1", … of it.
 func (b *bench) machines(ns string, secret *corev1.SecretReference, count int) {
 	b.Helper()
-	_, err := b.server.Client().MachineClasses(ns).Create(b.Context(), &v1alpha1.MachineClass{
+	apiserver.Add(b.server, &v1alpha1.MachineClass{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "c"}, Provider: testProvider, SecretRef: secret,
-	}, metav1.CreateOptions{})
-	b.must(err)
+	})
 	for i := range count {
-		_, err := b.server.Client().Machines(ns).Create(b.Context(), &v1alpha1.Machine{
+		apiserver.Add(b.server, &v1alpha1.Machine{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprint("m", i)},
 			Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
-		}, metav1.CreateOptions{})
-		b.must(err)
+		})
 	}
 }
 

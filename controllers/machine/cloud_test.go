@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
@@ -18,7 +16,7 @@ func TestUntypedErrorMayLeaveAVM(t *testing.T) {
 		b.create(patient)
 		b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
 		b.patchClass(`{"metadata":{"finalizers":null}}`)
-		b.must(b.server.Client().MachineClasses("n").Delete(b.Context(), "c", metav1.DeleteOptions{}))
+		b.server.Delete("machineclasses", "n", "c")
 		b.delete()
 		b.pass(time.Minute)
 		if now, _ := b.cloud.counts(); now != 1 || b.get() == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // TestTheTaintOfAnUpdatedNodeCanBeOmitted: by the setting, and by the annotation of the machine's root, which has precedence.
@@ -31,10 +32,9 @@ func TestTheTaintOfAnUpdatedNodeCanBeOmitted(t *testing.T) {
 				b.process.cfg.NoComponentsTaint = tc.omit
 				var owners []metav1.OwnerReference
 				if tc.root {
-					set, err := b.server.Client().MachineSets("n").Create(b.Context(), &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+					set := apiserver.Add(b.server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 						Namespace: "n", Name: "root", Annotations: map[string]string{v1alpha1.AnnotationComponentsTaint: tc.annotation},
-					}}, metav1.CreateOptions{})
-					b.must(err)
+					}})
 					owners = []metav1.OwnerReference{{Kind: "MachineSet", Name: "root", UID: set.UID, Controller: new(true)}}
 				}
 				b.create(func(m *v1alpha1.Machine) { m.OwnerReferences = owners })

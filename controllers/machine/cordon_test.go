@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -26,9 +25,7 @@ func TestOnlyTheAutoscalersCordonIsRemoved(t *testing.T) {
 				shown := b.node()
 				shown.ManagedFields = nil
 				b.cluster.Nodes.Apply(shown, false)
-				patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationUncordonAt, time.Now().Add(15*time.Second).UTC().Format(time.RFC3339))
-				_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType, patch, metav1.PatchOptions{})
-				b.must(err)
+				b.server.Merge("machines", "n", "m", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationUncordonAt, time.Now().Add(15*time.Second).UTC().Format(time.RFC3339)))
 				b.pass(14 * time.Second)
 				if !b.node().Spec.Unschedulable {
 					t.Error("the Node is uncordoned while the autoscaler may still cordon it")

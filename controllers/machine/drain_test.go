@@ -9,12 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -24,6 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -32,7 +29,7 @@ import (
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // targetBench is a controller with nothing but a target cluster, and a pass over the machine of that UID.
-func targetBench(t *testing.T, cluster *fake.Clientset, uid types.UID) (*Controller, *pass) {
+func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Controller, *pass) {
 	t.Helper()
 	wall := clocktesting.NewFakeClock(now)
 	c := &Controller{
@@ -41,18 +38,18 @@ func targetBench(t *testing.T, cluster *fake.Clientset, uid types.UID) (*Control
 		cfg: Config{Clock: wall, Deletions: deletionlog.New(wall, nil, nil), Events: &apitest.EventLog{}, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute}},
 	}
 	c.drains = newDrainer(c)
-	p := &pass{cluster: &target.Cluster{Client: cluster}}
+	p := &pass{cluster: &target.Cluster{Client: cluster.Core()}}
 	p.world.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: uid}}
 	return c, p
 }
 
 // drainBench is a controller with nothing but a target cluster, and a pass over a machine that was deleted just now.
-func drainBench(t *testing.T, objects ...runtime.Object) (*Controller, *pass, *fake.Clientset) {
+func drainBench(t *testing.T, objects ...apiserver.Typed) (*Controller, *pass, *apiserver.Server) {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+	cluster := apiserver.Recording(objects...)
+	node := apiserver.Add(cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "m", UID: "node", Annotations: map[string]string{v1alpha1.AnnotationMachine: "n/m/u"},
-	}}
-	cluster := fake.NewClientset(append(objects, node)...)
+	}})
 	c, p := targetBench(t, cluster, "u")
 	settings := drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
 	var err error
@@ -75,21 +72,11 @@ func TestTheNodeOfAnotherVMIsNotDrained(t *testing.T) {
 	c, p, cluster := drainBench(t, targettest.PodOn("m", "web", ""))
 	p.world.Machine.Spec.ProviderID = "test:///ours"
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "other"}, Spec: corev1.NodeSpec{ProviderID: "test:///theirs"}}
-	replaced := false
-	cluster.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if replaced {
-			return false, nil, nil
-		}
-		replaced = true
-		if err := cluster.Tracker().Update(nodes, other, ""); err != nil {
-			t.Error(err)
-		}
-		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "m", errors.New("another UID"))
-	})
+	apiserver.Add(cluster, other)
 	if err := c.drainNode(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := targettest.Requests(cluster), []string{"patch nodes", "get nodes"}; !slices.Equal(got, want) {
+	if got, want := cluster.Log(), []string{"patch nodes", "get nodes"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	if p.world.Node.Node.UID != "other" || p.world.Drain.State != drain.Unknown {
@@ -109,7 +96,7 @@ func TestNodeShowsThatItsMachineIsDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := targettest.Requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+	if got, want := cluster.Log(), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	conditions := p.world.Node.Node.Status.Conditions
@@ -138,10 +125,7 @@ func TestUnreachableTargetIsReported(t *testing.T) {
 	wall := clocktesting.NewFakeClock(now)
 	c.cfg.Clock = wall
 	c.drains = newDrainer(c)
-	isDown := true
-	cluster.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return isDown, nil, errors.New("no route to host")
-	})
+	mend := refuses(cluster, "*", errors.New("no route to host"))
 	drainNow := func() error {
 		p.world.Drain = drain.Report{}
 		return c.act(t.Context(), p, lifecycle.Verdict{Do: lifecycle.DrainNode})
@@ -153,7 +137,7 @@ func TestUnreachableTargetIsReported(t *testing.T) {
 	if err := drainNow(); err != nil || !p.world.Drain.IsStuck || !strings.Contains(p.world.Drain.Text, "no route to host") || p.world.Drain.Wake == 0 {
 		t.Errorf("after a while: report %+v, error %v", p.world.Drain, err)
 	}
-	isDown = false
+	mend()
 	if err := drainNow(); err != nil || p.world.Drain.State != drain.Drained {
 		t.Errorf("when it is back: report %+v, error %v", p.world.Drain, err)
 	}
@@ -171,9 +155,7 @@ func TestAForcedDrainEndsAlsoWhenTheTargetDoesNotAnswer(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, p, cluster := drainBench(t)
-			cluster.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, errors.New("no route to host")
-			})
+			cluster.Refuse("*", errors.New("no route to host"))
 			tc.change(p.world.Machine)
 			for _, action := range []lifecycle.Action{lifecycle.FindNode, lifecycle.SetTerminating, lifecycle.DrainNode} {
 				p.world.Drain = drain.Report{}

@@ -12,15 +12,13 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
-
-var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 // grace is how long the pods of these tests take to end.
 const grace = 30 * time.Second
@@ -34,7 +32,7 @@ func (b *bench) pod(name string, change ...func(*corev1.Pod)) {
 	for _, f := range change {
 		f(p)
 	}
-	b.must(b.tracker.Add(p))
+	apiserver.Add(b.target, p)
 }
 
 // endless is a pod that never ends by itself.
@@ -54,18 +52,18 @@ func (b *bench) evict(_ context.Context, e *policyv1.Eviction) error {
 			return err
 		}
 	}
-	found, err := b.tracker.Get(pods, e.Namespace, e.Name)
-	if err != nil {
-		return err
+	if !apiserver.Change(b.target, "pods", e.Namespace, e.Name, func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, new(int64(grace.Seconds()))
+	}) {
+		return apierrors.NewNotFound(corev1.Resource("pods"), e.Name)
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.evicted == nil {
 		b.evicted = map[string]int{}
 	}
 	b.evicted[e.Name]++
-	b.mu.Unlock()
-	p, _ := found.(*corev1.Pod)
-	return b.endPod(p)
+	return nil
 }
 
 // evictions returns how often each pod was evicted.
@@ -75,31 +73,25 @@ func (b *bench) evictions() map[string]int {
 	return maps.Clone(b.evicted)
 }
 
-// endPod has a pod end after its grace.
-func (b *bench) endPod(p *corev1.Pod) error {
-	p = p.DeepCopy()
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, new(int64(grace.Seconds()))
-	if _, never := p.Annotations["endless"]; !never {
-		time.AfterFunc(grace, func() { b.dropPod(p) })
-	}
-	return b.tracker.Update(pods, p, p.Namespace)
-}
-
-// dropPod removes a pod.
-func (b *bench) dropPod(p *corev1.Pod) {
-	if b.tracker.Delete(pods, p.Namespace, p.Name) == nil && b.ends != nil {
+// podChanged is the kubelet: a pod that is being deleted ends after its grace.
+func (b *bench) podChanged(p *corev1.Pod, gone bool) {
+	_, never := p.Annotations["endless"]
+	switch {
+	case gone && b.ends != nil:
 		b.ends(p)
+	case !gone && p.DeletionTimestamp != nil && !never:
+		time.AfterFunc(grace, func() { b.target.Remove("pods", p.Namespace, p.Name) })
 	}
 }
 
 // addBlockingBudget adds a budget that is misconfigured and blocks pods: it selects pods of the app "held".
 func (b *bench) addBlockingBudget() {
 	b.Helper()
-	b.must(b.tracker.Add(&policyv1.PodDisruptionBudget{
+	apiserver.Add(b.target, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "never", Namespace: "a"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "held"}}},
 		Status:     policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1},
-	}))
+	})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refusal = func(pod string) error {
@@ -263,12 +255,7 @@ func TestDrainContinuesWhenTheBudgetAllowsIt(t *testing.T) {
 		b.mu.Lock()
 		b.refusal = nil
 		b.mu.Unlock()
-		budgets := b.target.PolicyV1().PodDisruptionBudgets("a")
-		budget, err := budgets.Get(b.Context(), "never", metav1.GetOptions{})
-		b.must(err)
-		budget.Status.DisruptionsAllowed = 1
-		_, err = budgets.Update(b.Context(), budget, metav1.UpdateOptions{})
-		b.must(err)
+		b.target.Merge("poddisruptionbudgets", "a", "never", `{"status":{"disruptionsAllowed":1}}`, "status")
 		b.pass(grace + time.Second)
 		if b.get() != nil {
 			t.Errorf("%s", b.operation())
@@ -288,15 +275,9 @@ func TestProgressIsWrittenSeldom(t *testing.T) {
 		if b.get() != nil {
 			t.Errorf("%s", b.operation())
 		}
-		var written []string
-		for _, r := range b.server.Requests() {
-			if r.Verb == "patch" && r.Subresource == "status" {
-				written = append(written, r.Verb)
-			}
-		}
 		// Pending, Running, Terminating, and of the drain: its begin, perhaps its middle, and its end.
-		if len(written) > 6 {
-			t.Errorf("the status was written %d times", len(written))
+		if written := b.server.Count("patch machines/status"); written > 6 {
+			t.Errorf("the status was written %d times", written)
 		}
 	})
 }

@@ -2,40 +2,24 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
-
-// patches are the bodies of those that were sent.
-func patches(cluster *fake.Clientset) (sent []string) {
-	for _, a := range cluster.Actions() {
-		if patch, ok := a.(clienttesting.PatchAction); ok {
-			sent = append(sent, string(patch.GetPatch()))
-		}
-	}
-	return sent
-}
 
 // The list follows the cordon, and precedes the mark, which releases an empty Node: so the drain needs no further request.
 func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 	c, p, cluster := drainBench(t, targettest.PodOn("m", "proxy", "DaemonSet"))
 	p.world.Node.Node.Finalizers = []string{v1alpha1.NodeFinalizerName}
-	if err := cluster.Tracker().Update(nodes, p.world.Node.Node, ""); err != nil {
-		t.Fatal(err)
-	}
+	p.world.Node.Node = apiserver.Add(cluster, p.world.Node.Node)
 	var sent []string
 	for _, step := range []struct {
 		do   func(context.Context, *pass) error
@@ -46,21 +30,21 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 		{c.drainNode, nil},
 		{func(ctx context.Context, p *pass) error { return c.deleteNode(ctx, p, receipt.Reason{}) }, []string{"delete nodes"}},
 	} {
-		cluster.ClearActions()
+		cluster.Forget()
 		if err := step.do(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		if got := targettest.Requests(cluster); !slices.Equal(got, step.want) {
+		if got := cluster.Log(); !slices.Equal(got, step.want) {
 			t.Errorf("requests %q, want %q", got, step.want)
 		}
-		for _, a := range cluster.Actions() {
-			if list, ok := a.(clienttesting.ListActionImpl); ok && list.ListOptions.ResourceVersion != "" {
-				t.Errorf("the list wants version %q, and not the newest", list.ListOptions.ResourceVersion)
+		for _, r := range cluster.Requests() {
+			if version := r.URL.Query().Get("resourceVersion"); version != "" {
+				t.Errorf("the list wants version %q, and not the newest", version)
 			}
 		}
-		sent = append(sent, patches(cluster)...)
+		sent = append(sent, cluster.Sent("patch nodes", "patch nodes/status")...)
 	}
-	cordon := `{"metadata":{"resourceVersion":"","uid":"node"},` +
+	cordon := `{"metadata":{"resourceVersion":"3","uid":"node"},` +
 		`"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`
 	release := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"uid":"node"},"status":`
 	if len(sent) != 2 || sent[0] != cordon || !strings.HasPrefix(sent[1], release) {
@@ -82,7 +66,7 @@ func TestNextPassListsPodsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := targettest.Requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+	if got, want := cluster.Log(), []string{"patch nodes", "list pods", "patch nodes/status", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	if err := c.drainNode(t.Context(), p); err != nil {
@@ -99,7 +83,7 @@ func TestNextPassListsPodsAgain(t *testing.T) {
 	if err := c.drainNode(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := targettest.Requests(cluster), []string{"patch nodes", "list pods"}; !slices.Equal(got, want) {
+	if got, want := cluster.Log(), []string{"patch nodes", "list pods"}; !slices.Equal(got, want) {
 		t.Errorf("after another Node was listed: requests %q, want %q", got, want)
 	}
 }
@@ -107,11 +91,11 @@ func TestNextPassListsPodsAgain(t *testing.T) {
 // A Node whose finalizer still exists is released when it is deleted.
 func TestNodeWithFinalizerIsReleased(t *testing.T) {
 	for name, tc := range map[string]struct {
-		before func(c *Controller, p *pass, cluster *fake.Clientset)
+		before func(c *Controller, p *pass, cluster *apiserver.Server)
 		want   []string
 	}{
-		"by a process that has ended": {func(c *Controller, _ *pass, _ *fake.Clientset) { c.memory.forget("u") }, []string{"patch nodes", "delete nodes"}},
-		"by this one":                 {func(*Controller, *pass, *fake.Clientset) {}, []string{"delete nodes"}},
+		"by a process that has ended": {func(c *Controller, _ *pass, _ *apiserver.Server) { c.memory.forget("u") }, []string{"patch nodes", "delete nodes"}},
+		"by this one":                 {func(*Controller, *pass, *apiserver.Server) {}, []string{"delete nodes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, p, cluster := drainBench(t)
@@ -121,11 +105,11 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 				}
 			}
 			tc.before(c, p, cluster)
-			cluster.ClearActions()
+			cluster.Forget()
 			if err := c.deleteNode(t.Context(), p, receipt.Reason{}); err != nil {
 				t.Fatal(err)
 			}
-			if got := targettest.Requests(cluster); !slices.Equal(got, tc.want) {
+			if got := cluster.Log(); !slices.Equal(got, tc.want) {
 				t.Errorf("requests %q, want %q", got, tc.want)
 			}
 		})
@@ -135,15 +119,13 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 // If pods cannot be listed, the drain reports it: the Node is marked all the same, and not released.
 func TestNodeWhosePodsCannotBeListedIsTerminating(t *testing.T) {
 	c, p, cluster := drainBench(t)
-	cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))
-	})
+	cluster.Refuse("list pods", forbidden("pods"))
 	for range 2 {
 		if err := c.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, want := targettest.Requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+	if got, want := cluster.Log(), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	if c.memory.of("u").released == "node" || p.listed != nil {

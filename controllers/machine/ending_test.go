@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
@@ -92,7 +90,7 @@ func TestAHundredEndingVMs(t *testing.T) {
 		}
 		b.pass(time.Minute)
 		for i := range machines {
-			b.must(b.server.Client().Machines("n").Delete(b.Context(), fmt.Sprintf("m-%d", i), metav1.DeleteOptions{}))
+			b.server.Delete("machines", "n", fmt.Sprintf("m-%d", i))
 		}
 		b.pass(b.cloud.stops + 11*time.Second)
 		if now, ever := b.cloud.counts(); now > 0 || ever != machines || len(b.left()) > 0 {

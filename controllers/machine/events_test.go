@@ -11,14 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // manyTimes is how often an action is repeated that must be reported once.
@@ -145,15 +142,14 @@ var plays = map[string]func(b *bench){
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		refused := 0
-		b.server.Refuse(func(r apitest.Request) error {
+		b.server.Fault(func(r apiserver.Request) error {
 			if r.Verb == "delete" && refused < manyTimes {
 				refused++
 				return errors.New("not now")
 			}
 			return nil
 		})
-		node, err := b.target.CoreV1().Nodes().Get(b.Context(), "m", metav1.GetOptions{})
-		b.must(err)
+		node := b.node()
 		node.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		b.setNode(node)
 		b.pass(manyTimes * 2 * time.Minute)
@@ -171,10 +167,11 @@ var plays = map[string]func(b *bench){
 		}
 	},
 	v1alpha1.EventNodeRefused: func(b *bench) {
-		react(b.target, "patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			patch, _ := action.(clienttesting.PatchAction)
-			bad := strings.Contains(string(patch.GetPatch()), "not a label")
-			return bad, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "m", nil)
+		b.target.Fault(func(r apiserver.Request) error {
+			if r.What() == "patch nodes" && strings.Contains(string(r.Content), "not a label") {
+				return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "m", nil)
+			}
+			return nil
 		})
 		b.create(func(m *v1alpha1.Machine) { m.Spec.NodeTemplateSpec.Labels = map[string]string{"not a label": ""} })
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
@@ -228,9 +225,7 @@ func (b *bench) touches() {
 		if i%10 == 9 {
 			b.takeOver(time.Second)
 		}
-		_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, i), metav1.PatchOptions{})
-		b.must(err)
+		b.server.Merge("machines", "n", "m", fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
 		b.pass(time.Minute)
 	}
 }

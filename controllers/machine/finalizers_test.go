@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // The changes that add our finalizers, as other clients make them.
@@ -105,11 +106,10 @@ func TestFinalizersAreAddedOnce(t *testing.T) {
 				if tc.then != nil {
 					tc.then(b, p)
 				}
-				before := len(b.server.Requests())
-				b.secrets.ClearActions()
+				b.server.Forget()
 				b.holds(p)
 				var requests []string
-				for _, r := range b.server.Requests()[before:] {
+				for _, r := range b.server.Requests() {
 					if r.Resource == "machineclasses" {
 						requests = append(requests, r.Verb+" class")
 					}
@@ -120,9 +120,8 @@ func TestFinalizersAreAddedOnce(t *testing.T) {
 				if diff := cmp.Diff(tc.requests, requests); diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)
 				}
-				class := b.server.Object("machineclasses", "n", "c")
-				secret, err := b.secrets.CoreV1().Secrets("n").Get(b.Context(), "s", metav1.GetOptions{})
-				b.must(err)
+				class := b.server.Get("machineclasses", "n", "c")
+				secret := apiserver.Read[corev1.Secret](b.server, "secrets", "n", "s")
 				if len(class.GetFinalizers()) != 1 || len(secret.Finalizers) != 1 || !p.world.Class.HasFinalizers {
 					t.Errorf("finalizers of the class: %v, of its Secret: %v; held: %t; want one of each", class.GetFinalizers(), secret.Finalizers, p.world.Class.HasFinalizers)
 				}
@@ -135,7 +134,7 @@ func TestFinalizersAreAddedOnce(t *testing.T) {
 func TestDriverReceivesCredentials(t *testing.T) {
 	onBench(t, func(b *bench) {
 		want := map[string][]byte{"token": []byte("mine")}
-		b.createSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "credentials", ResourceVersion: "1"}, Data: want})
+		b.createSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "credentials"}, Data: want})
 		b.patchClass(`{"credentialsSecretRef":{"namespace":"n","name":"credentials"}}`)
 		recording := &recordingDriver{Driver: b.cloud}
 		b.rewire = func(w *wires) { w.cloud = recording }

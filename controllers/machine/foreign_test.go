@@ -7,10 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // The times of package credentials.
@@ -23,7 +23,7 @@ const (
 func foreign(sharedWith string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "victim", Name: "admin", ResourceVersion: "1", UID: "1",
+			Namespace: "victim", Name: "admin", UID: "1",
 			Annotations: map[string]string{v1alpha1.AnnotationSharedWith: sharedWith},
 		},
 		Data: map[string][]byte{"token": []byte("stolen"), v1alpha1.SecretKeyUserData: []byte("boot")},
@@ -33,32 +33,25 @@ func foreign(sharedWith string) *corev1.Secret {
 // putForeign makes or changes the Secret.
 func (b *bench) putForeign(s *corev1.Secret) {
 	b.Helper()
-	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
-	if _, err := b.secrets.Tracker().Get(secrets, s.Namespace, s.Name); err == nil {
-		b.must(b.secrets.Tracker().Update(secrets, s, s.Namespace))
-		return
-	}
-	b.must(b.secrets.Tracker().Create(secrets, s, s.Namespace))
+	apiserver.Add(b.server, s)
 }
 
 func (b *bench) foreign() *corev1.Secret {
-	b.Helper()
-	found, err := b.secrets.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), "victim", "admin")
-	b.must(err)
-	s, _ := found.(*corev1.Secret)
-	return s
+	return apiserver.Read[corev1.Secret](b.server, "secrets", "victim", "admin")
 }
 
 // touched lists the requests for Secrets of other namespaces, beside those for metadata, and counts those for metadata.
 func (b *bench) touched() (data []string, metadata int) {
-	for _, a := range b.secrets.Actions() {
-		if a.GetNamespace() != "n" {
-			data = append(data, a.GetVerb()+" "+a.GetNamespace())
+	for _, r := range b.server.Requests() {
+		switch {
+		case r.Resource != "secrets":
+		case r.IsMetadata():
+			metadata++
+		case r.Namespace != "n":
+			data = append(data, r.Verb+" "+r.Namespace)
 		}
 	}
-	metadata = len(b.about.Actions())
-	b.secrets.ClearActions()
-	b.about.ClearActions()
+	b.server.Forget()
 	return data, metadata
 }
 
@@ -79,7 +72,7 @@ func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 		for _, ref := range []string{"secretRef", "credentialsSecretRef"} {
 			onBench(t, func(b *bench) {
 				if secret != nil {
-					b.putForeign(secret.DeepCopy())
+					b.putForeign(secret)
 				}
 				b.patchClass(`{"` + ref + `":{"namespace":"victim","name":"admin"}}`)
 				b.create(patient)
@@ -119,15 +112,13 @@ func TestSecretIsSharedWhileItsAnnotationAllowsIt(t *testing.T) {
 		b.patchClass(`{"secretRef":{"namespace":"victim","name":"admin"}}`)
 		b.create(patient)
 		b.pass(time.Minute)
-		shared := foreign("third, n")
-		shared.ResourceVersion = "2"
-		b.putForeign(shared)
+		b.putForeign(foreign("third, n"))
 		b.becomes(v1alpha1.MachineRunning, foreignPoll+bootTime+time.Second)
 		if got := b.foreign().Finalizers; len(got) != 1 || got[0] != v1alpha1.SecretFinalizerName {
 			t.Errorf("it is shared, and its finalizers are %v", got)
 		}
-		unshared := b.foreign().DeepCopy()
-		unshared.Annotations, unshared.ResourceVersion = nil, "3"
+		unshared := b.foreign()
+		unshared.Annotations = nil
 		b.putForeign(unshared)
 		b.pass(secretTTL + time.Second)
 		b.touched()
@@ -140,8 +131,8 @@ func TestSecretIsSharedWhileItsAnnotationAllowsIt(t *testing.T) {
 		if data, _ := b.touched(); len(data) > 0 {
 			t.Errorf("it is shared no longer: requests %v", data)
 		}
-		again := b.foreign().DeepCopy()
-		again.Annotations, again.ResourceVersion = map[string]string{v1alpha1.AnnotationSharedWith: "n"}, "4"
+		again := b.foreign()
+		again.Annotations = map[string]string{v1alpha1.AnnotationSharedWith: "n"}
 		b.putForeign(again)
 		b.pass(foreignPoll + 10*time.Second)
 		if left := b.get(); left != nil {
@@ -173,16 +164,9 @@ func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 				b.patchClass(`{"` + ref + `":{"namespace":"` + tc.namespace + `","name":"` + tc.name + `"}}`)
 				b.create(patient)
 				b.pass(10 * time.Minute)
-				for _, a := range append(b.secrets.Actions(), b.about.Actions()...) {
-					name := "" // that of the other reference
-					switch a := a.(type) {
-					case clienttesting.GetAction:
-						name = a.GetName()
-					case clienttesting.WatchAction:
-						name, _ = a.GetWatchRestrictions().Fields.RequiresExactMatch(metav1.ObjectNameField)
-					}
-					if a.GetNamespace() != "n" || name != "s" {
-						t.Errorf("%s %.50q, %.50q: request %v", ref, tc.namespace, tc.name, a)
+				for _, r := range b.server.Requests() { // "s" is that of the other reference
+					if of := r.URL.Query().Get("fieldSelector"); r.Resource == "secrets" && (r.Namespace != "n" || r.Name != "s" && of != "metadata.name=s") {
+						t.Errorf("%s %.50q, %.50q: request %s %s", ref, tc.namespace, tc.name, r.Method, r.URL)
 					}
 				}
 				last := b.get().Status.LastOperation

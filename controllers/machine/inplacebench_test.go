@@ -130,7 +130,7 @@ func (b *bench) isBack() {
 // A machine that is in a set which its machines leave keeps what the controllers of MachineDeployments move it by.
 func TestTheResultStaysUntilTheMachineHasLeftItsOldSet(t *testing.T) {
 	onBench(t, func(b *bench) {
-		sets := b.server.Client().MachineSets("n")
+		sets := b.server.Machines().MachineSets("n")
 		old, err := sets.Create(b.Context(), &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "n", Name: "old", Labels: map[string]string{v1alpha1.LabelScaleUpDisabled: "true"},
 		}}, metav1.CreateOptions{})
@@ -183,9 +183,7 @@ func TestTheLabelForcesTheDrainBeforeAnUpdate(t *testing.T) {
 		b.pod("web", labelled("held"))
 		b.selects()
 		b.reportsSoon("held by PodDisruptionBudget a/never")
-		_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"True"}}}`, v1alpha1.LabelForceDrain), metav1.PatchOptions{})
-		b.must(err)
+		b.server.Merge("machines", "n", "m", fmt.Sprintf(`{"metadata":{"labels":{%q:"True"}}}`, v1alpha1.LabelForceDrain))
 		b.becomes(v1alpha1.MachineInPlaceUpdating, time.Minute)
 		b.reportsSoon("because the machine has the label force-deletion")
 	})
@@ -206,8 +204,8 @@ func TestWithdrawnSelectionEndsTheDrain(t *testing.T) {
 		if node := b.node(); node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
 			t.Errorf("cordoned: %v, taints %v", node.Spec.Unschedulable, node.Spec.Taints)
 		}
-		if _, err := b.target.CoreV1().Pods("a").Get(b.Context(), "web", metav1.GetOptions{}); err != nil {
-			t.Error(err)
+		if b.target.Get("pods", "a", "web") == nil {
+			t.Error("the pod is gone")
 		}
 		if drains := b.process.drains; drains.Len() > 0 {
 			t.Errorf("the process is still about %d drains", drains.Len())

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -217,14 +218,14 @@ func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls [
 // loseClass removes the class in spite of its finalizer.
 func (b *bench) loseClass() {
 	b.Helper()
-	b.must(b.server.Client().MachineClasses("n").Delete(b.Context(), "c", metav1.DeleteOptions{}))
+	b.server.Delete("machineclasses", "n", "c")
 	b.patchClass(`{"metadata":{"finalizers":null}}`)
 }
 
 // deletes deletes the machine's Node.
 func (b *bench) deletes(node string) {
 	b.Helper()
-	b.must(b.target.CoreV1().Nodes().Delete(b.Context(), node, metav1.DeleteOptions{}))
+	b.target.Delete("nodes", "", node)
 }
 
 // state is what there is of the machine.
@@ -252,8 +253,7 @@ func (b *bench) state() string {
 			words = append(words, "preserved")
 		}
 	}
-	if found, err := b.tracker.Get(nodes, "", "m"); err == nil {
-		node, _ := found.(*corev1.Node)
+	if node := apiserver.Read[corev1.Node](b.target, "nodes", "", "m"); node != nil {
 		words = append(words, shownOn(node)...)
 	}
 	return strings.Join(words, ", ")
@@ -262,12 +262,11 @@ func (b *bench) state() string {
 // free are those of class and secret that may go while there are machines.
 func (b *bench) free() (free []string) {
 	b.Helper()
-	secret, err := b.secrets.CoreV1().Secrets("n").Get(b.Context(), "s", metav1.GetOptions{})
-	b.must(err)
+	secret := apiserver.Read[corev1.Secret](b.server, "secrets", "n", "s")
 	if !slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) {
 		free = append(free, "secret free")
 	}
-	if !slices.Contains(b.server.Object("machineclasses", "n", "c").GetFinalizers(), v1alpha1.FinalizerName) {
+	if !slices.Contains(b.server.Get("machineclasses", "n", "c").GetFinalizers(), v1alpha1.FinalizerName) {
 		free = append(free, "class free")
 	}
 	return free

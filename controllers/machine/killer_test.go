@@ -4,19 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // moment is when a process dies of a call.
@@ -31,8 +26,7 @@ const (
 // absence is the time without a process after a death.
 const absence = 2 * time.Second
 
-// errDead is what a dead process gets. It is one of the few errors that client-go's reflectors do not report to a handler
-// that is the same for all bubbles, and sleeps by the time of the last one.
+// errDead is what a dead process gets.
 var errDead = apierrors.NewResourceExpired("the process is dead")
 
 // killer ends processes at their writes and at their calls of the cloud. No request of a dead process arrives, and
@@ -55,10 +49,8 @@ func newKiller(b *bench, dies func(call int) moment) *killer {
 		p := &process{killer: k}
 		cloud := w.cloud
 		evict := w.evict
-		w.machines = b.server.ClientVia(func(r apitest.Request, send func() error) error {
-			return p.call(nameOfCall(r.Verb, r.Resource, r.Subresource), isWrite(r.Verb), send)
-		})
-		w.secrets, w.target = p.through(b.secrets), p.through(b.target)
+		control, target := b.server.Via(p.request), b.target.Via(p.request)
+		w.machines, w.secrets, w.target = control.Machines, control.Core, target.Core
 		w.evict = func(ctx context.Context, e *policyv1.Eviction) error {
 			return p.call("create pods/eviction", true, func() error { return evict(ctx, e) })
 		}
@@ -150,38 +142,9 @@ func (p *process) call(what string, counts bool, do func() error) error {
 
 func isWrite(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }
 
-func nameOfCall(verb, resource, subresource string) string {
-	return strings.TrimSuffix(verb+" "+resource+"/"+subresource, "/")
-}
-
-// through is the client of a cluster that the process has.
-func (p *process) through(cluster *fake.Clientset) *fake.Clientset {
-	client := &fake.Clientset{}
-	client.AddReactor("*", "*", func(action clienttesting.Action) (_ bool, answer runtime.Object, err error) {
-		what := nameOfCall(action.GetVerb(), action.GetResource().Resource, action.GetSubresource())
-		err = p.call(what, isWrite(action.GetVerb()), func() (err error) {
-			answer, err = cluster.Invokes(action, nil)
-			return err
-		})
-		if err != nil {
-			return true, nil, err
-		}
-		return true, answer, nil
-	})
-	client.AddWatchReactor("*", func(action clienttesting.Action) (_ bool, w watch.Interface, err error) {
-		err = p.call("watch", false, func() (err error) {
-			w, err = cluster.InvokesWatch(action)
-			return err
-		})
-		if err != nil && w != nil {
-			w.Stop()
-		}
-		if err != nil {
-			return true, nil, err
-		}
-		return true, w, nil
-	})
-	return client
+// request is the way of a request of the process to an API server.
+func (p *process) request(r apiserver.Request, send func() error) error {
+	return p.call(r.What(), isWrite(r.Verb), send)
 }
 
 // mortalDriver is the driver that the process has. Each of its calls counts.

@@ -4,28 +4,21 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // refuses has a cluster answer requests like "patch nodes" with an error, until it is mended.
-func refuses(cluster *fake.Clientset, verb, resource string, err error) (mend func()) {
-	var mended atomic.Bool
-	react(cluster, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-		return !mended.Load(), nil, err
-	})
-	return func() { mended.Store(true) }
+func refuses(cluster *apiserver.Server, requests string, err error) (mend func()) {
+	cluster.Refuse(requests, err)
+	return func() { cluster.Fault(nil) }
 }
 
 func forbidden(resource string) error {
@@ -42,15 +35,6 @@ func (b *bench) runs() {
 // TestRefusedWritesAreReported makes an API server refuse each of a machine's steps, a hundred times, and then none.
 func TestRefusedWritesAreReported(t *testing.T) {
 	const create, deletion, update = v1alpha1.MachineOperationCreate, v1alpha1.MachineOperationDelete, v1alpha1.MachineOperationUpdate
-	refusesControl := func(b *bench, verb, resource string) func() {
-		b.server.Refuse(func(r apitest.Request) error {
-			if r.Verb == verb && r.Resource == resource && r.Subresource == "" {
-				return forbidden(resource)
-			}
-			return nil
-		})
-		return func() { b.server.Refuse(nil) }
-	}
 	for name, tc := range map[string]struct {
 		before func(b *bench)
 		refuse func(b *bench) (mend func())
@@ -63,15 +47,15 @@ func TestRefusedWritesAreReported(t *testing.T) {
 		last   v1alpha1.MachinePhase // when it is mended; "" for gone
 	}{
 		"the Secret is not read": {
-			refuse: func(b *bench) func() { return refuses(b.secrets, "get", "secrets", forbidden("secrets")) }, then: func(b *bench) { b.create() },
+			refuse: func(b *bench) func() { return refuses(b.server, "get secrets", forbidden("secrets")) }, then: func(b *bench) { b.create() },
 			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the class is not held": {
-			refuse: func(b *bench) func() { return refusesControl(b, "patch", "machineclasses") }, then: func(b *bench) { b.create() },
+			refuse: func(b *bench) func() { return refuses(b.server, "patch machineclasses", forbidden("machineclasses")) }, then: func(b *bench) { b.create() },
 			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the token is not made": {
-			refuse: func(b *bench) func() { return refuses(b.target, "create", "secrets", forbidden("secrets")) }, then: func(b *bench) { b.create() },
+			refuse: func(b *bench) func() { return refuses(b.target, "create secrets", forbidden("secrets")) }, then: func(b *bench) { b.create() },
 			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the token is not removed": {
@@ -79,7 +63,7 @@ func TestRefusedWritesAreReported(t *testing.T) {
 				b.create()
 				b.becomes(v1alpha1.MachinePending, time.Second)
 			},
-			refuse: func(b *bench) func() { return refuses(b.target, "*", "secrets", errors.New("no route to host")) }, then: func(*bench) {},
+			refuse: func(b *bench) func() { return refuses(b.target, "* secrets", errors.New("no route to host")) }, then: func(*bench) {},
 			op: create, state: v1alpha1.MachineStateFailed, code: driver.Unavailable, phase: v1alpha1.MachinePending, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the Node is not claimed": {
@@ -87,16 +71,16 @@ func TestRefusedWritesAreReported(t *testing.T) {
 				b.create()
 				b.becomes(v1alpha1.MachinePending, time.Second)
 			},
-			refuse: func(b *bench) func() { return refuses(b.target, "patch", "nodes", forbidden("nodes")) }, then: func(*bench) {},
+			refuse: func(b *bench) func() { return refuses(b.target, "patch nodes", forbidden("nodes")) }, then: func(*bench) {},
 			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachinePending, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the Node is not written": {
-			before: (*bench).runs, refuse: func(b *bench) func() { return refuses(b.target, "patch", "nodes", errors.New("no route to host")) },
+			before: (*bench).runs, refuse: func(b *bench) func() { return refuses(b.target, "patch nodes", errors.New("no route to host")) },
 			then: func(b *bench) { b.patchMachine(`{"spec":{"nodeTemplate":{"metadata":{"labels":{"pool":"a"}}}}}`) },
 			op:   update, state: v1alpha1.MachineStateProcessing, code: driver.Unavailable, phase: v1alpha1.MachineRunning, last: v1alpha1.MachineRunning,
 		},
 		"the Node is not deleted": {
-			before: (*bench).runs, refuse: func(b *bench) func() { return refuses(b.target, "delete", "nodes", forbidden("nodes")) }, then: (*bench).delete,
+			before: (*bench).runs, refuse: func(b *bench) func() { return refuses(b.target, "delete nodes", forbidden("nodes")) }, then: (*bench).delete,
 			op: deletion, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineTerminating, event: v1alpha1.EventDeleteFailed,
 		},
 	} {
@@ -140,7 +124,7 @@ func TestRefusedWritesAreReported(t *testing.T) {
 // A short failure is retried, and not reported.
 func TestShortOutageOfAnAPIServerIsNotReported(t *testing.T) {
 	onBench(t, func(b *bench) {
-		mend := refuses(b.target, "create", "secrets", errors.New("no route to host"))
+		mend := refuses(b.target, "create secrets", errors.New("no route to host"))
 		b.create()
 		b.pass(patience / 2)
 		mend()
@@ -153,10 +137,12 @@ func TestShortOutageOfAnAPIServerIsNotReported(t *testing.T) {
 }
 
 // refusesInTurns has a cluster answer requests with one error after the other.
-func refusesInTurns(cluster *fake.Clientset, verb, resource string, all ...error) {
-	var n atomic.Int64
-	react(cluster, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, all[int(n.Add(1))%len(all)]
+func refusesInTurns(cluster *apiserver.Server, requests string, all ...error) {
+	cluster.Fault(func(r apiserver.Request) error {
+		if r.What() == requests {
+			return all[cluster.Count(requests)%len(all)]
+		}
+		return nil
 	})
 }
 
@@ -169,7 +155,7 @@ func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 		event  string
 	}{
 		"of a machine that is made": {
-			refuse: func(b *bench, all ...error) { refusesInTurns(b.secrets, "get", "secrets", all...) },
+			refuse: func(b *bench, all ...error) { refusesInTurns(b.server, "get secrets", all...) },
 			then:   func(b *bench) { b.create() }, event: v1alpha1.EventCreateFailed,
 		},
 		"of a machine that joins": {
@@ -177,11 +163,11 @@ func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 				b.create(patient)
 				b.becomes(v1alpha1.MachinePending, time.Second)
 			},
-			refuse: func(b *bench, all ...error) { refusesInTurns(b.target, "patch", "nodes", all...) },
+			refuse: func(b *bench, all ...error) { refusesInTurns(b.target, "patch nodes", all...) },
 			then:   func(*bench) {}, event: v1alpha1.EventCreateFailed,
 		},
 		"of a machine that is being deleted": {
-			before: (*bench).runs, refuse: func(b *bench, all ...error) { refusesInTurns(b.target, "delete", "nodes", all...) },
+			before: (*bench).runs, refuse: func(b *bench, all ...error) { refusesInTurns(b.target, "delete nodes", all...) },
 			then: (*bench).delete, event: v1alpha1.EventDeleteFailed,
 		},
 	} {
@@ -213,7 +199,7 @@ func TestLackOfQuotaIsReportedUntilTheNextAttempt(t *testing.T) {
 		b.create()
 		b.pass(time.Minute)
 		first := b.get().Status.LastOperation
-		mend := refuses(b.secrets, "get", "secrets", forbidden("secrets"))
+		mend := refuses(b.server, "get secrets", forbidden("secrets"))
 		for range 10 {
 			b.patchMachine(`{"metadata":{"annotations":{"touched":"` + time.Now().String() + `"}}}`)
 			b.pass(time.Minute)
@@ -240,20 +226,17 @@ func TestLackOfQuotaIsReportedUntilTheNextAttempt(t *testing.T) {
 // back, and that must not have it tried at once.
 func TestChangingErrorTextsAreWrittenOnceAMinute(t *testing.T) {
 	onBench(t, func(b *bench) {
-		var tries, writes atomic.Int64
-		react(b.target, "patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, fmt.Errorf("read from port %d: connection reset by peer", min(tries.Add(1), 1000))
-		})
-		b.create(patient)
-		b.becomes(v1alpha1.MachinePending, time.Minute)
-		b.server.Refuse(func(r apitest.Request) error {
-			if r.Verb == "patch" && r.Resource == "machines" {
-				writes.Add(1)
+		b.target.Fault(func(r apiserver.Request) error {
+			if r.What() == "patch nodes" {
+				return fmt.Errorf("read from port %d: connection reset by peer", min(b.target.Count("patch nodes"), 1000))
 			}
 			return nil
 		})
+		b.create(patient)
+		b.becomes(v1alpha1.MachinePending, time.Minute)
+		b.server.Forget()
 		b.pass(time.Hour)
-		if tries, writes := tries.Load(), writes.Load(); tries > 200 || writes > 60 || writes < 30 {
+		if tries, writes := b.target.Count("patch nodes"), b.server.Count("patch machines", "patch machines/status"); tries > 200 || writes > 60 || writes < 30 {
 			t.Errorf("in an hour the Node was tried %d times and the machine was written %d times", tries, writes)
 		}
 	})

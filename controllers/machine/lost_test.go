@@ -10,7 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // loses has the process die at its write of machines with that number, counted from now: neither that nor anything after it
@@ -20,7 +20,7 @@ func (b *bench) loses(write int, within time.Duration) bool {
 	var left atomic.Int64
 	var dead atomic.Bool
 	left.Store(int64(write))
-	b.server.Refuse(func(r apitest.Request) error {
+	b.server.Fault(func(r apiserver.Request) error {
 		if r.Resource == "machines" && r.Verb == "patch" && left.Add(-1) < 0 {
 			dead.Store(true)
 			return errors.New("the process is dead")
@@ -31,7 +31,7 @@ func (b *bench) loses(write int, within time.Duration) bool {
 	for range within / look {
 		b.pass(look)
 		if dead.Load() {
-			b.server.Refuse(nil)
+			b.server.Fault(nil)
 			b.takeOver(0)
 			b.pass(time.Second)
 			return true

@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -18,13 +16,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // A cache that is late shows the Node without our finalizer. Deleting it then would leave it for ever.
 func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", Finalizers: []string{v1alpha1.NodeFinalizerName, "other/one"}}}
-	cluster := fake.NewClientset(node)
+	cluster := apiserver.Recording(node)
 	c, p := targetBench(t, cluster, "u")
 	stale := node.DeepCopy()
 	stale.Finalizers = nil
@@ -32,18 +30,12 @@ func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	if err := c.deleteNode(t.Context(), p, receipt.Reason{}); err != nil {
 		t.Fatal(err)
 	}
-	var verbs []string
-	for _, action := range cluster.Actions() {
-		verbs = append(verbs, action.GetVerb())
-		if patch, ok := action.(clienttesting.PatchAction); ok {
-			want := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"uid":"node"}}`
-			if got := string(patch.GetPatch()); got != want {
-				t.Errorf("patch %s, want %s", got, want)
-			}
-		}
+	want := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"uid":"node"}}`
+	if got := cluster.Sent("patch nodes"); !slices.Equal(got, []string{want}) {
+		t.Errorf("patches %s, want %s", got, want)
 	}
-	if !slices.Equal(verbs, []string{"patch", "delete"}) {
-		t.Errorf("requests %v, want a patch and a delete", verbs)
+	if got := cluster.Log(); !slices.Equal(got, []string{"patch nodes", "delete nodes"}) {
+		t.Errorf("requests %v, want a patch and a delete", got)
 	}
 	if p.world.Node.State != lifecycle.NodeAbsent {
 		t.Errorf("the Node is in state %d", p.world.Node.State)
@@ -53,7 +45,7 @@ func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 // The replica that has claimed a Node need not wait until the cache, which follows labelled Nodes only, shows it.
 func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}}
-	cluster := fake.NewClientset(node)
+	cluster := apiserver.Recording(node)
 	c, p := targetBench(t, cluster, "u")
 	wall := clocktesting.NewFakeClock(now)
 	c.cfg.Clock, c.cfg.IsUnlabeled = wall, func(string) bool { return true }
@@ -88,16 +80,14 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 // The watch of Nodes is interrupted while a Node joins, is claimed and healthy, and is deleted: no event reports its end.
 func TestANodeThatTheCacheHasNeverShownIsMissed(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.mu.Lock()
-		b.cluster = target.New(b.target) // which the process does not read
-		b.mu.Unlock()
+		apiserver.Follow(b.target, "nodes", func(*corev1.Node, bool) {}) // the process sees none
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, 5*time.Minute)
 		b.pass(10 * time.Minute)
 		if is := b.get().Status.CurrentStatus.Phase; is != v1alpha1.MachineRunning {
 			b.Errorf("the machine is %s although its Node is healthy", is)
 		}
-		b.must(b.dropNode("m"))
+		b.target.Remove("nodes", "", "m")
 		b.becomes(v1alpha1.MachineUnknown, 2*time.Minute)
 	})
 }

@@ -10,22 +10,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // nodeBench returns a pass over machine m, whose template has a label, and its Node.
-func nodeBench(t *testing.T) (c *Controller, p *pass, cluster *fake.Clientset) {
+func nodeBench(t *testing.T) (c *Controller, p *pass, cluster *apiserver.Server) {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", ResourceVersion: "5"}}
-	cluster = fake.NewClientset(node)
+	cluster = apiserver.Recording()
+	node := apiserver.Add(cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}})
 	c, p = targetBench(t, cluster, "u")
 	p.world.Machine.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
 	c.noteNode(p, node)
@@ -44,16 +42,15 @@ func TestPatchNamesTheUIDOfItsNode(t *testing.T) {
 		sub   string
 	}{
 		{nodePatch(false, false), `{"metadata":{"labels":{"pool":"a"},"uid":"node"}}`, ""},
-		{nodePatch(true, false), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"5","uid":"node"}}`, ""},
-		{nodePatch(true, true), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"5","uid":"node"}}`, "status"},
+		{nodePatch(true, false), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"1","uid":"node"}}`, ""},
+		{nodePatch(true, true), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"1","uid":"node"}}`, "status"},
 	} {
 		c, p, cluster := nodeBench(t)
 		if err := c.writeNode(t.Context(), p, tc.patch); err != nil {
 			t.Fatal(err)
 		}
-		sent, ok := cluster.Actions()[0].(clienttesting.PatchAction)
-		if !ok || string(sent.GetPatch()) != tc.want || sent.GetSubresource() != tc.sub {
-			t.Errorf("sent %s to %q, want %s to %q", sent.GetPatch(), sent.GetSubresource(), tc.want, tc.sub)
+		if sent := cluster.Requests()[0]; sent.Verb != "patch" || string(sent.Content) != tc.want || sent.Subresource != tc.sub {
+			t.Errorf("sent %s to %q, want %s to %q", sent.Content, sent.Subresource, tc.want, tc.sub)
 		}
 		if diff := cmp.Diff(nodePatch(false, false).Body, tc.patch.Body); diff != "" {
 			t.Errorf("the patch that was decided on has changed:\n%s", diff)
@@ -67,21 +64,13 @@ func TestPatchNamesTheUIDOfItsNode(t *testing.T) {
 // A Node that has changed is read anew, and nothing else happens.
 func TestConflictReadsTheNodeAgain(t *testing.T) {
 	c, p, cluster := nodeBench(t)
-	gone := false
-	cluster.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "m", errors.New("changed"))
-	})
-	cluster.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if gone {
-			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "m")
-		}
-		return true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", ResourceVersion: "6"}}, nil
-	})
+	cluster.Merge("nodes", "", "m", `{"metadata":{"labels":{"changed":"true"}}}`)
 	p.world.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
-	if err := c.writeNode(t.Context(), p, nodePatch(true, false)); err != nil || p.world.Node.Node.ResourceVersion != "6" {
+	if err := c.writeNode(t.Context(), p, nodePatch(true, false)); err != nil || p.world.Node.Node.ResourceVersion != "2" {
 		t.Errorf("%v, the world has %+v", err, p.world.Node)
 	}
-	gone = true
+	cluster.Remove("nodes", "", "m")
+	cluster.Refuse("patch nodes", apierrors.NewConflict(corev1.Resource("nodes"), "m", errors.New("changed")))
 	if err := c.writeNode(t.Context(), p, nodePatch(true, false)); err != nil || p.world.Node.State != lifecycle.NodeAbsent {
 		t.Errorf("%v, the world has %+v", err, p.world.Node)
 	}
@@ -93,9 +82,7 @@ func TestARefusalIsAFact(t *testing.T) {
 	c, p, cluster := nodeBench(t)
 	wall := clocktesting.NewFakeClock(now)
 	c.cfg.Clock = wall
-	cluster.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "m", nil)
-	})
+	cluster.Refuse("patch nodes", apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "m", nil))
 	refused := func(when string, want bool) {
 		t.Helper()
 		c.noteNode(p, p.world.Node.Node)

@@ -84,7 +84,7 @@ func TestADrainMayEndBeforeEachOfItsSteps(t *testing.T) {
 	if err := c.drainNode(ctx, p); !errors.Is(err, over{}) {
 		t.Errorf("got %v, want the drain to end because %v", err, over{})
 	}
-	if got := targettest.Requests(cluster); len(got) != 2 {
+	if got := cluster.Log(); len(got) != 2 {
 		t.Errorf("requests %q, want those of two steps", got)
 	}
 }

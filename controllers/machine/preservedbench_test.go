@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -101,8 +100,8 @@ func TestTheDrainOfAPreservedMachineIsForcedWhenItsTimeIsOver(t *testing.T) {
 		b.failsPreserved(20*time.Minute, func() { b.pod("web", labelled("held")) })
 		b.preservedSoon("False: " + v1alpha1.PreservedNodeNotDrained + " Draining Node m: 1 pod left; a/web held by PodDisruptionBudget a/never")
 		b.pass(18 * time.Minute)
-		if _, err := b.target.CoreV1().Pods("a").Get(b.Context(), "web", metav1.GetOptions{}); err != nil {
-			t.Fatalf("before its time was over: %v", err)
+		if b.target.Get("pods", "a", "web") == nil {
+			t.Fatal("the pod is gone before its time was over")
 		}
 		b.pass(2 * time.Minute)
 		b.preservedSoon("True: " + v1alpha1.PreservedNodeForced + " The cause: the time for the drain is over.")
@@ -114,9 +113,7 @@ func TestTheLabelForcesTheDrainOfAPreservedMachine(t *testing.T) {
 		b.addBlockingBudget()
 		b.failsPreserved(time.Hour, func() { b.pod("web", labelled("held")) })
 		b.preservedSoon("False: ")
-		_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"True"}}}`, v1alpha1.LabelForceDrain), metav1.PatchOptions{})
-		b.must(err)
+		b.server.Merge("machines", "n", "m", fmt.Sprintf(`{"metadata":{"labels":{%q:"True"}}}`, v1alpha1.LabelForceDrain))
 		b.preservedSoon("True: " + v1alpha1.PreservedNodeForced + " The cause: the machine has the label force-deletion.")
 	})
 }
@@ -130,8 +127,8 @@ func TestDrainOfARecoveredMachineIsCancelled(t *testing.T) {
 		b.deadlocks(corev1.ConditionFalse)
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.pass(time.Hour)
-		if _, err := b.target.CoreV1().Pods("a").Get(b.Context(), "web", metav1.GetOptions{}); err != nil {
-			t.Error(err)
+		if b.target.Get("pods", "a", "web") == nil {
+			t.Error("the pod is gone")
 		}
 		if drains := b.process.drains; drains.Len() > 0 {
 			t.Errorf("the process is still about %d drains", drains.Len())

@@ -9,12 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // kindAndRule is what the tests compare of a receipt.
@@ -62,8 +62,7 @@ func withoutReceipts(events []string) []string {
 func (b *bench) createUnderSet(decided bool) {
 	b.Helper()
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}}
-	set, err := b.server.Client().MachineSets("n").Create(b.Context(), set, metav1.CreateOptions{})
-	b.must(err)
+	set = apiserver.Add(b.server, set)
 	m := b.create(func(m *v1alpha1.Machine) {
 		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
 	})
@@ -73,8 +72,7 @@ func (b *bench) createUnderSet(decided bool) {
 		in.Write(set)
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": set.Annotations}})
 		b.must(err)
-		_, err = b.server.Client().MachineSets("n").Patch(b.Context(), "set", types.MergePatchType, patch, metav1.PatchOptions{})
-		b.must(err)
+		b.server.Merge("machinesets", "n", "set", string(patch))
 	}
 }
 
@@ -119,7 +117,7 @@ func TestReceipts(t *testing.T) {
 			b.cloud.fails(testFault{code: driver.PermissionDenied}, driver.OpDelete)
 			b.delete()
 			b.pass(time.Minute)
-			b.must(b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}))
+			b.server.Delete("machinesets", "n", "set")
 			b.takeOver(time.Minute)
 			b.cloud.works()
 		}, accepted(receipt.ScaledDown, receipt.VM, receipt.Node), 2},

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // runsSince makes a machine as Machine Controller Manager leaves it: it runs, on the Node "m".
@@ -35,7 +35,7 @@ func (b *bench) runsOn(namespace, name, providerID string) *v1alpha1.Machine {
 		},
 		Spec: v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}, ProviderID: providerID},
 	}
-	machines := b.server.Client().Machines(namespace)
+	machines := b.server.Machines().Machines(namespace)
 	_, err := machines.Create(b.Context(), m, metav1.CreateOptions{})
 	b.must(err)
 	status := `{"status":{"currentStatus":{"phase":"Running"},"lastOperation":{"type":"HealthCheck","state":"Successful"}}}`
@@ -60,8 +60,7 @@ func (b *bench) ofMCM(machine string) {
 // boundTo returns the Machine that the Node "m" is bound to, and whether it is cordoned or marked.
 func (b *bench) boundTo() (ref v1alpha1.MachineRef, isTouched bool) {
 	b.Helper()
-	node, err := b.target.CoreV1().Nodes().Get(b.Context(), "m", metav1.GetOptions{})
-	b.must(err)
+	node := b.node()
 	ref, _ = v1alpha1.MachineOf(node)
 	return ref, node.Spec.Unschedulable || len(node.Status.Conditions) > 1
 }
@@ -78,7 +77,7 @@ func TestANodeOfMachineControllerManagerIsTheOldestMachines(t *testing.T) {
 				b.ofMCM("m")
 				b.pass(time.Minute)
 				if forger != "" {
-					b.must(b.server.Client().Machines("f").Delete(b.Context(), forger, metav1.DeleteOptions{}))
+					b.server.Delete("machines", "f", forger)
 					b.pass(time.Hour)
 				}
 				if ref, isTouched := b.boundTo(); ref != v1alpha1.RefOf(victim) || isTouched {
@@ -107,9 +106,7 @@ func TestAnOlderMachineKeepsANodeOnlyFromItsNamesakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.runsSince("a", tc.older)
-				_, err := b.server.Client().Machines("a").Patch(b.Context(), tc.older, types.MergePatchType,
-					[]byte(`{"spec":{"providerID":"`+tc.providerID+`"}}`), metav1.PatchOptions{})
-				b.must(err)
+				b.server.Merge("machines", "a", tc.older, `{"spec":{"providerID":"`+tc.providerID+`"}}`)
 				victim := b.runsSince("n", "m")
 				b.ofMCM("m")
 				if tc.bound {
@@ -131,7 +128,7 @@ func TestNodeOfAnotherMachineIsNotChanged(t *testing.T) {
 		forger := b.runsSince("n", "m")
 		b.ofMCM("victim")
 		b.pass(time.Minute)
-		b.must(b.server.Client().Machines("n").Delete(b.Context(), forger.Name, metav1.DeleteOptions{}))
+		b.server.Delete("machines", "n", forger.Name)
 		b.pass(time.Hour)
 		if ref, isTouched := b.boundTo(); ref.Name != "" || isTouched {
 			t.Errorf("the Node is bound to %s, touched: %t", ref, isTouched)
@@ -152,7 +149,7 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 				}
 				b.cloud.bare = map[string]string{"test:///mcm-1": "m"}
 				b.runsSince("n", "m")
-				b.must(b.server.Client().Machines("n").Delete(b.Context(), "m", metav1.DeleteOptions{}))
+				b.server.Delete("machines", "n", "m")
 				b.pass(time.Hour)
 				if b.get() != nil {
 					t.Errorf("the machine still exists: %s", b.operation())
@@ -180,14 +177,7 @@ func TestAKubeletThatTakesItsBindingOffCausesFewLists(t *testing.T) {
 		victim := b.runsSince("n", "m")
 		b.ofMCM("m")
 		b.pass(time.Minute)
-		listed := func() (n int) {
-			for _, r := range b.server.Requests() {
-				if r.Verb == "list" && r.Resource == "machines" {
-					n++
-				}
-			}
-			return n
-		}
+		listed := func() int { return b.server.Count("list machines") }
 		before := listed()
 		for i := range 240 {
 			b.changeNode(func(node *corev1.Node) { delete(node.Annotations, v1alpha1.AnnotationMachine) })
@@ -202,7 +192,9 @@ func TestAKubeletThatTakesItsBindingOffCausesFewLists(t *testing.T) {
 		b.pass(nodeWriteWindow)
 		for _, uid := range []types.UID{"another", "a third"} {
 			before = listed()
-			b.changeNode(func(node *corev1.Node) { node.UID, node.Annotations = uid, nil })
+			node := b.node()
+			node.UID, node.Annotations = uid, nil
+			b.setNode(node)
 			b.pass(time.Second)
 			if n := listed() - before; n != 1 {
 				t.Errorf("machines were listed %d times for another Node of that name, want once", n)
@@ -241,7 +233,7 @@ func TestANamesakeThatCannotBeReadMayHaveAClaim(t *testing.T) {
 					b.server.SetUndecodable("machines", "a", "m", true)
 				}
 				var requests atomic.Int32
-				b.server.Refuse(func(r apitest.Request) error {
+				b.server.Fault(func(r apiserver.Request) error {
 					if r.Verb == "get" && r.Resource == "machines" {
 						requests.Add(1)
 						return tc.answer

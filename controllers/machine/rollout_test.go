@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // rolledBench is a machine that runs, of a set.
@@ -20,9 +21,7 @@ type rolledBench struct{ *bench }
 func onRolledBench(t *testing.T, test func(b rolledBench)) {
 	t.Helper()
 	onBench(t, func(b *bench) {
-		set, err := b.server.Client().MachineSets("n").Create(b.Context(),
-			&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}}, metav1.CreateOptions{})
-		b.must(err)
+		set := apiserver.Add(b.server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}})
 		b.create(func(m *v1alpha1.Machine) {
 			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
 		})
@@ -35,12 +34,12 @@ func onRolledBench(t *testing.T, test func(b rolledBench)) {
 // setRollout sets what the Nodes of the set's machines are to carry, and returns the resulting requests for Nodes.
 func (b rolledBench) setRollout(preferNoSchedule, rolling string) (requests []string) {
 	b.Helper()
-	b.target.ClearActions()
+	b.target.Forget()
 	b.annotateSet(preferNoSchedule, rolling)
 	b.pass(time.Hour)
-	for _, action := range b.target.Actions() {
-		if action.GetResource().Resource == "nodes" {
-			requests = append(requests, action.GetVerb())
+	for _, r := range b.target.Requests() {
+		if r.Resource == "nodes" {
+			requests = append(requests, r.Verb)
 		}
 	}
 	return requests
@@ -54,10 +53,8 @@ func (b rolledBench) annotateSet(preferNoSchedule, rolling string) {
 		}
 		return fmt.Sprintf("%q", value)
 	}
-	_, err := b.server.Client().MachineSets("n").Patch(b.Context(), "set", types.MergePatchType, fmt.Appendf(nil,
-		`{"metadata":{"annotations":{%q:%s,%q:%s}}}`, v1alpha1.AnnotationPreferNoSchedule, annotation(preferNoSchedule),
-		v1alpha1.AnnotationRolling, annotation(rolling)), metav1.PatchOptions{})
-	b.must(err)
+	b.server.Merge("machinesets", "n", "set", fmt.Sprintf(`{"metadata":{"annotations":{%q:%s,%q:%s}}}`, v1alpha1.AnnotationPreferNoSchedule, annotation(preferNoSchedule),
+		v1alpha1.AnnotationRolling, annotation(rolling)))
 }
 
 // carries returns the marks of a rollout on the Node.

@@ -12,23 +12,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // patchSecret changes the class' Secret, as a user.
 func (b *bench) patchSecret(patch string) {
 	b.Helper()
-	_, err := b.secrets.CoreV1().Secrets("n").Patch(b.Context(), "s", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	b.must(err)
+	b.server.Merge("secrets", "n", "s", patch)
 }
 
 // asked counts the requests of a kind for Secrets since the last call.
 func (b *bench) asked(verb string) (n int) {
-	for _, a := range b.secrets.Actions() {
-		if a.GetVerb() == verb {
+	for _, r := range b.server.Requests() {
+		if r.Verb == verb && r.Resource == "secrets" && !r.IsMetadata() {
 			n++
 		}
 	}
-	b.secrets.ClearActions()
+	b.server.Forget()
 	return n
 }
 
@@ -81,7 +81,7 @@ func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
 		b.cloud.fails(testFault{code: driver.ResourceExhausted}, driver.OpCreate)
 		b.create(patient)
 		b.pass(time.Minute)
-		b.patchSecret(`{"metadata":{"resourceVersion":"77","labels":{"a":"b"},"finalizers":["x","machine.sapcloud.io/machine-controller"]}}`)
+		b.patchSecret(`{"metadata":{"labels":{"a":"b"},"finalizers":["x","machine.sapcloud.io/machine-controller"]}}`)
 		b.pass(time.Minute)
 		b.takeOver(0) // the next process reads the same data
 		b.pass(time.Minute)
@@ -95,9 +95,8 @@ func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
 func TestAMissingSecretIsAwaited(t *testing.T) {
 	const machines = 20
 	onBench(t, func(b *bench) {
-		there, err := b.secrets.CoreV1().Secrets("n").Get(t.Context(), "s", metav1.GetOptions{})
-		b.must(err)
-		b.must(b.secrets.CoreV1().Secrets("n").Delete(t.Context(), "s", metav1.DeleteOptions{}))
+		there := apiserver.Read[corev1.Secret](b.server, "secrets", "n", "s")
+		b.server.Remove("secrets", "n", "s")
 		b.asked("")
 		for i := range machines {
 			b.create(patient, func(m *v1alpha1.Machine) { m.Name = fmt.Sprint("m", i) })
@@ -116,7 +115,7 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 		b.createSecret(there)
 		b.pass(bootTime)
 		for i := range machines {
-			m, _ := b.server.Object("machines", "n", fmt.Sprint("m", i)).(*v1alpha1.Machine)
+			m := apiserver.Read[v1alpha1.Machine](b.server, "machines", "n", fmt.Sprint("m", i))
 			if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
 				t.Errorf("%s: %+v", m.Name, m.Status)
 			}
@@ -127,16 +126,16 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 		if got := b.process.secrets.Awaited(); got > 0 {
 			t.Errorf("%d watches without a waiting machine", got)
 		}
-		b.must(b.secrets.CoreV1().Secrets("n").Delete(t.Context(), "s", metav1.DeleteOptions{}))
+		b.server.Remove("secrets", "n", "s")
 		b.pass(time.Minute) // no process remembers it
-		b.must(b.server.Client().Machines("n").Delete(t.Context(), "m0", metav1.DeleteOptions{}))
+		b.server.Delete("machines", "n", "m0")
 		b.pass(time.Hour)
-		if m, _ := b.server.Object("machines", "n", "m0").(*v1alpha1.Machine); m == nil || m.Status.LastOperation.ErrorCode != driver.NotFound.String() {
+		if m := apiserver.Read[v1alpha1.Machine](b.server, "machines", "n", "m0"); m == nil || m.Status.LastOperation.ErrorCode != driver.NotFound.String() {
 			t.Errorf("a VM cannot be deleted without its Secret, and the machine is %+v", m)
 		}
 		b.createSecret(there)
 		b.pass(time.Second)
-		if left := b.server.Object("machines", "n", "m0"); left != nil {
+		if left := b.server.Get("machines", "n", "m0"); left != nil {
 			t.Errorf("left: %+v", left)
 		}
 	})
@@ -144,8 +143,7 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 
 func (b *bench) createSecret(s *corev1.Secret) {
 	b.Helper()
-	_, err := b.secrets.CoreV1().Secrets("n").Create(b.Context(), s, metav1.CreateOptions{})
-	b.must(err)
+	apiserver.Add(b.server, s)
 }
 
 // A machine that was deleted, or is held by another replica, waits for nothing.
@@ -177,10 +175,9 @@ func TestManyMissingSecretsAreAwaited(t *testing.T) {
 	onBench(t, func(b *bench) {
 		for i := range machines {
 			name := fmt.Sprint("x", i)
-			_, err := b.server.Client().MachineClasses("n").Create(b.Context(), &v1alpha1.MachineClass{
+			apiserver.Add(b.server, &v1alpha1.MachineClass{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Provider: testProvider, SecretRef: &corev1.SecretReference{Name: name},
-			}, metav1.CreateOptions{})
-			b.must(err)
+			})
 			b.create(patient, func(m *v1alpha1.Machine) { m.Name, m.Spec.Class.Name = name, name })
 		}
 		b.pass(10 * time.Minute)
@@ -194,13 +191,13 @@ func TestManyMissingSecretsAreAwaited(t *testing.T) {
 		}
 		for i := range machines {
 			b.createSecret(&corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprint("x", i), ResourceVersion: "1"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprint("x", i)},
 				Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("boot")},
 			})
 		}
 		b.pass(20*time.Minute + bootTime)
 		for i := range machines {
-			m, _ := b.server.Object("machines", "n", fmt.Sprint("x", i)).(*v1alpha1.Machine)
+			m := apiserver.Read[v1alpha1.Machine](b.server, "machines", "n", fmt.Sprint("x", i))
 			if m.Spec.ProviderID == "" {
 				t.Errorf("%s: %+v", m.Name, m.Status)
 			}

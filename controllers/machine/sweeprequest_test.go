@@ -6,11 +6,12 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // requested returns the Machine for which the class requests a sweep; "" for none.
 func (b *bench) requested() string {
-	class, _ := b.server.Object("machineclasses", "n", "c").(*v1alpha1.MachineClass)
+	class := apiserver.Read[v1alpha1.MachineClass](b.server, "machineclasses", "n", "c")
 	return class.Annotations[v1alpha1.AnnotationSweepRequested]
 }
 

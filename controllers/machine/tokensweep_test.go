@@ -1,29 +1,26 @@
 package machine
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // expiryOfToken returns when the machine's token expires.
 func (b *bench) expiryOfToken() time.Time {
 	b.Helper()
-	list, err := b.target.CoreV1().Secrets(metav1.NamespaceSystem).List(b.Context(), metav1.ListOptions{})
-	b.must(err)
-	if len(list.Items) != 1 {
-		b.Fatalf("%d tokens, want one", len(list.Items))
+	all := apiserver.ReadAll[corev1.Secret](b.target, "secrets")
+	if len(all) != 1 {
+		b.Fatalf("%d tokens, want one", len(all))
 	}
-	expiry, err := time.Parse(time.RFC3339, string(list.Items[0].Data["expiration"]))
+	expiry, err := time.Parse(time.RFC3339, string(all[0].Data["expiration"]))
 	b.must(err)
 	return expiry
 }
@@ -31,8 +28,7 @@ func (b *bench) expiryOfToken() time.Time {
 // strip removes the machine's finalizer by hand, so that its deletion is immediate.
 func (b *bench) strip() {
 	b.Helper()
-	_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	b.must(err)
+	b.server.Merge("machines", "n", "m", `{"metadata":{"finalizers":null}}`)
 }
 
 // A token lives for an hour at most, whatever the machine's annotations ask for, and for as long as the VM may still join.
@@ -49,13 +45,7 @@ func TestTokenOfAMachineWithALongTimeoutExpiresInAnHour(t *testing.T) {
 				b.Errorf("after %s the token lives for another %s", at, left)
 			}
 		}
-		written := 0
-		for _, action := range b.target.Actions() {
-			if action.GetVerb() == "patch" && action.GetResource().Resource == "secrets" {
-				written++
-			}
-		}
-		if written < 9 || written > 10 {
+		if written := b.target.Count("patch secrets"); written < 9 || written > 10 {
 			b.Errorf("in five hours the token was prolonged %d times, want once in half an hour", written)
 		}
 	})
@@ -77,17 +67,13 @@ func TestTokenIsProlongedAfterATakeOver(t *testing.T) {
 
 func TestNoTokenIsMadeWithoutAPlaceForIt(t *testing.T) {
 	onBench(t, func(b *bench) {
-		secret, err := b.secrets.CoreV1().Secrets("n").Get(b.Context(), "s", metav1.GetOptions{})
-		b.must(err)
+		secret := apiserver.Read[corev1.Secret](b.server, "secrets", "n", "s")
 		secret.Data[v1alpha1.SecretKeyUserData] = []byte("#!/bin/sh")
-		_, err = b.secrets.CoreV1().Secrets("n").Update(b.Context(), secret, metav1.UpdateOptions{})
-		b.must(err)
+		apiserver.Add(b.server, secret)
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
-		for _, action := range b.target.Actions() {
-			if action.GetVerb() == "create" && action.GetResource().Resource == "secrets" {
-				b.Error("a token was made")
-			}
+		if b.target.Count("create secrets") > 0 {
+			b.Error("a token was made")
 		}
 	})
 }
@@ -98,11 +84,7 @@ func TestTokenIsDeletedWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 		b.create()
 		b.pass(time.Minute)
 		b.expiryOfToken()
-		var away atomic.Bool
-		away.Store(true)
-		react(b.target, "delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away.Load(), nil, apierrors.NewServiceUnavailable("away")
-		})
+		mend := refuses(b.target, "delete secrets", apierrors.NewServiceUnavailable("away"))
 		b.end() // so that no controller deletes the token in time
 		b.delete()
 		b.start()
@@ -112,7 +94,7 @@ func TestTokenIsDeletedWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 			b.Fatalf("the machine is there still: %+v", m)
 		}
 		b.expiryOfToken()
-		away.Store(false)
+		mend()
 		b.pass(2 * time.Minute)
 		if left := b.left(); len(left) > 0 {
 			b.Errorf("left: %v", left)

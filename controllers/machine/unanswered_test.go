@@ -4,26 +4,16 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// cutTarget has the target cluster not answer until it is mended. Lists of Nodes are the bench's own.
+// cutTarget has the target cluster not answer until it is mended.
 func (b *bench) cutTarget() (mend func()) {
-	var mended atomic.Bool
-	react(b.target, "*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return !mended.Load() && !action.Matches("list", "nodes"), nil, errors.New("no route to host")
-	})
-	return func() { mended.Store(true) }
+	return refuses(b.target, "*", errors.New("no route to host"))
 }
 
 // neverJoins makes a machine whose VM never boots, so that its token stays.
@@ -45,8 +35,7 @@ func (b *bench) cannotBeMade() {
 
 func (b *bench) patchMachine(patch string) {
 	b.Helper()
-	_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	b.must(err)
+	b.server.Merge("machines", "n", "m", patch)
 }
 
 // A drain that has ended by force ends once: there is no further request to the target cluster, and no further Event, however often the
@@ -60,7 +49,7 @@ func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 				b.cutTarget()
 				b.delete()
 				b.pass(b.limits.Drain.Timeout + time.Minute)
-				asked := len(b.target.Actions())
+				asked := len(b.target.Requests())
 				if handOvers {
 					b.touches()
 				} else {
@@ -72,7 +61,7 @@ func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 				if reported := b.reported.List(); !slices.Equal(reported, want) {
 					t.Errorf("Events %q, want %q", reported, want)
 				}
-				if again := len(b.target.Actions()) - asked; again > 0 && !handOvers {
+				if again := len(b.target.Requests()) - asked; again > 0 && !handOvers {
 					t.Errorf("the target cluster got %d more requests", again)
 				}
 				if last := b.get().Status.LastOperation; last.Type != v1alpha1.MachineOperationDelete || last.ErrorCode != driver.Unavailable.String() {

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
@@ -17,7 +15,7 @@ func TestAMachineReportsThatItsClassCannotBeDecoded(t *testing.T) {
 	expect := func(b *bench, code driver.Code) {
 		b.Helper()
 		op := b.get().Status.LastOperation
-		if op.ErrorCode != code.String() || !strings.Contains(op.Description, "cannot be decoded: spec: not as it should be") {
+		if op.ErrorCode != code.String() || !strings.Contains(op.Description, "cannot be decoded: provider[0]: ") {
 			b.Errorf("last operation %+v, want code %s, and why the class cannot be decoded", op, code)
 		}
 	}
@@ -62,9 +60,9 @@ func TestADeletedMachineThatCannotBeDecodedStays(t *testing.T) {
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.server.SetUndecodable("machines", "n", "m", true)
 		b.pass(time.Minute)
-		b.must(b.server.Client().Machines("n").Delete(b.Context(), "m", metav1.DeleteOptions{}))
+		b.server.Delete("machines", "n", "m")
 		b.pass(time.Hour)
-		if now, _ := b.cloud.counts(); now != 1 || b.server.Object("machines", "n", "m") == nil {
+		if now, _ := b.cloud.counts(); now != 1 || b.server.Get("machines", "n", "m") == nil {
 			t.Errorf("%d VMs, want 1, and its machine", now)
 		}
 		b.server.SetUndecodable("machines", "n", "m", false)

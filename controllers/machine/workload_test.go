@@ -1,9 +1,7 @@
 package machine
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,15 +10,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
-)
 
-var (
-	budgets     = schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
-	attachments = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "volumeattachments"}
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 const (
@@ -51,19 +43,23 @@ func (b *bench) works() *workload {
 			b.Errorf("the VM is deleted while its Node has %v; the machine reports %q", left, b.operation())
 		}
 	}
-	react(b.target, "delete", "pods", w.deletePod)
-	react(b.target, "delete", "volumeattachments", w.deleteAttachment)
-	react(b.target, "patch", "poddisruptionbudgets", w.budgetWritten)
+	apiserver.Follow(b.target, "volumeattachments", w.attachmentChanged)
+	b.target.Lose(func(r apiserver.Request) error {
+		if r.Verb == "patch" && r.Resource == "poddisruptionbudgets" {
+			w.budgetWritten(r.Name)
+		}
+		return nil
+	})
 	b.ends = w.podEnds
 	for _, name := range []string{"web", "one", "two"} {
 		app := map[string]string{"web": "web", "one": "twice", "two": "twice"}[name]
-		b.must(b.tracker.Add(&policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), Generation: 1, ResourceVersion: "0"},
+		apiserver.Add(b.target, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), Generation: 1},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 			Status: policyv1.PodDisruptionBudgetStatus{
 				ObservedGeneration: 1, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2,
 			},
-		}))
+		})
 	}
 	b.mu.Lock()
 	b.refusal = w.refuses
@@ -72,7 +68,7 @@ func (b *bench) works() *workload {
 	b.pod("web-2", labelled("web"))
 	b.pod("twice", labelled("twice"))
 	b.pod("proxy", owned("DaemonSet"))
-	b.must(b.tracker.Add(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.test"}}))
+	apiserver.Add(b.target, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "csi.test"}})
 	w.volume("db", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.test", VolumeHandle: "db"}})
 	w.volume("old", corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-old"}})
 	w.attach("db", "m")
@@ -90,12 +86,12 @@ func owned(kind string) func(*corev1.Pod) {
 // volume makes a volume, its claim and the pod that uses it, all of one name.
 func (w *workload) volume(name string, source corev1.PersistentVolumeSource) {
 	w.Helper()
-	w.must(w.tracker.Add(&corev1.PersistentVolume{
+	apiserver.Add(w.target, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source},
-	}))
-	w.must(w.tracker.Add(&corev1.PersistentVolumeClaim{
+	})
+	apiserver.Add(w.target, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: name},
-	}))
+	})
 	w.pod(name, owned("StatefulSet"), func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
@@ -106,57 +102,33 @@ func (w *workload) volume(name string, source corev1.PersistentVolumeSource) {
 // attach has a volume attached to a Node.
 func (w *workload) attach(volume, node string) {
 	w.Helper()
-	w.must(w.tracker.Add(&storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: volume + "-on-" + node},
+	apiserver.Add(w.target, &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: volume + "-on-" + node, Finalizers: []string{"external-attacher/csi-test"}},
 		Spec:       storagev1.VolumeAttachmentSpec{NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
 		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
-	}))
+	})
 }
 
 // detach detaches a volume from the Node; if a controller creates its pod anew, it is then attached to another Node.
 func (w *workload) detach(volume string) {
+	attachment := volume + "-on-m"
+	isAttached := w.target.Get("volumeattachments", "", attachment) != nil
+	w.target.Remove("volumeattachments", "", attachment)
 	w.changeNode(func(n *corev1.Node) {
 		n.Status.VolumesAttached = slices.DeleteFunc(n.Status.VolumesAttached, func(a corev1.AttachedVolume) bool {
 			return strings.HasSuffix(string(a.Name), volume)
 		})
 	})
-	if w.tracker.Delete(attachments, "", volume+"-on-m") == nil {
+	if isAttached {
 		time.AfterFunc(moves, func() { w.attach(volume, elsewhere) })
 	}
 }
 
-// deletePod is what an API server does for pods that are deleted: without grace they go at once.
-func (w *workload) deletePod(action clienttesting.Action) (bool, runtime.Object, error) {
-	deletion, _ := action.(clienttesting.DeleteAction)
-	found, err := w.tracker.Get(pods, action.GetNamespace(), deletion.GetName())
-	if err != nil {
-		return true, nil, err
+// attachmentChanged is the attacher: a volume whose attachment is being deleted is detached.
+func (w *workload) attachmentChanged(a *storagev1.VolumeAttachment, gone bool) {
+	if !gone && a.DeletionTimestamp != nil {
+		time.AfterFunc(moves, func() { w.detach(*a.Spec.Source.PersistentVolumeName) })
 	}
-	p, _ := found.(*corev1.Pod)
-	if uid := deletion.GetDeleteOptions().Preconditions.UID; *uid != p.UID {
-		return true, nil, apierrors.NewConflict(corev1.Resource("pods"), p.Name, fmt.Errorf("it is %s, and not %s", p.UID, *uid))
-	}
-	if seconds := deletion.GetDeleteOptions().GracePeriodSeconds; seconds != nil && *seconds == 0 {
-		w.dropPod(p)
-		return true, nil, nil
-	}
-	return true, nil, w.endPod(p)
-}
-
-// deleteAttachment is what API server and attacher do.
-func (w *workload) deleteAttachment(action clienttesting.Action) (bool, runtime.Object, error) {
-	deletion, _ := action.(clienttesting.DeleteAction)
-	found, err := w.tracker.Get(attachments, "", deletion.GetName())
-	if err != nil {
-		return true, nil, err
-	}
-	a, _ := found.(*storagev1.VolumeAttachment)
-	if a = a.DeepCopy(); a.DeletionTimestamp != nil {
-		return true, nil, nil
-	}
-	a.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	time.AfterFunc(moves, func() { w.detach(*a.Spec.Source.PersistentVolumeName) })
-	return true, nil, w.tracker.Update(attachments, a, "")
 }
 
 // podEnds has the volume of a pod that has ended detached, and its budgets know of it.
@@ -178,74 +150,55 @@ func (w *workload) refuses(pod string) error {
 	case !strings.HasPrefix(pod, "web"):
 		return nil
 	}
-	b := w.budget("web")
-	if b.Status.DisruptionsAllowed == 0 {
+	allowed := false
+	w.write("web", func(b *policyv1.PodDisruptionBudget) {
+		allowed, b.Status.DisruptionsAllowed = b.Status.DisruptionsAllowed > 0, 0
+	})
+	if !allowed {
 		return apierrors.NewTooManyRequests("its budget does not allow it", 0)
 	}
-	b.Status.DisruptionsAllowed = 0
-	return w.write(b)
+	return nil
 }
 
-func (w *workload) budget(name string) *policyv1.PodDisruptionBudget {
-	found, err := w.tracker.Get(budgets, "a", name)
-	w.must(err)
-	b, _ := found.(*policyv1.PodDisruptionBudget)
-	return b.DeepCopy()
-}
-
-// write writes a budget as its controller does. Who remembers the version before sees that it is another.
-func (w *workload) write(b *policyv1.PodDisruptionBudget) error {
-	version, err := strconv.Atoi(b.ResourceVersion)
-	w.must(err)
-	b.ResourceVersion, b.Status.ObservedGeneration = strconv.Itoa(version+1), b.Generation
-	return w.tracker.Update(budgets, b, "a")
+// write writes a budget as its controller does.
+func (w *workload) write(name string, change func(*policyv1.PodDisruptionBudget)) {
+	apiserver.Change(w.target, "poddisruptionbudgets", "a", name, func(b *policyv1.PodDisruptionBudget) {
+		change(b)
+		b.Status.ObservedGeneration = b.Generation
+	})
 }
 
 // budgetWritten is what the controller of budgets does about what others write: one that is marked is counted soon, and what
 // was taken and not used is returned after some time.
-func (w *workload) budgetWritten(action clienttesting.Action) (bool, runtime.Object, error) {
-	patch, _ := action.(clienttesting.PatchAction)
-	time.AfterFunc(moves, func() {
-		if b := w.budget(patch.GetName()); b.Status.ObservedGeneration < b.Generation {
-			w.must(w.write(b))
-		}
-	})
+func (w *workload) budgetWritten(name string) {
+	time.AfterFunc(moves, func() { w.write(name, func(*policyv1.PodDisruptionBudget) {}) })
 	time.AfterFunc(expires, func() { w.replenish("twice") })
-	return false, nil, nil
 }
 
 // replenish has the budgets of an app allow the next disruption.
 func (w *workload) replenish(app string) {
 	for _, name := range []string{"web", "one", "two"} {
-		b := w.budget(name)
-		if b.Spec.Selector.MatchLabels["app"] == app && b.Status.DisruptionsAllowed == 0 {
-			b.Status.DisruptionsAllowed, b.Status.DisruptedPods = 1, nil
-			w.must(w.write(b))
-		}
+		w.write(name, func(b *policyv1.PodDisruptionBudget) {
+			if b.Spec.Selector.MatchLabels["app"] == app && b.Status.DisruptionsAllowed == 0 {
+				b.Status.DisruptionsAllowed, b.Status.DisruptedPods = 1, nil
+			}
+		})
 	}
 }
 
 // left returns what still has to leave the Node before its VM is deleted.
 func (w *workload) left() (left []string) {
-	w.Helper()
-	listed, err := w.tracker.List(pods, corev1.SchemeGroupVersion.WithKind("Pod"), "")
-	w.must(err)
-	all, _ := listed.(*corev1.PodList)
-	for _, p := range all.Items {
+	for _, p := range apiserver.ReadAll[corev1.Pod](w.target, "pods") {
 		if p.Spec.NodeName == "m" && p.Name != "proxy" {
 			left = append(left, "pod "+p.Name)
 		}
 	}
-	listed, err = w.tracker.List(attachments, storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), "")
-	w.must(err)
-	attached, _ := listed.(*storagev1.VolumeAttachmentList)
-	for _, a := range attached.Items {
+	for _, a := range apiserver.ReadAll[storagev1.VolumeAttachment](w.target, "volumeattachments") {
 		if a.Spec.NodeName == "m" {
 			left = append(left, "attachment "+a.Name)
 		}
 	}
-	if found, err := w.tracker.Get(nodes, "", "m"); err == nil && !w.isKubeletDead { // otherwise volumes without an attachment are not detached
-		node, _ := found.(*corev1.Node)
+	if node := apiserver.Read[corev1.Node](w.target, "nodes", "", "m"); node != nil && !w.isKubeletDead { // otherwise volumes without an attachment are not detached
 		for _, v := range node.Status.VolumesAttached {
 			left = append(left, "volume "+string(v.Name))
 		}

@@ -13,33 +13,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 )
+
+func TestMain(m *testing.M) { bubbles.Main(m) }
 
 // bench has the Secrets of a cluster in memory, in a bubble of synctest.
 type bench struct {
 	*testing.T
 
-	cluster *fake.Clientset
-	about   *metadatafake.FakeMetadataClient
+	cluster *apiserver.Server
 	secrets *Secrets
 }
 
-func onBench(t *testing.T, test func(b *bench), stored ...runtime.Object) {
+func onBench(t *testing.T, test func(b *bench), stored ...apiserver.Typed) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cluster := fake.NewClientset(stored...)
-		about := apitest.SecretMetadata(cluster)
-		test(&bench{t, cluster, about, NewSecrets(SecretsConfig{Client: cluster.CoreV1(), Metadata: about, Clock: clock.RealClock{}})})
+		cluster := apiserver.Recording(stored...)
+		test(&bench{t, cluster, NewSecrets(SecretsConfig{Client: cluster.Core().CoreV1(), Metadata: cluster.Metadata(), Clock: clock.RealClock{}})})
 	})
 }
 
@@ -84,29 +81,17 @@ func (b *bench) read(class *v1alpha1.MachineClass) ClassSecrets {
 	return read
 }
 
-// requests returns the requests since the last call, those of metadata first.
+// requests returns the requests since the last call.
 func (b *bench) requests() (all []string) {
-	for _, a := range b.about.Actions() {
-		all = append(all, "metadata "+objectOf(a))
-	}
-	for _, a := range b.cluster.Actions() {
-		all = append(all, a.GetVerb()+" "+objectOf(a))
-	}
-	b.about.ClearActions()
-	b.cluster.ClearActions()
-	return all
-}
-
-func objectOf(a clienttesting.Action) string {
-	switch a := a.(type) {
-	case clienttesting.GetAction:
-		return a.GetNamespace() + "/" + a.GetName()
-	case clienttesting.UpdateAction:
-		if o, ok := a.GetObject().(metav1.Object); ok {
-			return o.GetNamespace() + "/" + o.GetName()
+	for _, r := range b.cluster.Requests() {
+		verb := r.Verb
+		if r.IsMetadata() {
+			verb = "metadata"
 		}
+		all = append(all, verb+" "+r.Namespace+"/"+r.Name)
 	}
-	return a.GetNamespace()
+	b.cluster.Forget()
+	return all
 }
 
 // expectRequests checks the requests since the last call.
@@ -128,40 +113,40 @@ func (b *bench) expectCached(when string, class *v1alpha1.MachineClass, want boo
 // TestSecretsOfAClass reads them with as few requests as reveal nothing, and once.
 func TestSecretsOfAClass(t *testing.T) {
 	for name, tc := range map[string]struct {
-		stored   []runtime.Object
+		stored   []apiserver.Typed
 		served   string // namespace
 		names    []string
 		missing  string
 		found    int
 		requests []string
 	}{
-		"one": {stored: []runtime.Object{stored("n", "s")}, names: []string{"s"}, found: 1, requests: []string{"get n/s"}},
+		"one": {stored: []apiserver.Typed{stored("n", "s")}, names: []string{"s"}, found: 1, requests: []string{"get n/s"}},
 		"two": {
-			stored: []runtime.Object{stored("n", "s"), stored("n", "t")}, names: []string{"s", "t"},
+			stored: []apiserver.Typed{stored("n", "s"), stored("n", "t")}, names: []string{"s", "t"},
 			found: 2, requests: []string{"get n/s", "get n/t"},
 		},
 		"the first does not exist": {
-			stored: []runtime.Object{stored("n", "t")}, names: []string{"s", "t"}, missing: "s", requests: []string{"get n/s"},
+			stored: []apiserver.Typed{stored("n", "t")}, names: []string{"s", "t"}, missing: "s", requests: []string{"get n/s"},
 		},
 		"the second does not exist": {
-			stored: []runtime.Object{stored("n", "s")}, names: []string{"s", "t"}, missing: "t", found: 1, requests: []string{"get n/s", "get n/t"},
+			stored: []apiserver.Typed{stored("n", "s")}, names: []string{"s", "t"}, missing: "t", found: 1, requests: []string{"get n/s", "get n/t"},
 		},
 		"it is being deleted, and has not our finalizer": {
-			stored: []runtime.Object{stored("n", "s", func(s *corev1.Secret) {
+			stored: []apiserver.Typed{stored("n", "s", func(s *corev1.Secret) {
 				s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"other"}
 			})},
 			names: []string{"s"}, missing: "s", requests: []string{"get n/s"},
 		},
 		"it is shared": {
-			stored: []runtime.Object{stored("other", "s", sharedWithN)}, names: []string{"other/s"},
+			stored: []apiserver.Typed{stored("other", "s", sharedWithN)}, names: []string{"other/s"},
 			found: 1, requests: []string{"metadata other/s", "get other/s"},
 		},
 		"it is shared, and one namespace is served": {
-			stored: []runtime.Object{stored("other", "s", sharedWithN)}, served: "n", names: []string{"other/s"},
+			stored: []apiserver.Typed{stored("other", "s", sharedWithN)}, served: "n", names: []string{"other/s"},
 			found: 1, requests: []string{"metadata other/s", "get other/s"},
 		},
 		"it is not shared": {
-			stored: []runtime.Object{stored("other", "s")}, names: []string{"other/s"}, missing: "other/s", requests: []string{"metadata other/s"},
+			stored: []apiserver.Typed{stored("other", "s")}, names: []string{"other/s"}, missing: "other/s", requests: []string{"metadata other/s"},
 		},
 		"it is of another namespace, and does not exist": {
 			names: []string{"other/s"}, missing: "other/s", requests: []string{"metadata other/s"},
@@ -213,7 +198,7 @@ func TestSecretsOfAClass(t *testing.T) {
 // The Secret is declared as shared when its metadata are read, and not any more when it is.
 func TestSecretThatIsSharedNoMoreIsNotUsed(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.secrets.cfg.Metadata = apitest.SecretMetadata(fake.NewClientset(stored("other", "s", sharedWithN)))
+		b.secrets.cfg.Metadata = apiserver.Recording(stored("other", "s", sharedWithN)).Metadata()
 		if got := b.read(naming("other/s")); got.Missing != "other/s" || got.Credentials() != nil {
 			b.Errorf("missing %q, credentials %q", got.Missing, got.Credentials())
 		}
@@ -225,18 +210,16 @@ func TestSecretThatIsSharedNoMoreIsNotUsed(t *testing.T) {
 func TestFailedRequestsOfSecretsAreReported(t *testing.T) {
 	for name, isOfMetadata := range map[string]bool{"s": false, "other/s": true} {
 		onBench(t, func(b *bench) {
-			failing := &b.cluster.Fake
-			if isOfMetadata {
-				failing = &b.about.Fake
-			}
-			fails := true
-			failing.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return fails, nil, apierrors.NewInternalError(errors.New("not now"))
+			b.cluster.Fault(func(r apiserver.Request) error {
+				if r.IsMetadata() == isOfMetadata {
+					return apierrors.NewInternalError(errors.New("not now"))
+				}
+				return nil
 			})
 			if got, err := b.secrets.Read(b.Context(), naming(name)); !apierrors.IsInternalError(err) {
 				b.Errorf("%s: %+v and %v, want the error of the request", name, got, err)
 			}
-			fails = false
+			b.cluster.Fault(nil)
 			if got := b.read(naming(name)); got.Missing != "" {
 				b.Errorf("%s: missing %q after it could be read", name, got.Missing)
 			}
@@ -316,10 +299,8 @@ func TestFinalizersOfSecrets(t *testing.T) {
 // Another client may have changed the Secret: it is read again before it is written again.
 func TestSecretIsReadAgainAfterAFailedWrite(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cluster.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), "s", errors.New("it has changed"))
-		})
 		b.read(naming("s"))
+		b.cluster.Merge("secrets", "n", "s", `{"metadata":{"labels":{"changed":"true"}}}`)
 		if err := b.secrets.AddFinalizers(b.Context(), naming("s")); !apierrors.IsConflict(err) {
 			b.Errorf("got %v, want the conflict", err)
 		}
@@ -349,7 +330,7 @@ func (e *ending) Update(ctx context.Context, s *corev1.Secret, options metav1.Up
 // Nothing of a request is left when it has been answered: a replica reads Secrets for each batch of machines.
 func TestContextsOfAnsweredRequestsEnd(t *testing.T) {
 	onBench(t, func(b *bench) {
-		client := &ending{SecretInterface: b.cluster.CoreV1().Secrets("n")}
+		client := &ending{SecretInterface: b.cluster.Core().CoreV1().Secrets("n")}
 		b.secrets.cfg.Client = client
 		b.read(naming("s"))
 		if err := b.secrets.AddFinalizers(b.Context(), naming("s")); err != nil {
@@ -411,10 +392,7 @@ func TestAwaitedSecretThatChangesIsReadAgain(t *testing.T) {
 		read := b.read(naming("s"))
 		b.secrets.Await(machine, read.Prints, func() { woken++ })
 		synctest.Wait()
-		changed := stored("n", "s", func(s *corev1.Secret) { s.Data["key"] = []byte("changed") })
-		if _, err := b.cluster.CoreV1().Secrets("n").Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
-			b.Fatal(err)
-		}
+		apiserver.Add(b.cluster, stored("n", "s", func(s *corev1.Secret) { s.Data["key"] = []byte("changed") }))
 		synctest.Wait()
 		read = b.read(naming("s"))
 		if got := string(read.Credentials()["key"]); woken != 1 || got != "changed" {

@@ -12,16 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 func TestTooManySecretsAreForgotten(t *testing.T) {
@@ -110,7 +107,7 @@ func (s silent) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ ...str
 // One read without an answer keeps the machines of others from theirs for a while only, and each no longer than its own context.
 func TestAReadOfASecretEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewSecrets(SecretsConfig{Client: fake.NewClientset().CoreV1(), Metadata: silent{}, Clock: clock.RealClock{}})
+		r := NewSecrets(SecretsConfig{Client: apiserver.Recording().Core().CoreV1(), Metadata: silent{}, Clock: clock.RealClock{}})
 		class := &v1alpha1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}, SecretRef: &corev1.SecretReference{Namespace: "victim", Name: "admin"},
 		}
@@ -138,22 +135,21 @@ func TestAReadOfASecretEnds(t *testing.T) {
 func TestASecretThatTheFleetMayNotReadIsNotShared(t *testing.T) {
 	for served, isFault := range map[string]bool{"n": false, "": true} {
 		synctest.Test(t, func(t *testing.T) {
-			cluster := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			cluster := apiserver.Recording(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "victim", Name: "admin", Annotations: map[string]string{v1alpha1.AnnotationSharedWith: "n"},
 			}})
-			about := apitest.SecretMetadata(cluster)
-			about.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "admin", nil)
-			})
-			r := NewSecrets(SecretsConfig{Client: cluster.CoreV1(), Metadata: about, Namespace: served, Clock: clock.RealClock{}})
+			cluster.Refuse("get secrets", apierrors.NewForbidden(corev1.Resource("secrets"), "admin", nil))
+			r := NewSecrets(SecretsConfig{Client: cluster.Core().CoreV1(), Metadata: cluster.Metadata(), Namespace: served, Clock: clock.RealClock{}})
 			got, err := r.Read(t.Context(), &v1alpha1.MachineClass{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}, SecretRef: &corev1.SecretReference{Namespace: "victim", Name: "admin"},
 			})
 			if isFault != apierrors.IsForbidden(err) || !isFault && (err != nil || got.Missing != "victim/admin" || !got.Foreign) {
 				t.Errorf("served %q: missing %q, foreign %t, %v", served, got.Missing, got.Foreign, err)
 			}
-			if len(cluster.Actions()) > 0 {
-				t.Errorf("served %q: requests %v", served, cluster.Actions())
+			for _, r := range cluster.Requests() {
+				if !r.IsMetadata() {
+					t.Errorf("served %q: request %s", served, r.What())
+				}
 			}
 		})
 	}

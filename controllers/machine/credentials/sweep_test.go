@@ -2,74 +2,66 @@ package credentials
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // TestSweep deletes the token of a machine that is gone, and of no other.
 func TestSweep(t *testing.T) {
-	const spec = `"spec":{"class":{"name":"c"},"drainTimeout":"soon"}}`
-	undecodable := func(uid string) error {
-		return apitest.Undecodable(t, `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"namespace":"n","name":"m","uid":"`+uid+`"},`+spec)
-	}
 	for name, tc := range map[string]struct {
-		live     types.UID // of the machine of that name; "" for none
-		answer   error     // to the read of it
-		fails    bool
-		noTarget bool
-		late     time.Duration // after the token has expired
-		kept     bool
-		reads    int // of the machine
+		live        types.UID // of the machine of that name; "" for none
+		undecodable bool
+		answer      error // to the read of it
+		fails       bool
+		noTarget    bool
+		late        time.Duration // after the token has expired
+		kept        bool
+		reads       int // of the machine
 	}{
 		"the machine does not exist":                        {reads: 1},
 		"it exists":                                         {live: "u", kept: true, reads: 1},
 		"another one has its name":                          {live: "v", reads: 1},
-		"it exists, and cannot be decoded":                  {answer: undecodable("u"), kept: true, reads: 1},
-		"another one has its name, and cannot be decoded":   {answer: undecodable("v"), reads: 1},
+		"it exists, and cannot be decoded":                  {live: "u", undecodable: true, kept: true, reads: 1},
+		"another one has its name, and cannot be decoded":   {live: "v", undecodable: true, reads: 1},
 		"it cannot be read":                                 {answer: apierrors.NewInternalError(errors.New("not now")), fails: true, kept: true, reads: 1},
 		"in the second in which its token expires":          {late: 999 * time.Millisecond, reads: 1},
 		"its token has expired: the cluster has removed it": {late: time.Second, kept: true},
 		"there is no target cluster":                        {noTarget: true, kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := fake.NewClientset()
+			cluster := apiserver.Recording()
 			created(t, cluster, newTokens(now))
-			machines := machinefake.NewSimpleClientset()
+			machines := apiserver.Recording()
 			if tc.live != "" {
-				machines = machinefake.NewSimpleClientset(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", UID: tc.live}})
+				apiserver.Add(machines, &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", UID: tc.live}})
 			}
-			machines.PrependReactor("get", "machines", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return tc.answer != nil, &v1alpha1.Machine{}, tc.answer
-			})
-			cfg := TokensConfig{Machines: machines.MachineV1alpha1(), Clock: clocktesting.NewFakeClock(now.Add(life + tc.late)), Targets: target.Single{}}
+			if tc.undecodable {
+				machines.SetUndecodable("machines", "n", "m", true)
+			}
+			machines.Refuse("get machines", tc.answer)
+			cfg := TokensConfig{Machines: machines.Machines(), Clock: clocktesting.NewFakeClock(now.Add(life + tc.late)), Targets: target.Single{}}
 			if !tc.noTarget {
-				cfg.Targets = target.Single{Cluster: target.New(cluster)}
+				cfg.Targets = target.Single{Cluster: target.New(cluster.Core())}
 			}
 			gone := Gone{NamespacedName: types.NamespacedName{Namespace: "n", Name: "m"}, UID: "u", Until: now.Add(life).Unix()}
 			result, err := NewTokens(cfg).Sweep(t.Context(), gone)
 			if result.RequeueAfter != 0 || (err != nil) != tc.fails {
 				t.Errorf("again after %s, error %v; want never, an error: %t", result.RequeueAfter, err, tc.fails)
 			}
-			if left := tokens(t, cluster); len(left) > 0 != tc.kept {
+			if left := tokens(cluster); len(left) > 0 != tc.kept {
 				t.Errorf("left: %v, want the token kept: %t", left, tc.kept)
 			}
-			reads := slices.DeleteFunc(machines.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() != "get" })
-			if len(reads) != tc.reads {
-				t.Errorf("requests %v, want %d reads of the machine", machines.Actions(), tc.reads)
+			if reads := machines.Count("get machines"); reads != tc.reads {
+				t.Errorf("requests %v, want %d reads of the machine", machines.Log(), tc.reads)
 			}
 		})
 	}

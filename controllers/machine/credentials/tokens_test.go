@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -27,9 +27,9 @@ func newTokens(at time.Time) *Tokens {
 }
 
 // created creates the token of the machine.
-func created(t *testing.T, cluster *fake.Clientset, by *Tokens) (token string, expiry time.Time) {
+func created(t *testing.T, cluster *apiserver.Server, by *Tokens) (token string, expiry time.Time) {
 	t.Helper()
-	token, expiry, err := by.Create(t.Context(), cluster, machine, life)
+	token, expiry, err := by.Create(t.Context(), cluster.Core(), machine, life)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,47 +37,30 @@ func created(t *testing.T, cluster *fake.Clientset, by *Tokens) (token string, e
 }
 
 // deleted deletes the token of the machine.
-func deleted(t *testing.T, cluster *fake.Clientset, by *Tokens) {
+func deleted(t *testing.T, cluster *apiserver.Server, by *Tokens) {
 	t.Helper()
-	if err := by.Delete(t.Context(), cluster, machine.UID); err != nil {
+	if err := by.Delete(t.Context(), cluster.Core(), machine.UID); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// put stores a token that another process has created.
-func put(t *testing.T, cluster *fake.Clientset, secret *corev1.Secret) {
-	t.Helper()
-	if _, err := cluster.CoreV1().Secrets(tokenNamespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func tokens(t *testing.T, cluster *fake.Clientset) []string {
-	t.Helper()
-	list, err := cluster.CoreV1().Secrets(tokenNamespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, s := range list.Items {
-		names = append(names, s.Name)
+func tokens(cluster *apiserver.Server) (names []string) {
+	for _, s := range cluster.List("secrets") {
+		names = append(names, s.GetName())
 	}
 	return names
 }
 
 func TestAMachineHasOneToken(t *testing.T) {
-	cluster, process := fake.NewClientset(), newTokens(now)
+	cluster, process := apiserver.Recording(), newTokens(now)
 	first, _ := created(t, cluster, process)
 	if !regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`).MatchString(first) {
 		t.Errorf("the token is %q", first)
 	}
-	if second, _ := created(t, cluster, newTokens(now)); second != first || len(tokens(t, cluster)) != 1 { // another process, after the first was killed
-		t.Errorf("a second token: %s and %s, Secrets %v", first, second, tokens(t, cluster))
+	if second, _ := created(t, cluster, newTokens(now)); second != first || len(tokens(cluster)) != 1 { // another process, after the first was killed
+		t.Errorf("a second token: %s and %s, Secrets %v", first, second, tokens(cluster))
 	}
-	secret, err := cluster.CoreV1().Secrets(tokenNamespace).Get(t.Context(), tokens(t, cluster)[0], metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := apiserver.Read[corev1.Secret](cluster, "secrets", tokenNamespace, tokens(cluster)[0])
 	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:24:05Z" {
 		t.Errorf("it expires at %s", got)
 	}
@@ -90,19 +73,16 @@ func TestAMachineHasOneToken(t *testing.T) {
 	for range 2 { // once more is no error
 		deleted(t, cluster, process)
 	}
-	if left := tokens(t, cluster); len(left) != 0 || process.Len() != 0 {
+	if left := tokens(cluster); len(left) != 0 || process.Len() != 0 {
 		t.Errorf("left: %v, and %d in memory", left, process.Len())
 	}
 }
 
 func TestATokenThatRunsOutIsProlonged(t *testing.T) {
-	cluster := fake.NewClientset()
+	cluster := apiserver.Recording()
 	first, _ := created(t, cluster, newTokens(now))
 	token, expiry := created(t, cluster, newTokens(now.Add(19*time.Minute))) // 20 minutes is all it has
-	secret, err := cluster.CoreV1().Secrets(tokenNamespace).Get(t.Context(), tokens(t, cluster)[0], metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := apiserver.Read[corev1.Secret](cluster, "secrets", tokenNamespace, tokens(cluster)[0])
 	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:43:05Z" || token != first || !expiry.Equal(expiryOf(secret)) {
 		t.Errorf("it expires at %s, reported as %s, and the token is %s, was %s", got, expiry, token, first)
 	}
@@ -110,11 +90,11 @@ func TestATokenThatRunsOutIsProlonged(t *testing.T) {
 
 // A token of an earlier version of the fleet may have been made for a hundred years.
 func TestATokenThatLastsTooLongIsShortened(t *testing.T) {
-	cluster, process := fake.NewClientset(), newTokens(now)
+	cluster, process := apiserver.Recording(), newTokens(now)
 	made := process.secretOf(machine, tokenID(machine.UID, 0), life)
 	made.Data["expiration"] = []byte("2126-01-02T03:04:05Z")
-	put(t, cluster, made)
-	expiry, found, err := process.Prolong(t.Context(), cluster, machine.UID, life)
+	apiserver.Add(cluster, made)
+	expiry, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life)
 	if want := now.Add(life); err != nil || !found || !expiry.Equal(want) || !process.Expiry(machine.UID).Equal(want) {
 		t.Errorf("found %t, it expires at %s, want %s; error %v", found, expiry, want, err)
 	}
@@ -122,11 +102,11 @@ func TestATokenThatLastsTooLongIsShortened(t *testing.T) {
 
 // A token that another process has deleted is not prolonged, and not remembered any more.
 func TestProlong_TokenIsGone_ReportsThat(t *testing.T) {
-	cluster, process := fake.NewClientset(), newTokens(now)
+	cluster, process := apiserver.Recording(), newTokens(now)
 	created(t, cluster, process)
 	deleted(t, cluster, newTokens(now))
 	process.cfg.Clock = clocktesting.NewFakeClock(now.Add(19 * time.Minute))
-	expiry, found, err := process.Prolong(t.Context(), cluster, machine.UID, life)
+	expiry, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life)
 	if err != nil || found || !expiry.IsZero() || process.Len() != 0 {
 		t.Errorf("found %t, it expires at %s, %d in memory; error %v", found, expiry, process.Len(), err)
 	}
@@ -134,21 +114,19 @@ func TestProlong_TokenIsGone_ReportsThat(t *testing.T) {
 
 // The Secrets of kube-system may not be read by the fleet, only bootstrap tokens patched.
 func TestTokensAreNotRead(t *testing.T) {
-	cluster, process := fake.NewClientset(), newTokens(now)
+	cluster, process := apiserver.Recording(), newTokens(now)
 	created(t, cluster, process)
 	created(t, cluster, process)
 	deleted(t, cluster, process)
 	created(t, cluster, process)
 	process = newTokens(now) // another process
-	if _, found, err := process.Prolong(t.Context(), cluster, machine.UID, life); err != nil || !found {
+	if _, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life); err != nil || !found {
 		t.Fatalf("found %t, error %v", found, err)
 	}
 	created(t, cluster, process)
 	deleted(t, cluster, process)
-	for _, action := range cluster.Actions() {
-		if verb := action.GetVerb(); verb != "create" && verb != "patch" && verb != "delete" {
-			t.Errorf("%s of a Secret", verb)
-		}
+	if all := len(cluster.Log()); all != cluster.Count("create *", "patch *", "delete *") {
+		t.Errorf("requests %v", cluster.Log())
 	}
 }
 
@@ -160,16 +138,16 @@ func TestSigningTokensAreRequested(t *testing.T) {
 }
 
 func TestTokenOfAnotherMachineIsNotChanged(t *testing.T) {
-	cluster, process := fake.NewClientset(), newTokens(now)
+	cluster, process := apiserver.Recording(), newTokens(now)
 	foreign := process.secretOf(machine, tokenID(machine.UID, 0), life)
 	foreign.Annotations[v1alpha1.AnnotationMachineUID] = "other"
-	put(t, cluster, foreign)
+	apiserver.Add(cluster, foreign)
 	created(t, cluster, process)
-	if len(tokens(t, cluster)) != 2 {
-		t.Errorf("Secrets %v, want the other's and ours", tokens(t, cluster))
+	if len(tokens(cluster)) != 2 {
+		t.Errorf("Secrets %v, want the other's and ours", tokens(cluster))
 	}
 	deleted(t, cluster, process)
-	if left := tokens(t, cluster); len(left) != 1 || left[0] != foreign.Name {
+	if left := tokens(cluster); len(left) != 1 || left[0] != foreign.Name {
 		t.Errorf("left: %v, want %s", left, foreign.Name)
 	}
 }
@@ -177,14 +155,14 @@ func TestTokenOfAnotherMachineIsNotChanged(t *testing.T) {
 // The token of the other machine, which had our first ID, is deleted by the time that another process looks for ours.
 func TestATokenIsFoundBehindAFreeID(t *testing.T) {
 	for _, isMadeAnew := range []bool{false, true} {
-		cluster, process := fake.NewClientset(), newTokens(now)
-		put(t, cluster, process.secretOf(machine, tokenID(machine.UID, 1), life))
+		cluster, process := apiserver.Recording(), newTokens(now)
+		apiserver.Add(cluster, process.secretOf(machine, tokenID(machine.UID, 1), life))
 		if isMadeAnew {
 			created(t, cluster, process)
 			process = newTokens(now) // another process once more
 		}
 		deleted(t, cluster, process)
-		if left := tokens(t, cluster); len(left) != 0 {
+		if left := tokens(cluster); len(left) != 0 {
 			t.Errorf("made anew %t: left %v", isMadeAnew, left)
 		}
 	}
