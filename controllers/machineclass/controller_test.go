@@ -11,36 +11,38 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/metadata"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a controller with a cluster that has the objects.
-func bench(t *testing.T, secrets *fake.Clientset, metadata metadata.Interface, objs ...runtime.Object) (*Controller, *machinefake.Clientset) {
+func bench(t *testing.T, objs ...apiserver.Typed) (*Controller, *apiserver.Server) {
 	t.Helper()
-	if metadata == nil {
-		metadata = apitest.SecretMetadata(secrets)
-	}
-	machines := machinefake.NewSimpleClientset(objs...)
+	cluster := apiserver.Recording(objs...)
 	c, err := New(Config{
-		Machines: machines.MachineV1alpha1(), Secrets: secrets.CoreV1(), Metadata: metadata,
+		Machines: cluster.Machines(), Secrets: cluster.Core().CoreV1(), Metadata: cluster.Metadata(),
 		View: objectcache.NewView(), Clock: clock.RealClock{},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, machines
+	return c, cluster
+}
+
+// finalizers returns those of an object.
+func finalizers(t *testing.T, cluster *apiserver.Server, resource, namespace, name string) []string {
+	t.Helper()
+	o := cluster.Get(resource, namespace, name)
+	if o == nil {
+		t.Fatalf("%s %s/%s does not exist", resource, namespace, name)
+	}
+	return o.GetFinalizers()
 }
 
 // Machines of another replica may use a class. No event reports the deletion of the last of them.
@@ -54,24 +56,21 @@ func TestClassIsKeptForMachinesOfOtherReplicas(t *testing.T) {
 		"it is not being deleted": {wait: calmPoll},
 	} {
 		t.Run(name, func(t *testing.T) {
-			class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Finalizers: []string{v1alpha1.FinalizerName}}}
+			class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Finalizers: []string{v1alpha1.FinalizerName, "other"}}}
 			if tc.deleted {
 				class.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			}
-			c, machines := bench(t, fake.NewClientset(), nil, class, machine("m", "c", ""))
+			c, cluster := bench(t, class, machine("m", "c", ""))
 			defer end(c)
 			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != tc.wait {
 				t.Errorf("requeued after %v (%v), want %v", result.RequeueAfter, err, tc.wait)
 			}
-			api := machines.MachineV1alpha1()
-			if err := api.Machines("n").Delete(t.Context(), "m", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			cluster.Delete("machines", "n", "m")
 			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != 0 {
 				t.Errorf("requeued after %v (%v), want never", result.RequeueAfter, err)
 			}
-			if live, err := api.MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{}); err != nil || len(live.Finalizers) > 0 {
-				t.Errorf("finalizers %v (%v), want none", live.Finalizers, err)
+			if left := finalizers(t, cluster, "machineclasses", "n", "c"); !slices.Equal(left, []string{"other"}) {
+				t.Errorf("finalizers %v, want the other one", left)
 			}
 		})
 	}
@@ -81,7 +80,7 @@ func TestClassIsKeptForMachinesOfOtherReplicas(t *testing.T) {
 func TestClassThatMachinesHaveLeftIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "left", UID: "left", Finalizers: []string{v1alpha1.FinalizerName}}}
-		c, machines := bench(t, fake.NewClientset(), nil, left, machine("m", "taken", "vm"))
+		c, cluster := bench(t, left, machine("m", "taken", "vm"))
 		ctx, end := context.WithCancel(t.Context())
 		go c.Run(ctx)
 		defer func() {
@@ -93,19 +92,12 @@ func TestClassThatMachinesHaveLeftIsReleased(t *testing.T) {
 		c.cfg.View.Machines.Apply(before, false)
 		c.cfg.View.Classes.Apply(left, false)
 		synctest.Wait()
-		finalizers := func() []string {
-			class, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "left", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return class.Finalizers
-		}
-		if len(finalizers()) == 0 {
+		if len(finalizers(t, cluster, "machineclasses", "n", "left")) == 0 {
 			t.Fatal("it was released while a machine had it")
 		}
 		c.cfg.View.Machines.Apply(after, false)
 		synctest.Wait()
-		if got := finalizers(); len(got) > 0 {
+		if got := finalizers(t, cluster, "machineclasses", "n", "left"); len(got) > 0 {
 			t.Errorf("finalizers %v, want none", got)
 		}
 	})
@@ -124,15 +116,12 @@ func TestFinalizerIsAddedAgainToAClassWithVMs(t *testing.T) {
 		"with a VM":            {machines: []*v1alpha1.Machine{machine("a", "c", ""), machine("b", "c", "vm")}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objs := []runtime.Object{&v1alpha1.MachineClass{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"},
-				SecretRef:  &corev1.SecretReference{Namespace: "n", Name: "s"},
-			}}
+			c, cluster := bench(t, &v1alpha1.MachineClass{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}, SecretRef: &corev1.SecretReference{Namespace: "n", Name: "s"},
+			}, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}})
 			for _, m := range tc.machines {
-				objs = append(objs, m)
+				apiserver.Add(cluster, m)
 			}
-			secrets := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}})
-			c, machines := bench(t, secrets, nil, objs...)
 			defer end(c)
 			wait := time.Duration(0)
 			if tc.want {
@@ -141,15 +130,10 @@ func TestFinalizerIsAddedAgainToAClassWithVMs(t *testing.T) {
 			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != wait {
 				t.Errorf("requeued after %v (%v), want %v", result.RequeueAfter, err, wait)
 			}
-			class, err1 := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
-			secret, err2 := secrets.CoreV1().Secrets("n").Get(t.Context(), "s", metav1.GetOptions{})
-			if err := errors.Join(err1, err2); err != nil {
-				t.Fatal(err)
-			}
-			if hasFinalizer := len(class.Finalizers) > 0; hasFinalizer != tc.want {
+			if hasFinalizer := len(finalizers(t, cluster, "machineclasses", "n", "c")) > 0; hasFinalizer != tc.want {
 				t.Errorf("the class has our finalizer: %t, want %t", hasFinalizer, tc.want)
 			}
-			if hasFinalizer := len(secret.Finalizers) > 0; hasFinalizer != tc.want {
+			if hasFinalizer := len(finalizers(t, cluster, "secrets", "n", "s")) > 0; hasFinalizer != tc.want {
 				t.Errorf("the Secret has our finalizer: %t, want %t", hasFinalizer, tc.want)
 			}
 		})
@@ -177,27 +161,24 @@ func TestSecretIsKeptForClassesOfAllNamespaces(t *testing.T) {
 		"one namespace is served":   {served: "first", deleted: []string{"first"}, want: []bool{false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			secrets := fake.NewClientset(&corev1.Secret{
+			c, cluster := bench(t, class("first"), class("second"), &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: "third", Name: "s", Finalizers: []string{v1alpha1.SecretFinalizerName},
 					Annotations: map[string]string{v1alpha1.AnnotationSharedWith: "first, second"},
 				},
 			})
-			c, machines := bench(t, secrets, nil, class("first"), class("second"))
 			defer end(c)
 			c.cfg.Namespace = tc.served
 			for i, namespace := range tc.deleted {
 				_, err1 := c.reconcileSecret(t.Context(), types.NamespacedName{Namespace: "third", Name: "s"})
 				_, err2 := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: namespace, Name: "c"})
-				live, err3 := machines.MachineV1alpha1().MachineClasses(namespace).Get(t.Context(), "c", metav1.GetOptions{})
-				secret, err4 := secrets.CoreV1().Secrets("third").Get(t.Context(), "s", metav1.GetOptions{})
-				if err := errors.Join(err1, err2, err3, err4); err != nil {
+				if err := errors.Join(err1, err2); err != nil {
 					t.Fatal(err)
 				}
-				if len(live.Finalizers) > 0 {
-					t.Errorf("the class of %s still has %v", namespace, live.Finalizers)
+				if left := cluster.Get("machineclasses", namespace, "c"); left != nil {
+					t.Errorf("the class of %s still has %v", namespace, left.GetFinalizers())
 				}
-				if hasFinalizer := len(secret.Finalizers) > 0; hasFinalizer != tc.want[i] {
+				if hasFinalizer := len(finalizers(t, cluster, "secrets", "third", "s")) > 0; hasFinalizer != tc.want[i] {
 					t.Errorf("after the deletion of the class in %s the Secret has our finalizer: %t, want %t", namespace, hasFinalizer, tc.want[i])
 				}
 			}
@@ -221,16 +202,7 @@ func end(c *Controller) {
 
 func TestSecretsAreSweptWhenSlotsWereOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		scheme := metadatafake.NewTestScheme()
-		if err := metav1.AddMetaToScheme(scheme); err != nil {
-			t.Fatal(err)
-		}
-		meta := metav1.ObjectMeta{Namespace: "n", Name: "s", Finalizers: []string{v1alpha1.SecretFinalizerName}}
-		names := metadatafake.NewSimpleMetadataClient(scheme, &metav1.PartialObjectMetadata{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: meta,
-		})
-		secrets := fake.NewClientset(&corev1.Secret{ObjectMeta: meta})
-		c, _ := bench(t, secrets, names)
+		c, cluster := bench(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", Finalizers: []string{v1alpha1.SecretFinalizerName}}})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -244,12 +216,10 @@ func TestSecretsAreSweptWhenSlotsWereOpened(t *testing.T) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				time.Sleep(time.Second / 4)
 				synctest.Wait()
-				for _, a := range names.Actions() {
-					if a.GetVerb() == "list" {
-						sweeps = append(sweeps, time.Since(start))
-					}
+				if cluster.Count("list secrets") > 0 {
+					sweeps = append(sweeps, time.Since(start))
 				}
-				names.ClearActions()
+				cluster.Forget()
 			}
 			if !slices.Equal(sweeps, want) {
 				t.Errorf("swept at %v, want %v", sweeps, want)
@@ -262,8 +232,8 @@ func TestSecretsAreSweptWhenSlotsWereOpened(t *testing.T) {
 			time.Sleep(sweepGather / 4)
 		}
 		expect(5*time.Second, 6*time.Second)
-		if class, err := secrets.CoreV1().Secrets("n").Get(ctx, "s", metav1.GetOptions{}); err != nil || len(class.Finalizers) > 0 {
-			t.Errorf("finalizers %v (%v), want none: no class names the Secret", class.Finalizers, err)
+		if left := finalizers(t, cluster, "secrets", "n", "s"); len(left) > 0 {
+			t.Errorf("finalizers %v, want none: no class names the Secret", left)
 		}
 		c.Opened()
 		expect(2*time.Minute, 66*time.Second)

@@ -9,14 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // foreignClass returns a class of namespace n that names a Secret of another namespace.
@@ -35,29 +31,23 @@ func foreignSecret(sharedWith string, finalizers ...string) *corev1.Secret {
 }
 
 // hasSecretFinalizer reports whether the victim's Secret carries our finalizer.
-func hasSecretFinalizer(t *testing.T, secrets *fake.Clientset) bool {
+func hasSecretFinalizer(t *testing.T, cluster *apiserver.Server) bool {
 	t.Helper()
-	found, err := secrets.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), "victim", "s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, _ := found.(*corev1.Secret)
-	return slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName)
+	return slices.Contains(finalizers(t, cluster, "secrets", "victim", "s"), v1alpha1.SecretFinalizerName)
 }
 
 // A class with VMs keeps a Secret of another namespace only if it is shared with its own; the data of other Secrets are not read.
 func TestOnlySharedSecretsOfOtherNamespacesAreKept(t *testing.T) {
 	for shared, want := range map[string]bool{"": false, "other": false, "n": true, "other , n": true, "*": false, "nn": false} {
-		secrets := fake.NewClientset(foreignSecret(shared))
-		c, _ := bench(t, secrets, nil, foreignClass(), machine("m", "c", "vm"))
+		c, cluster := bench(t, foreignSecret(shared), foreignClass(), machine("m", "c", "vm"))
 		if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err != nil {
 			t.Fatal(err)
 		}
-		if got := hasSecretFinalizer(t, secrets); got != want {
+		if got := hasSecretFinalizer(t, cluster); got != want {
 			t.Errorf("shared with %q: kept: %t, want %t", shared, got, want)
 		}
-		if requested := len(secrets.Actions()) > 0; requested != want {
-			t.Errorf("shared with %q: the requests for it were %v", shared, secrets.Actions())
+		if got := requested(cluster, "secrets"); len(got) > 0 != want {
+			t.Errorf("shared with %q: the requests for it were %v", shared, got)
 		}
 		end(c)
 	}
@@ -78,23 +68,18 @@ func TestReleaseOfAClassDoesNotChangeSecretsOfOtherNamespaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			class := foreignClass(v1alpha1.FinalizerName)
 			class.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-			secrets := fake.NewClientset(foreignSecret(tc.shared, v1alpha1.SecretFinalizerName))
-			about := apitest.SecretMetadata(secrets)
+			c, cluster := bench(t, class, foreignSecret(tc.shared, v1alpha1.SecretFinalizerName))
 			if tc.refuses {
-				about.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "s", nil)
-				})
+				cluster.Refuse("get secrets", apierrors.NewForbidden(corev1.Resource("secrets"), "s", nil))
 			}
-			c, machines := bench(t, secrets, about, class)
 			defer end(c)
 			if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err != nil {
 				t.Fatal(err)
 			}
-			live, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
-			if err != nil || len(live.Finalizers) > 0 {
-				t.Errorf("the class has the finalizers %v (%v), want none", live.Finalizers, err)
+			if left := cluster.Get("machineclasses", "n", "c"); left != nil {
+				t.Errorf("the class has the finalizers %v, want none", left.GetFinalizers())
 			}
-			if got := hasSecretFinalizer(t, secrets); got != tc.kept {
+			if got := hasSecretFinalizer(t, cluster); got != tc.kept {
 				t.Errorf("the Secret has our finalizer: %t, want %t", got, tc.kept)
 			}
 		})
@@ -107,28 +92,21 @@ func TestClassThatMayNotUseASecretDoesNotKeepIt(t *testing.T) {
 	undecodable := `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c","uid":"u","finalizers":["` +
 		v1alpha1.FinalizerName + `"]},"nodeTemplate":{"capacity":{"cpu":"many"}},"secretRef":"s"}`
 	for shared, want := range map[string]bool{"": false, "n": true, "other": false} {
-		secrets := fake.NewClientset(foreignSecret(shared, v1alpha1.SecretFinalizerName))
-		c, _ := bench(t, secrets, nil, foreignClass(v1alpha1.FinalizerName))
+		c, cluster := bench(t, foreignSecret(shared, v1alpha1.SecretFinalizerName), foreignClass(v1alpha1.FinalizerName))
 		if _, err := c.reconcileSecret(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
-		if got := hasSecretFinalizer(t, secrets); got != want {
+		if got := hasSecretFinalizer(t, cluster); got != want {
 			t.Errorf("shared with %q: kept: %t, want %t", shared, got, want)
 		}
 		end(c)
 
-		secrets = fake.NewClientset(foreignSecret(shared, v1alpha1.SecretFinalizerName))
-		c, machines := bench(t, secrets, nil)
-		machines.PrependReactor("list", "machineclasses", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			if a.GetNamespace() != metav1.NamespaceAll {
-				return true, &v1alpha1.MachineClassList{}, nil
-			}
-			return true, &v1alpha1.MachineClassList{}, &decode.ListError{Failures: []*decode.Failure{apitest.Undecodable(t, undecodable)}}
-		})
+		c, cluster = bench(t, foreignSecret(shared, v1alpha1.SecretFinalizerName))
+		cluster.AddJSON("machineclasses", undecodable)
 		if _, err := c.reconcileSecret(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
-		if got := hasSecretFinalizer(t, secrets); got != want {
+		if got := hasSecretFinalizer(t, cluster); got != want {
 			t.Errorf("shared with %q, and the class cannot be decoded: kept: %t, want %t", shared, got, want)
 		}
 		end(c)
@@ -142,26 +120,23 @@ func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 	} {
 		class := foreignClass(v1alpha1.FinalizerName)
 		class.SecretRef = &corev1.SecretReference{Namespace: key.Namespace, Name: key.Name}
-		secrets := fake.NewClientset()
-		about := apitest.SecretMetadata(secrets)
-		c, machines := bench(t, secrets, about, class, machine("m", "c", "vm"))
-		api := machines.MachineV1alpha1()
+		c, cluster := bench(t, class, machine("m", "c", "vm"))
 		_, kept := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"})
 		_, released := c.reconcileSecret(t.Context(), key)
-		gone := api.Machines("n").Delete(t.Context(), "m", metav1.DeleteOptions{})
+		cluster.Delete("machines", "n", "m")
 		_, last := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"})
-		if err := errors.Join(kept, released, gone, last); err != nil {
+		if err := errors.Join(kept, released, last); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
-		if live, err := api.MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{}); err != nil || len(live.Finalizers) > 0 {
-			t.Errorf("%s: the class has the finalizers %v (%v), want none", key, live.Finalizers, err)
+		if left := finalizers(t, cluster, "machineclasses", "n", "c"); len(left) > 0 {
+			t.Errorf("%s: the class has the finalizers %v, want none", key, left)
 		}
-		if requested := append(about.Actions(), secrets.Actions()...); len(requested) > 0 {
-			t.Errorf("%s: requests %v", key, requested)
+		if cluster.Count("* secrets") > 0 {
+			t.Errorf("%s: requests %v", key, cluster.Log())
 		}
-		machines.ClearActions()
-		if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "../c"}); err != nil || len(machines.Actions()) > 0 {
-			t.Errorf("a class with an invalid name: %v, requests %v", err, machines.Actions())
+		cluster.Forget()
+		if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "../c"}); err != nil || len(cluster.Log()) > 0 {
+			t.Errorf("a class with an invalid name: %v, requests %v", err, cluster.Log())
 		}
 		end(c)
 	}

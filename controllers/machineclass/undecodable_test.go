@@ -5,25 +5,13 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
-
-// lacks answers a list without an object that cannot be decoded.
-func lacks(machines *machinefake.Clientset, resource string, list runtime.Object, f *decode.Failure) {
-	machines.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, list, &decode.ListError{Failures: []*decode.Failure{f}}
-	})
-}
 
 // A class is kept for a machine of it that cannot be decoded, and not for machines of other classes.
 func TestClassIsKeptForAnUndecodableMachine(t *testing.T) {
@@ -41,15 +29,20 @@ func TestClassIsKeptForAnUndecodableMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Finalizers: []string{v1alpha1.FinalizerName}}}
-			c, machines := bench(t, fake.NewClientset(), nil, class)
+			c, cluster := bench(t, class)
 			defer end(c)
-			lacks(machines, "machines", &v1alpha1.MachineList{}, apitest.Undecodable(t, machine(tc.spec)))
+			cluster.AddJSON("machines", machine(tc.spec))
+			cluster.Fault(func(r apiserver.Request) error {
+				if r.URL.Query().Has("fieldSelector") {
+					return apierrors.NewBadRequest("the definition has no selectable fields")
+				}
+				return nil
+			})
 			if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err != nil {
 				t.Fatal(err)
 			}
-			live, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
-			if err != nil || len(live.Finalizers) > 0 != tc.kept {
-				t.Errorf("finalizers %v (%v), want ours kept: %t", live.Finalizers, err, tc.kept)
+			if left := finalizers(t, cluster, "machineclasses", "n", "c"); len(left) > 0 != tc.kept {
+				t.Errorf("finalizers %v, want ours kept: %t", left, tc.kept)
 			}
 		})
 	}
@@ -70,16 +63,14 @@ func TestSecretIsKeptForAnUndecodableClass(t *testing.T) {
 		"the Secret that it names is unknown": {`"secretRef":"s"`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			secrets := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", Finalizers: []string{v1alpha1.SecretFinalizerName}}})
-			c, machines := bench(t, secrets, nil)
+			c, cluster := bench(t, ownSecret("u", v1alpha1.SecretFinalizerName))
 			defer end(c)
-			lacks(machines, "machineclasses", &v1alpha1.MachineClassList{}, apitest.Undecodable(t, class(tc.content)))
+			cluster.AddJSON("machineclasses", class(tc.content))
 			if _, err := c.reconcileSecret(t.Context(), types.NamespacedName{Namespace: "n", Name: "s"}); err != nil {
 				t.Fatal(err)
 			}
-			secret, err := secrets.CoreV1().Secrets("n").Get(t.Context(), "s", metav1.GetOptions{})
-			if err != nil || slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) != tc.kept {
-				t.Errorf("finalizers %v (%v), want ours kept: %t", secret.Finalizers, err, tc.kept)
+			if left := finalizers(t, cluster, "secrets", "n", "s"); slices.Contains(left, v1alpha1.SecretFinalizerName) != tc.kept {
+				t.Errorf("finalizers %v, want ours kept: %t", left, tc.kept)
 			}
 		})
 	}
@@ -87,11 +78,9 @@ func TestSecretIsKeptForAnUndecodableClass(t *testing.T) {
 
 // A class that cannot be decoded is not reconciled until it changes.
 func TestUndecodableClassIsNotChanged(t *testing.T) {
-	c, machines := bench(t, fake.NewClientset(), nil)
+	c, cluster := bench(t, ownClass())
 	defer end(c)
-	machines.PrependReactor("get", "machineclasses", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &v1alpha1.MachineClass{}, &decode.Failure{Cause: "nodeTemplate"}
-	})
+	cluster.SetUndecodable("machineclasses", "n", "c", true)
 	result, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"})
 	if err != nil || result.RequeueAfter > time.Duration(0) {
 		t.Errorf("requeued after %v (%v), want when it changes", result.RequeueAfter, err)
