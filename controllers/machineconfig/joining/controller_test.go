@@ -2,35 +2,26 @@ package joining
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	fleetfake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -79,41 +70,25 @@ func (p *cachedPools) show(pool *v1alpha1.MachineConfigPool) {
 	}
 }
 
-// bench is the controller before API servers in memory, with the MachineDeployment n/d, its one machine "m" and the Node of it.
+// bench is the controller before an API server in memory of both clusters, with the MachineDeployment n/d, its one machine "m" and the Node of it.
 type bench struct {
 	*testing.T
 
-	server  *apitest.Server
+	server  *apiserver.Server
 	view    *objectcache.View
-	fleet   *fleetfake.Clientset
 	pools   *cachedPools
 	cluster *target.Cluster
 	events  *apitest.EventLog
-	lives   atomic.Int64 // reads of the pool
-
-	mu      sync.Mutex
-	node    *corev1.Node
-	patches []string
-	refuses error // of the next write of the Node
 }
 
 func onBench(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, server: apitest.New(time.Now), fleet: fleetfake.NewSimpleClientset(), pools: &cachedPools{all: map[string]*v1alpha1.MachineConfigPool{}}, events: &apitest.EventLog{}}
-		b.fleet.PrependReactor("get", "machineconfigpools", func(clienttesting.Action) (bool, runtime.Object, error) {
-			b.lives.Add(1)
-			return false, nil, nil
-		})
-		nodes := fake.NewClientset()
-		nodes.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			node, err := b.patchNode(action)
-			return true, node, err
-		})
-		b.cluster = target.New(nodes)
+		b := &bench{T: t, server: apiserver.Recording(), pools: &cachedPools{all: map[string]*v1alpha1.MachineConfigPool{}}, events: &apitest.EventLog{}}
+		b.cluster = target.New(b.server.Core())
 		b.view = objectcache.NewView()
 		c, err := New(Config{
-			Machines: b.server.Client(), Fleet: b.fleet.FleetV1alpha1(), Pools: b.pools, View: b.view, Cluster: b.cluster, NewSet: newest, Prefix: prefix,
+			Machines: b.server.Machines(), Fleet: b.server.Configs(), Pools: b.pools, View: b.view, Cluster: b.cluster, NewSet: newest, Prefix: prefix,
 			Events: b.events, Clock: clock.RealClock{},
 		})
 		if err != nil {
@@ -130,23 +105,17 @@ func onBench(t *testing.T, test func(b *bench)) {
 
 func (b *bench) create() {
 	b.Helper()
-	api := b.server.Client()
-	d, err1 := api.MachineDeployments("n").Create(b.Context(), &machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}, metav1.CreateOptions{})
-	old, err2 := api.MachineSets("n").Create(b.Context(), b.set(d, "old", ""), metav1.CreateOptions{})
-	_, err3 := api.MachineSets("n").Create(b.Context(), b.set(d, "new", "rendered-p-b"), metav1.CreateOptions{})
-	m := &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+	d := apiserver.Add(b.server, &machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}})
+	old := apiserver.Add(b.server, b.set(d, "old", ""))
+	apiserver.Add(b.server, b.set(d, "new", "rendered-p-b"))
+	m := apiserver.Add(b.server, &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "n", Name: "m", Labels: map[string]string{machinev1alpha1.LabelNode: "m-node"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(old, machinev1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
-	}}
-	m, err4 := api.Machines("n").Create(b.Context(), m, metav1.CreateOptions{})
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		b.Fatal(err)
-	}
-	b.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m-node", UID: "node", ResourceVersion: "1", Labels: map[string]string{}, Annotations: map[string]string{}}}
-	b.change(func(node *corev1.Node) {
-		node.Annotations[machinev1alpha1.AnnotationMachine] = machinev1alpha1.RefOf(m).String()
-		node.Annotations[machinev1alpha1.AnnotationUpdateTo] = "new"
-	})
+	}})
+	apiserver.Add(b.server, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m-node", Annotations: map[string]string{
+		machinev1alpha1.AnnotationMachine: machinev1alpha1.RefOf(m).String(), machinev1alpha1.AnnotationUpdateTo: "new",
+	}}})
+	apiserver.Follow(b.server, "nodes", func(node *corev1.Node, _ bool) { b.cluster.Nodes.Apply(node, false) })
 }
 
 // newest returns the set whose template names the same configuration as that of the MachineDeployment.
@@ -180,59 +149,19 @@ func pool(config string) *v1alpha1.MachineConfigPool {
 }
 
 // store stores a pool in the API server.
-func (b *bench) store(p *v1alpha1.MachineConfigPool) {
-	b.Helper()
-	resource := v1alpha1.SchemeGroupVersion.WithResource("machineconfigpools")
-	if err := b.fleet.Tracker().Add(p); err != nil {
-		if err := b.fleet.Tracker().Update(resource, p, ""); err != nil {
-			b.Fatal(err)
-		}
-	}
+func (b *bench) store(p *v1alpha1.MachineConfigPool) { apiserver.Add(b.server, p) }
+
+func (b *bench) deployment() *machinev1alpha1.MachineDeployment {
+	return apiserver.Read[machinev1alpha1.MachineDeployment](b.server, "machinedeployments", "n", "d")
 }
 
 func (b *bench) stamp() string {
-	d, _ := b.server.Object("machinedeployments", "n", "d").(*machinev1alpha1.MachineDeployment)
-	return d.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig]
+	return b.deployment().Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig]
 }
 
-// patchNode answers the write of the Node.
-func (b *bench) patchNode(action clienttesting.Action) (*corev1.Node, error) {
-	patch, _ := action.(clienttesting.PatchAction)
-	var about struct{ Metadata metav1.ObjectMeta }
-	if err := json.Unmarshal(patch.GetPatch(), &about); err != nil {
-		return nil, err
-	}
-	b.mu.Lock()
-	b.patches = append(b.patches, string(patch.GetPatch()))
-	fits := about.Metadata.UID == b.node.UID && about.Metadata.ResourceVersion == b.node.ResourceVersion
-	refuses := b.refuses
-	b.refuses = nil
-	b.mu.Unlock()
-	if refuses != nil {
-		return nil, refuses
-	}
-	if !fits {
-		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "m-node", errors.New("it has changed"))
-	}
-	return b.change(func(node *corev1.Node) {
-		before, _ := json.Marshal(node)
-		after, _ := jsonpatch.MergePatch(before, patch.GetPatch())
-		*node = corev1.Node{}
-		_ = json.Unmarshal(after, node)
-	}), nil
-}
-
-// change makes a new version of the Node, and shows it.
-func (b *bench) change(f func(node *corev1.Node)) *corev1.Node {
-	b.mu.Lock()
-	node := b.node.DeepCopy()
-	f(node)
-	version, _ := strconv.Atoi(b.node.ResourceVersion)
-	node.ResourceVersion = strconv.Itoa(version + 1)
-	b.node = node
-	b.mu.Unlock()
-	b.cluster.Nodes.Apply(node, false)
-	return node.DeepCopy()
+// change changes the Node as another client.
+func (b *bench) change(f func(node *corev1.Node)) {
+	apiserver.Change(b.server, "nodes", "", "m-node", f)
 }
 
 // pass lets time pass.
@@ -242,20 +171,7 @@ func (b *bench) pass(d time.Duration) {
 }
 
 // written returns the writes of the Node.
-func (b *bench) written() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.patches)
-}
-
-func (b *bench) writes() int { return len(b.written()) }
-
-// refuse has the next write of the Node fail.
-func (b *bench) refuse(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.refuses = err
-}
+func (b *bench) written() []string { return b.server.Sent("patch nodes") }
 
 func TestStamp_IsWrittenOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
@@ -268,8 +184,8 @@ func TestStamp_IsWrittenOnce(t *testing.T) {
 		written := b.server.Writes()
 		b.pools.show(pool("rendered-p-b"))
 		b.pass(time.Hour)
-		if got := b.server.Writes(); got != written || b.lives.Load() != 1 {
-			t.Errorf("%d more writes, %d reads of the pool", got-written, b.lives.Load())
+		if got := b.server.Writes(); got != written || b.server.Count("get machineconfigpools") != 1 {
+			t.Errorf("%d more writes, %d reads of the pool", got-written, b.server.Count("get machineconfigpools"))
 		}
 		if got := b.events.List(); len(got) != 1 || got[0] != "Normal MachineConfigChanged" {
 			t.Errorf("Events %q", got)
@@ -284,12 +200,11 @@ func TestStamp_OfAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 		b.pools.show(pool("rendered-p-b"))
 		b.pass(time.Minute)
 		b.server.ShowIn(objectcache.NewView())
-		api := b.server.Client().MachineDeployments("n")
-		err1 := api.Delete(b.Context(), "d", metav1.DeleteOptions{})
-		_, err2 := api.Create(b.Context(), &machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}, metav1.CreateOptions{})
-		_, err3 := api.Patch(b.Context(), "d", types.MergePatchType, []byte(`{"spec":{"minReadySeconds":1}}`), metav1.PatchOptions{}) // as often as the one before
-		if err := errors.Join(err1, err2, err3); err != nil || b.stamp() != "" {
-			b.Fatalf("%v; the template has %q", err, b.stamp())
+		b.server.Delete("machinedeployments", "n", "d")
+		apiserver.Add(b.server, &machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}})
+		b.server.Merge("machinedeployments", "n", "d", `{"spec":{"minReadySeconds":1}}`) // as often as the one before
+		if b.stamp() != "" {
+			b.Fatalf("the template has %q", b.stamp())
 		}
 		b.server.ShowIn(b.view)
 		b.pass(time.Minute)
@@ -342,11 +257,10 @@ func (b *bench) report(annotations map[string]string) {
 
 func (b *bench) expect(key, want string) {
 	b.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	value, isLabel := b.node.Labels[key]
+	node := apiserver.Read[corev1.Node](b.server, "nodes", "", "m-node")
+	value, isLabel := node.Labels[key]
 	if !isLabel {
-		value = b.node.Annotations[key]
+		value = node.Annotations[key]
 	}
 	if value != want {
 		b.Errorf("%s is %q, want %q", key, value, want)
@@ -356,7 +270,12 @@ func (b *bench) expect(key, want string) {
 // Each step of the daemon has one write as its answer, and nothing is written between them.
 func TestNode_IsUpdated(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.refuse(apierrors.NewInternalError(errors.New("no"))) // the first write is tried again
+		b.server.Fault(func(r apiserver.Request) error { // the first write is tried again
+			if r.What() == "patch nodes" && len(b.written()) == 1 {
+				return apierrors.NewInternalError(errors.New("no"))
+			}
+			return nil
+		})
 		b.ready()
 		b.expect(prefix.DesiredConfig(), "rendered-p-b")
 		b.report(map[string]string{prefix.State(): "working", prefix.DesiredDrain(): "drain-rendered-p-b"})
@@ -366,11 +285,16 @@ func TestNode_IsUpdated(t *testing.T) {
 		b.expect(machinev1alpha1.LabelUpdateResult, "")
 		b.report(map[string]string{prefix.State(): "done"})
 		b.expect(machinev1alpha1.LabelUpdateResult, machinev1alpha1.UpdateResultSuccessful)
-		if got := b.writes(); got != 5 {
+		for _, patch := range b.written() {
+			if !strings.Contains(patch, `"uid":`) || !strings.Contains(patch, `"resourceVersion":`) {
+				t.Errorf("the Node is written without preconditions: %s", patch)
+			}
+		}
+		if got := len(b.written()); got != 5 {
 			t.Errorf("%d writes, want 5: %q", got, b.written())
 		}
 		b.pass(time.Hour)
-		if got := b.writes(); got != 5 {
+		if got := len(b.written()); got != 5 {
 			t.Errorf("at rest there are %d more writes", got-5)
 		}
 	})
@@ -400,10 +324,7 @@ func TestNode_Fails(t *testing.T) {
 // roll gives the MachineDeployment a strategy, and pauses or resumes it.
 func (b *bench) roll(by machinev1alpha1.MachineDeploymentStrategyType, isPaused bool) {
 	b.Helper()
-	patch := fmt.Appendf(nil, `{"spec":{"strategy":{"type":%q},"paused":%t}}`, by, isPaused)
-	if _, err := b.server.Client().MachineDeployments("n").Patch(b.Context(), "d", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	b.server.Merge("machinedeployments", "n", "d", fmt.Sprintf(`{"spec":{"strategy":{"type":%q},"paused":%t}}`, by, isPaused))
 	b.pass(time.Second)
 }
 
@@ -425,10 +346,7 @@ func TestNode_IsRedirected(t *testing.T) {
 		b.expect(prefix.DesiredConfig(), "rendered-p-b")
 		b.aim("rendered-p-c")
 		b.expect(prefix.DesiredConfig(), "rendered-p-b")
-		d, _ := b.server.Object("machinedeployments", "n", "d").(*machinev1alpha1.MachineDeployment)
-		if _, err := b.server.Client().MachineSets("n").Create(t.Context(), b.set(d, "newer", "rendered-p-c"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		apiserver.Add(b.server, b.set(b.deployment(), "newer", "rendered-p-c"))
 		b.pass(time.Second)
 		b.expect(prefix.DesiredConfig(), "rendered-p-c")
 		b.expect(machinev1alpha1.AnnotationUpdateTo, "newer")
@@ -453,10 +371,7 @@ func TestNode_IsRedirected(t *testing.T) {
 // Another replica has assigned the next configuration in the meantime: how long the one before has failed does not count.
 func TestNode_FailureOfAnotherConfigurationDoesNotCount(t *testing.T) {
 	onBench(t, func(b *bench) {
-		d, _ := b.server.Object("machinedeployments", "n", "d").(*machinev1alpha1.MachineDeployment)
-		if _, err := b.server.Client().MachineSets("n").Create(t.Context(), b.set(d, "newer", "rendered-p-c"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		apiserver.Add(b.server, b.set(b.deployment(), "newer", "rendered-p-c"))
 		b.ready()
 		b.report(map[string]string{prefix.State(): "degraded"})
 		b.pass(join.FailAfter * 3 / 4)
@@ -478,13 +393,11 @@ func TestNode_ForeignIsLeftAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				foreign := b.set(&machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "e", UID: "uid-e"}}, "foreign", "rendered-p-b")
-				if _, err := b.server.Client().MachineSets("n").Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				apiserver.Add(b.server, foreign)
 				b.change(change)
 				b.ready()
 				b.pass(time.Hour)
-				if got := b.writes(); got != 0 {
+				if got := len(b.written()); got != 0 {
 					t.Errorf("%q", b.written())
 				}
 			})
