@@ -7,12 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // noAnnotations are Namespaces without any.
@@ -24,11 +22,7 @@ func (noAnnotations) Annotation(string, string) (string, bool) { return "", fals
 func withBudget(t *testing.T, limit, budget int) *sweeping {
 	t.Helper()
 	s := newSweeping(t, limit)
-	core, err := kubernetes.NewForConfig(&rest.Config{Host: "http://memory", Transport: s, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.config.Budget = &deletionbudget.Budget{Namespaces: noAnnotations{}, Leases: core.CoordinationV1(), Default: budget, Clock: s.clock}
+	s.config.Budget = &deletionbudget.Budget{Namespaces: noAnnotations{}, Leases: apiserver.ClientsThrough(s).Core.CoordinationV1(), Default: budget, Clock: s.clock}
 	s.lead()
 	return s
 }

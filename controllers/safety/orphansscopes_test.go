@@ -13,14 +13,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // transport is a RoundTripper that records requests, and answers some of them itself.
@@ -60,15 +56,9 @@ func (v *transport) count(method, part string) (n int) {
 func recording(s *sweeping) *transport {
 	s.Helper()
 	v := &transport{sweeping: s}
-	config := &rest.Config{Host: "http://memory", Transport: v, QPS: -1}
-	core, err1 := kubernetes.NewForConfig(config)
-	names, err2 := metadata.NewForConfig(config)
-	machines, err3 := rest.RESTClientFor(decode.Config(config))
-	if err := errors.Join(err1, err2, err3); err != nil {
-		s.Fatal(err)
-	}
-	s.config.Secrets, s.config.Leases, s.config.Metadata = core.CoreV1(), core.CoordinationV1(), names
-	s.config.Machines = machineclientset.New(machines).MachineV1alpha1()
+	clients := apiserver.ClientsThrough(v)
+	s.config.Secrets, s.config.Leases, s.config.Metadata = clients.Core.CoreV1(), clients.Core.CoordinationV1(), clients.Metadata
+	s.config.Machines = clients.Machines
 	s.lead()
 	return v
 }

@@ -15,15 +15,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
@@ -181,26 +176,19 @@ func (w *world) newProcess(t *testing.T) *process {
 	w.starts++
 	p := &process{w: w, done: make(chan struct{}), serial: w.starts}
 	p.killAt.Store(-1)
-	control := &rest.Config{Host: "http://control", Transport: &way{p, w.control}, QPS: -1}
-	core, err1 := kubernetes.NewForConfig(control)
-	names, err2 := metadata.NewForConfig(control)
-	machines, err3 := rest.RESTClientFor(decode.Config(control))
-	nodes, err4 := kubernetes.NewForConfig(&rest.Config{Host: "http://target", Transport: &way{p, w.target}, QPS: -1})
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	control, nodes := apiserver.ClientsThrough(&way{p, w.control}), apiserver.ClientsThrough(&way{p, w.target})
 	limit, budget := w.limit, (*deletionbudget.Budget)(nil)
 	if w.seed%3 == 1 { // the deletion budget is the limit
 		limit = orphans.MaxLimit
 		if !w.broken.noBudget {
-			budget = &deletionbudget.Budget{Namespaces: noAnnotations{}, Leases: core.CoordinationV1(), Default: w.limit, Clock: clock.RealClock{}}
+			budget = &deletionbudget.Budget{Namespaces: noAnnotations{}, Leases: control.Core.CoordinationV1(), Default: w.limit, Clock: clock.RealClock{}}
 		}
 	}
 	var err error
 	p.orphans, err = NewOrphans(OrphansConfig{
-		Machines: machineclientset.New(machines).MachineV1alpha1(), Metadata: names, Secrets: core.CoreV1(), Leases: core.CoordinationV1(),
+		Machines: control.Machines, Metadata: control.Metadata, Secrets: control.Core.CoreV1(), Leases: control.Core.CoordinationV1(),
 		Sweeper: func(provider string) (driver.Sweeper, bool) { return w.sweeperOf(p), provider == "simulated" },
-		Targets: target.Single{Cluster: target.New(nodes)}, Events: eventLog{w}, Ledger: types.NamespacedName{Namespace: "fleet", Name: "fleet-safety"},
+		Targets: target.Single{Cluster: target.New(nodes.Core)}, Events: eventLog{w}, Ledger: types.NamespacedName{Namespace: "fleet", Name: "fleet-safety"},
 		ControlCluster: func() string { return "ours" },
 		Served: func(ctx context.Context, namespace string) (bool, error) {
 			err := p.send(ctx, false)

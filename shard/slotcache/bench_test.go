@@ -107,7 +107,7 @@ func inBubble(t *testing.T, f func(b *bench)) {
 		b := &bench{T: t, server: s, view: objectcache.NewView()}
 		b.events = &ledger{t: t, known: map[string]string{}, gone: map[string]string{}}
 		b.view.Machines.OnChange(b.events.record)
-		api := client.MachineV1alpha1()
+		api := client
 		b.set = New(
 			clock.RealClock{},
 			KindOf("Machines", objectcache.FromEach(api.Machines("")), b.view.Machines),

@@ -35,7 +35,7 @@ func withClasses(t *testing.T, f func(b *classBench)) {
 		s, machines, names := newServer(t)
 		b := &classBench{T: t, server: s, view: objectcache.NewView()}
 		b.classes = NewClasses(ClassesConfig{
-			Machines: machines.MachineV1alpha1(), Metadata: names, View: b.view, Look: b.look, Clock: clock.RealClock{},
+			Machines: machines, Metadata: names, View: b.view, Look: b.look, Clock: clock.RealClock{},
 		})
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan struct{})

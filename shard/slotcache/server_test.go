@@ -18,11 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
@@ -46,7 +44,7 @@ type server struct {
 }
 
 // newServer returns a server and its clients.
-func newServer(t *testing.T) (*server, machineclientset.Interface, metadata.Interface) {
+func newServer(t *testing.T) (*server, machineclient.MachineV1alpha1Interface, metadata.Interface) {
 	t.Helper()
 	s := &server{Server: apiserver.New("s", time.Now), blocked: map[string]bool{}, open: map[string]int{}, news: make(chan struct{})}
 	s.Fault(s.admit)
@@ -56,14 +54,8 @@ func newServer(t *testing.T) (*server, machineclientset.Interface, metadata.Inte
 		}
 		return nil
 	})
-	config := s.Config()
-	config.Transport = s
-	machines, err1 := rest.RESTClientForConfigAndClient(decode.Config(config), &http.Client{Transport: s})
-	names, err2 := metadata.NewForConfig(config)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
-	return s, machineclientset.New(machines), names
+	clients := apiserver.ClientsThrough(s)
+	return s, clients.Machines, clients.Metadata
 }
 
 // put writes an object, or deletes it if there is no content.

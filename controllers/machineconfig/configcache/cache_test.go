@@ -14,11 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 )
@@ -125,17 +122,9 @@ func (b *bench) put(resource, name string, labels map[string]any) {
 func inBubble(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apiserver.New("t", time.Now), owned: map[string]bool{}}
-		config := &rest.Config{Host: "http://memory", Transport: b, QPS: -1}
-		about, err := metadata.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, err := fleetclient.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		clients := apiserver.ClientsThrough(b)
 		b.Cache = New(Config{
-			Client: client, Metadata: about, Owns: b.owns,
+			Client: clients.Configs, Metadata: clients.Metadata, Owns: b.owns,
 			OwnsPool: func(pool *v1alpha1.MachineConfigPool) bool { return b.owns(pool.Name) },
 		})
 		b.OnPool(note(b, func(p *v1alpha1.MachineConfigPool) bool { return p == nil }, "pool"))

@@ -15,14 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
@@ -31,11 +27,10 @@ import (
 type Bench struct {
 	*testing.T
 
-	Server   *apiserver.Server
-	Cache    *configcache.Cache
-	Clients  versioned.Interface
-	Core     kubernetes.Interface
-	Metadata metadata.Interface
+	apiserver.Clients
+
+	Server *apiserver.Server
+	Cache  *configcache.Cache
 	// Recorder has the Events.
 	Recorder *Recorder
 
@@ -73,29 +68,15 @@ func (r *Recorder) Take() []string {
 	return said
 }
 
-// Connect has the constructors of clients, which only tests and cmd may call.
-type Connect struct {
-	Fleet    func(*rest.Config) (*versioned.Clientset, error)
-	Core     func(*rest.Config) (*kubernetes.Clientset, error)
-	Metadata func(*rest.Config) (metadata.Interface, error)
-}
-
 // Run runs test in a bubble.
-func Run(t *testing.T, connect Connect, test func(b *Bench)) {
+func Run(t *testing.T, test func(b *Bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		b := &Bench{T: t, Server: apiserver.New("c", clock.RealClock{}.Now), Recorder: &Recorder{}, ctx: ctx, reads: map[string]int{}}
-		config := &rest.Config{Host: "http://memory", Transport: b, QPS: -1}
-		var errs [3]error
-		b.Clients, errs[0] = connect.Fleet(config)
-		b.Core, errs[1] = connect.Core(config)
-		b.Metadata, errs[2] = connect.Metadata(config)
-		if err := errors.Join(errs[:]...); err != nil {
-			t.Fatal(err)
-		}
+		b.Clients = apiserver.ClientsThrough(b)
 		b.Cache = configcache.New(configcache.Config{
-			Client: b.Clients.FleetV1alpha1(), Metadata: b.Metadata,
+			Client: b.Configs, Metadata: b.Metadata,
 			OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return b.owns() }, Owns: func(string) bool { return b.owns() },
 		})
 		test(b)

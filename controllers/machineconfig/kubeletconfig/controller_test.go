@@ -12,12 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configtest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
@@ -34,11 +31,11 @@ type bench struct {
 }
 
 func run(t *testing.T, test func(b *bench)) {
-	configtest.Run(t, configtest.Connect{Fleet: versioned.NewForConfig, Core: kubernetes.NewForConfig, Metadata: metadata.NewForConfig}, func(inner *configtest.Bench) {
+	configtest.Run(t, func(inner *configtest.Bench) {
 		b := &bench{Bench: inner}
 		var err error
 		b.Controller, err = New(Config{
-			Client: b.Clients.FleetV1alpha1(), Cache: b.Cache, Configs: generated.NewWriter(b.Clients.FleetV1alpha1()),
+			Client: b.Configs, Cache: b.Cache, Configs: generated.NewWriter(b.Configs),
 			Events: b.Recorder, Clock: clock.RealClock{}, Workers: 2,
 		})
 		if err != nil {

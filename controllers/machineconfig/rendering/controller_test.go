@@ -11,12 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configtest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
@@ -37,11 +34,11 @@ type bench struct {
 }
 
 func run(t *testing.T, test func(b *bench)) {
-	configtest.Run(t, configtest.Connect{Fleet: versioned.NewForConfig, Core: kubernetes.NewForConfig, Metadata: metadata.NewForConfig}, func(inner *configtest.Bench) {
+	configtest.Run(t, func(inner *configtest.Bench) {
 		b := &bench{Bench: inner, view: objectcache.NewView(), nodes: objectcache.New[*corev1.Node]()}
 		var err error
 		b.Controller, err = New(Config{
-			Client: b.Clients.FleetV1alpha1(), Target: b.Metadata, Machines: b.Clients.MachineV1alpha1(), Control: b.Metadata,
+			Client: b.Configs, Target: b.Metadata, Machines: b.Machines, Control: b.Metadata,
 			Cache: b.Cache, View: b.view, Nodes: b.nodes, Written: patch.NewLatest[*v1alpha1.MachineConfigPool](), Prefix: v1alpha1.DaemonPrefix,
 			Replaces: func(*v1alpha1.MachineConfigPool) bool { return false },
 			Events:   b.Recorder, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}, Workers: 2,

@@ -12,12 +12,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configtest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
@@ -33,10 +30,10 @@ type bench struct {
 
 // run runs test with a controller that renders the templates of ConfigMap x/t.
 func run(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Config)) {
-	configtest.Run(t, configtest.Connect{Fleet: versioned.NewForConfig, Core: kubernetes.NewForConfig, Metadata: metadata.NewForConfig}, func(inner *configtest.Bench) {
+	configtest.Run(t, func(inner *configtest.Bench) {
 		b := &bench{Bench: inner}
 		cfg := Config{
-			Client: b.Clients.FleetV1alpha1(), Cache: b.Cache, Configs: generated.NewWriter(b.Clients.FleetV1alpha1()), Secrets: b.Core.CoreV1(),
+			Client: b.Configs, Cache: b.Cache, Configs: generated.NewWriter(b.Configs), Secrets: b.Core.CoreV1(),
 			Templates: NewConfigMap(b.Core.CoreV1(), types.NamespacedName{Namespace: "x", Name: "t"}), Events: b.Recorder, Clock: clock.RealClock{},
 		}
 		for _, set := range settings {

@@ -19,14 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
@@ -210,14 +206,8 @@ func (c *cluster) start(owns bool, change func(r *replica)) *replica {
 	if change != nil {
 		change(r)
 	}
-	config := &rest.Config{Host: "http://memory", Transport: r, QPS: -1}
-	core, err1 := kubernetes.NewForConfig(config)
-	fleet, err2 := fleetclient.NewForConfig(config)
-	names, err3 := metadata.NewForConfig(config)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		c.Fatal(err)
-	}
-	r.target = target.New(core)
+	clients := apiserver.ClientsThrough(r)
+	r.target = target.New(clients.Core)
 	r.target.Evict = func(_ context.Context, e *policyv1.Eviction) error {
 		if r.evict != nil {
 			return r.evict(e)
@@ -233,12 +223,12 @@ func (c *cluster) start(owns bool, change func(r *replica)) *replica {
 		},
 	})
 	r.cache = configcache.New(configcache.Config{
-		Client: fleet, Metadata: names, OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Owns: func(string) bool { return false },
+		Client: clients.Configs, Metadata: clients.Metadata, OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Owns: func(string) bool { return false },
 	})
 	var err error
 	r.controller, err = New(Config{
-		Pools: r.cache, Owns: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Fleet: fleet, Written: patch.NewLatest[*v1alpha1.MachineConfigPool](),
-		Cluster: r.target, View: r.view, Metadata: names, IsNewSet: func(*machinev1alpha1.MachineDeployment, *machinev1alpha1.MachineSet) bool { return true }, Drains: r.drains, Drain: settings,
+		Pools: r.cache, Owns: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Fleet: clients.Configs, Written: patch.NewLatest[*v1alpha1.MachineConfigPool](),
+		Cluster: r.target, View: r.view, Metadata: clients.Metadata, IsNewSet: func(*machinev1alpha1.MachineDeployment, *machinev1alpha1.MachineSet) bool { return true }, Drains: r.drains, Drain: settings,
 		Held: func(string) (string, bool) { return r.hold, r.hold != "" }, Prefix: prefix, Events: c.events, Clock: clock.RealClock{}, Gate: r, Workers: 2,
 	})
 	if err != nil {

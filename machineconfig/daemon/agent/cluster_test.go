@@ -12,11 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	typedfleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
@@ -45,17 +42,9 @@ func join(t *testing.T, test func(j *joined)) {
 		j := &joined{machine: newMachine(t), server: apiserver.New("c", time.Now)}
 		j.store("nodes", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "n"}})
 		j.store("nodes", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "other", "annotations": map[string]any{prefix + "desiredConfig": "evil"}}})
-		config := &rest.Config{Host: "http://memory", Transport: j, QPS: -1}
-		nodes, err := metadata.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		configs, err := typedfleetv1alpha1.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		clients := apiserver.ClientsThrough(j)
 		j.newCluster = func() *Cluster {
-			return NewCluster(nodes.Resource(Nodes()), configs.RenderedMachineConfigs(), "n", v1alpha1.DaemonPrefix)
+			return NewCluster(clients.Metadata.Resource(Nodes()), clients.Configs.RenderedMachineConfigs(), "n", v1alpha1.DaemonPrefix)
 		}
 		test(j)
 	})
