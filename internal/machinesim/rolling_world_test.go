@@ -28,7 +28,9 @@ type rolling struct {
 	unseen map[types.UID]bool
 	// broken are templates whose machines never run.
 	broken map[string]bool
-	ends   map[types.UID]time.Time // when a machine runs, or is deleted
+	// refused are templates whose VMs the cloud refuses, for a reason that lasts, so that their machines do not fail.
+	refused map[string]bool
+	ends    map[types.UID]time.Time // when a machine runs, or is deleted
 	// least machines have to run, and most may exist. resized reports whether the replicas have changed since, so that more
 	// may be in deletion.
 	least, most int
@@ -62,7 +64,7 @@ const rolled = "d"
 func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStrategy, replicas int32) *rolling {
 	t.Helper()
 	w := newEmptyWorld(t, seed)
-	r := &rolling{world: w, shows: map[string]metav1.Object{}, broken: map[string]bool{}, tooLate: map[string]bool{}, failed: map[types.UID]bool{}, ends: map[types.UID]time.Time{}}
+	r := &rolling{world: w, shows: map[string]metav1.Object{}, broken: map[string]bool{}, refused: map[string]bool{}, tooLate: map[string]bool{}, failed: map[types.UID]bool{}, ends: map[types.UID]time.Time{}}
 	r.counts = newCounting(seed)
 	labels := map[string]string{v1alpha1.LabelName: rolled}
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
@@ -191,6 +193,10 @@ func (r *rolling) live() {
 		case m.DeletionTimestamp != nil && !r.now.Before(end):
 			m.Finalizers = nil
 		case m.DeletionTimestamp != nil:
+			continue
+		case phase == "" && r.refused[m.Annotations["template"]]:
+			m.Status.CurrentStatus.Phase = v1alpha1.MachineCrashLoopBackOff
+		case phase == v1alpha1.MachineCrashLoopBackOff:
 			continue
 		case phase == "":
 			m.Status.CurrentStatus.Phase = v1alpha1.MachinePending

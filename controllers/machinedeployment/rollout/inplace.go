@@ -45,7 +45,7 @@ func (s *sets) carryOn() (v Verdict, busy bool) {
 //	old 3, new 1 of 1: one is updated       →  old 2, new 2; then old 1, new 3
 //	old 1, new 3 of 3                       →  the last old one is not needed: old 0
 //
-// Before all that, the sets shrink by those of their machines that the autoscaler has named.
+// Before all that, the sets shrink by those of their machines that the autoscaler has named, and the old ones by those that never ran.
 func (s *sets) stepInPlace() {
 	l := s.limits
 	if s.isResized() && len(s.namedMachines) > 0 {
@@ -61,6 +61,8 @@ func (s *sets) stepInPlace() {
 	}
 	if s.d.Spec.Paused {
 		l.surge = 0
+	} else {
+		dropNeverRan(s.old)
 	}
 	s.fresh.size = rollUp(l, s.total(), s.fresh.size)
 	most := max(s.most()-s.fresh.size, 0)
@@ -68,6 +70,18 @@ func (s *sets) stepInPlace() {
 		most = 0
 	}
 	shed(most, s.least(s.preserved()), s.fresh, s.old)
+}
+
+// dropNeverRan makes the old sets smaller by their machines that never ran. These have no Nodes to update, cost nothing that runs, and
+// may never fail: whatever waits for them would wait for as long as the template which they were created from cannot be created. A set
+// deletes them before all others, so that those which it has to delete anyway are counted once.
+//
+//	old 3, of which 1 never ran  →  old 2; then 3 stand for 2, and 1 is excess already: old 2
+func dropNeverRan(old []*tally) {
+	for _, t := range old {
+		excess := max(t.standing-t.doomed-t.size, 0)
+		t.size -= min(max(t.neverRan-excess, 0), t.size)
+	}
 }
 
 // shed makes the old sets smaller until they have most machines together, the oldest first: at first by machines that are not

@@ -26,6 +26,10 @@ type tally struct {
 	running int32
 	// preserved are those that have failed and are kept. A set that shrinks deletes them last.
 	preserved int32
+	// neverRan are the machines whose VM could not be created, or that never joined. Whether they will is unknown: for many causes
+	// they do not fail, because a machine of the same template would not fare better. Those are not among them that the set has
+	// decided to delete, nor preserved ones.
+	neverRan int32
 	// named are machines that the autoscaler does not want any more, and that the size does not account for yet. They are counted
 	// when the API server was asked.
 	named int32
@@ -70,6 +74,9 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		if machinefacts.IsPreservedFailed(m, w.Now) {
 			t.seen.preserved++
 		}
+		if neverRan(m, w.Now) && !t.intents.Dooms(m.UID) && !w.isUpdating(m) {
+			t.neverRan++
+		}
 	}
 	t.exist = t.seen.all
 	if set.DeletionTimestamp != nil { // all of its machines are about to be deleted, and it is not scaled
@@ -80,6 +87,13 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 	t.standing = t.seen.all - t.leaving + awaited(t, w.Machines[set.UID])
 	t.recount()
 	return t
+}
+
+// neverRan reports whether a machine has failed to become a Node, at least for now, and is not kept for inspection. One without a phase
+// does not count: it was not tried yet, or cannot be decoded.
+func neverRan(m *v1alpha1.Machine, now time.Time) bool {
+	kept := machinefacts.IsPreserved(m, now) || machinefacts.HasFailed(m) && machinefacts.IsKept(m, now)
+	return m.Status.CurrentStatus.Phase != "" && machinefacts.NeverRan(m) && !kept
 }
 
 // recount recalculates how many machines exist after the set got another size.
