@@ -40,8 +40,8 @@ type Intents struct {
 type Doomed struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Failed reports whether it is deleted because it has failed. If it recovers before, it is not deleted: then it has no
-	// disruption any more, and another machine may have one.
+	// Failed reports whether it is deleted because it has failed, or could not be created of an earlier MachineClass. If it recovers
+	// before, it is not deleted: then it has no disruption any more, and another machine may have one.
 	Failed bool `json:"failed,omitempty"`
 	// Why the machine is deleted. Reason returns it.
 	Why receipt.Reason `json:"why,omitzero"`

@@ -141,10 +141,18 @@ func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 	return n
 }
 
-// isToBeReplaced reports whether the machine has failed, is not preserved, has its disruption, and can be replaced: a frozen set
-// creates no machines, and would shrink below its replicas.
+// isToBeReplaced reports whether the machine has failed, is not preserved, and has its disruption, or is outdated; and whether it can be
+// replaced: a frozen set creates no machines, and would shrink below its replicas.
 func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
-	return !machinefacts.IsFrozen(w.Set) && machinefacts.HasFailed(m) && !machinefacts.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
+	hasFailed := machinefacts.HasFailed(m) && !machinefacts.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
+	return !machinefacts.IsFrozen(w.Set) && (hasFailed || isOutdated(w, m))
+}
+
+// isOutdated reports whether the machine could not be created, and the template names another MachineClass by now. Such a machine may
+// never fail, because the machine controller does not know that its replacement would fare better. It needs no disruption: it runs nothing.
+func isOutdated(w World, m *v1alpha1.Machine) bool {
+	return m.Status.CurrentStatus.Phase == v1alpha1.MachineCrashLoopBackOff && m.Spec.Class.Name != w.Set.Spec.Template.Spec.Class.Name &&
+		!machinefacts.IsPreserved(m, w.Now)
 }
 
 // isTransferred reports whether the machine was updated in place and was transferred from another set, which is about to lower

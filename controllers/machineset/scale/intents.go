@@ -7,10 +7,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// sparesDoomed reports whether a machine no longer has to be deleted: deletions are held, or it was recorded because it had failed, and
-// has recovered, or the set is frozen and could not replace it.
+// sparesDoomed reports whether a machine no longer has to be deleted: deletions are held, or it was recorded because it had failed
+// or was outdated, and has recovered, or the set is frozen and could not replace it.
 func sparesDoomed(w World, d machinefacts.Doomed, m *v1alpha1.Machine) bool {
-	return holds(w, m) || d.Failed && (!machinefacts.HasFailed(m) || machinefacts.IsFrozen(w.Set))
+	return holds(w, m) || d.Failed && (!machinefacts.HasFailed(m) && !isOutdated(w, m) || machinefacts.IsFrozen(w.Set))
 }
 
 // spares reports whether the machine is recorded for deletion and, in its current state, does not have to be deleted.

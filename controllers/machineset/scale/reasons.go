@@ -18,8 +18,12 @@ func whyNamed(w World, m *v1alpha1.Machine) receipt.Reason {
 		w.newest(m).Annotations[v1alpha1.AnnotationMarkedForDeletionTime], w.Set.Spec.Replicas))
 }
 
-// whyFailed returns the reason for a machine that has failed and is replaced.
+// whyFailed returns the reason for a machine that has failed, or is outdated, and is replaced.
 func whyFailed(w World, m *v1alpha1.Machine) receipt.Reason {
+	if isOutdated(w, m) {
+		return receipt.Because(receipt.CreationFailed, fmt.Sprintf("could not be created of MachineClass %s, the template names MachineClass %s",
+			m.Spec.Class.Name, w.Set.Spec.Template.Spec.Class.Name))
+	}
 	since := m.Status.CurrentStatus.LastUpdateTime
 	for _, d := range w.Disruptions {
 		if d.UID == m.UID {

@@ -197,6 +197,8 @@ func (b *bench) report(m *v1alpha1.Machine, word string) {
 		m.Annotations[v1alpha1.AnnotationOrdinal] = value
 	case "foreign-ordinal":
 		m.Annotations[v1alpha1.AnnotationOrdinal] = value
+	case "class":
+		m.Spec.Class.Name = value
 	case "transferred":
 		m.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
 	default:
