@@ -57,6 +57,7 @@ type MachineDeploymentSpec struct {
 	// Selector finds the deployment's MachineSets and machines by their labels. The template's labels must match it.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.?matchLabels.orValue({}).size() + self.?matchExpressions.orValue([]).size() > 0`,message="must not be empty: it would select every machine"
+	// +kubebuilder:validation:XValidation:rule=`(!has(self.matchLabels) || self.matchLabels.all(k, !(k in ["node", "node.machine.sapcloud.io/update-result", "machine-template-hash", "freeze", "node.machine.sapcloud.io/scale-up-disabled"] || k.startsWith("fleet.machine.sapcloud.io/")))) && (!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.key in ["node", "node.machine.sapcloud.io/update-result", "machine-template-hash", "freeze", "node.machine.sapcloud.io/scale-up-disabled"] || e.key.startsWith("fleet.machine.sapcloud.io/"))))`,reason=FieldValueForbidden,message="must not use labels that the controllers write (node, machine-template-hash, freeze, node.machine.sapcloud.io/update-result, node.machine.sapcloud.io/scale-up-disabled, and those below fleet.machine.sapcloud.io/): what they create would not match it any more, and be created again without end"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// Template is what new machines are made from. A change of its labels, its annotations or its class' name or API
 	// group replaces the machines; every other change is applied to the existing machines.

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,7 +24,7 @@ func ValidateMachineDeployment(d *v1alpha1.MachineDeployment) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateReplicas(d.Spec.Replicas, spec.Child("replicas"))
 	errs = append(errs, validateSelector(d.Spec.Selector, d.Spec.Template.Labels, spec.Child("selector"))...)
-	errs = append(errs, validateNotOurs(d.Spec.Selector, spec.Child("selector"), v1alpha1.LabelNode, v1alpha1.LabelMachineTemplateHash)...)
+	errs = append(errs, validateNotOurs(d.Spec.Selector, spec.Child("selector"), v1alpha1.IsMachineSetLabelOfControllers)...)
 	errs = append(errs, validateStrategy(&d.Spec, spec.Child("strategy"))...)
 	return append(errs, validateClass(d.Spec.Template.Spec.Class, spec.Child("template", "spec", "class"))...)
 }
@@ -33,7 +34,7 @@ func ValidateMachineSet(s *v1alpha1.MachineSet) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateReplicas(s.Spec.Replicas, spec.Child("replicas"))
 	errs = append(errs, validateSelector(s.Spec.Selector, s.Spec.Template.Labels, spec.Child("selector"))...)
-	errs = append(errs, validateNotOurs(s.Spec.Selector, spec.Child("selector"), v1alpha1.LabelNode)...)
+	errs = append(errs, validateNotOurs(s.Spec.Selector, spec.Child("selector"), v1alpha1.IsMachineLabelOfControllers)...)
 	return append(errs, validateClass(s.Spec.Template.Spec.Class, spec.Child("template", "spec", "class"))...)
 }
 
@@ -126,22 +127,23 @@ func validateSelector(selector *metav1.LabelSelector, template map[string]string
 	return nil
 }
 
-// validateNotOurs makes sure that no selector uses labels that the controllers write: the machines made would not match it
-// any more, be released, and be made again without end.
-func validateNotOurs(selector *metav1.LabelSelector, path *field.Path, ours ...string) field.ErrorList {
+// validateNotOurs makes sure that no selector uses labels that the controllers write, whichever the operator is: what was created would
+// not match it any more, be released, and be created again without end. The selector of a MachineSet may use the hash of its template,
+// by which Machine Controller Manager and the fleet distinguish the MachineSets of a MachineDeployment.
+func validateNotOurs(selector *metav1.LabelSelector, path *field.Path, isOurs func(label string) bool) field.ErrorList {
 	if selector == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	const reason = "is written by the controllers and cannot be selected by"
-	for _, label := range ours {
-		if _, selected := selector.MatchLabels[label]; selected {
+	for _, label := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
+		if isOurs(label) {
 			errs = append(errs, field.Forbidden(path.Child("matchLabels").Key(label), reason))
 		}
-		for i, requirement := range selector.MatchExpressions {
-			if requirement.Key == label {
-				errs = append(errs, field.Forbidden(path.Child("matchExpressions").Index(i).Child("key"), reason))
-			}
+	}
+	for i, requirement := range selector.MatchExpressions {
+		if isOurs(requirement.Key) {
+			errs = append(errs, field.Forbidden(path.Child("matchExpressions").Index(i).Child("key"), reason))
 		}
 	}
 	return errs

@@ -1,0 +1,18 @@
+package v1alpha1
+
+import "strings"
+
+// IsMachineLabelOfControllers reports whether controllers write the label on Machines, whatever a client or a template has there.
+func IsMachineLabelOfControllers(key string) bool {
+	return key == LabelNode || key == LabelUpdateResult || strings.HasPrefix(key, FleetDomain)
+}
+
+// IsMachineSetLabelOfControllers reports whether controllers write the label on the MachineSets of a MachineDeployment, or on their
+// Machines.
+func IsMachineSetLabelOfControllers(key string) bool {
+	switch key {
+	case LabelMachineTemplateHash, LabelFreeze, LabelScaleUpDisabled:
+		return true
+	}
+	return IsMachineLabelOfControllers(key)
+}
