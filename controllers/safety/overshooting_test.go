@@ -17,6 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
@@ -122,6 +123,43 @@ func TestSetThatCreatesBeyondItsSizeIsFrozen(t *testing.T) {
 			c.Errorf("Events %v, want %v", got, want)
 		}
 	})
+}
+
+// TestSetWhoseMachinesDriftIsFrozen: another client removes a label of a machine every 10 min, and the set releases the machine and creates
+// another one.
+func TestSetWhoseMachinesDriftIsFrozen(t *testing.T) {
+	onCounting(t, 3, func(c *counting) {
+		c.create(3)
+		c.lead()
+		for range 20 {
+			if machinefacts.IsFrozen(c.set()) {
+				break
+			}
+			time.Sleep(10 * time.Minute)
+			c.release(machinefacts.Name("s", c.set().UID, c.ordinal-1))
+			c.create(1)
+			time.Sleep(time.Minute)
+		}
+		if n := len(c.List("machines")); n != 6 {
+			t.Errorf("frozen: %t, with %d machines for 3 replicas, want 6", machinefacts.IsFrozen(c.set()), n)
+		}
+		c.expect(true, "three that it has released remain")
+		c.Delete("machines", namespace, machinefacts.Name("s", c.set().UID, 2))
+		c.expect(false, "two remain")
+	})
+}
+
+// release releases a machine, as the controller of the set does.
+func (c *counting) release(name string) {
+	c.Helper()
+	m, err := c.user.MachineV1alpha1().Machines(namespace).Get(c.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	ownerref.Release(m, c.set().UID)
+	if _, err := c.user.MachineV1alpha1().Machines(namespace).Update(c.Context(), m, metav1.UpdateOptions{}); err != nil {
+		c.Fatal(err)
+	}
 }
 
 func TestSetThatIsScaledDownIsNotFrozen(t *testing.T) {

@@ -34,12 +34,15 @@ func MayAdopt(observed, live metav1.Object) error {
 // Adopt makes the parent the controller of the child. It becomes the first of the owners: the cluster-autoscaler reads
 // no other.
 func Adopt(child, parent metav1.Object, kind schema.GroupVersionKind) {
+	annotations := maps.Clone(child.GetAnnotations())
+	delete(annotations, v1alpha1.AnnotationReleasedBy)
+	child.SetAnnotations(annotations)
 	owner := *metav1.NewControllerRef(parent, kind)
 	child.SetOwnerReferences(append([]metav1.OwnerReference{owner}, child.GetOwnerReferences()...))
 }
 
 // Release removes the parent from the child, and the slot label that the child had because of the parent: it is offered to
-// others, or becomes a root of its own.
+// others, or becomes a root of its own. It records the parent, which creates another child in its place: how many were released is counted.
 func Release(child metav1.Object, parent types.UID) {
 	labels := maps.Clone(child.GetLabels())
 	delete(labels, v1alpha1.LabelSlot)
@@ -47,6 +50,12 @@ func Release(child metav1.Object, parent types.UID) {
 	child.SetOwnerReferences(slices.DeleteFunc(slices.Clone(child.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
 		return o.UID == parent
 	}))
+	annotations := maps.Clone(child.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationReleasedBy] = string(parent)
+	child.SetAnnotations(annotations)
 }
 
 // InSlotOf puts a child that is about to be made into the slot of its parent, regardless of a slot label in its template:

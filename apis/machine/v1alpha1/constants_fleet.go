@@ -42,6 +42,10 @@ const AnnotationDisruptions = FleetDomain + "disruptions"
 // value has the numbers, as a sentence for people. It is added and removed together with LabelFreeze.
 const AnnotationOvershooting = FleetDomain + "overshooting"
 
+// AnnotationReleasedBy on a Machine or a MachineSet without a controller is the UID of its last one, which has released it because its
+// labels did not match the selector any more. It is written with the release, and removed with an adoption.
+const AnnotationReleasedBy = FleetDomain + "released-by"
+
 // AnnotationCountMinReady on a MachineDeployment, or on a MachineSet without a controller, with a true value (as
 // strconv.ParseBool reads it) has minReadySeconds count, which Machine Controller Manager ignores, and with a false one has it
 // ignored. Without it, or with another value, the fleet's setting holds.

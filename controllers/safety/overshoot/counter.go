@@ -38,8 +38,17 @@ type setCount struct {
 	// are the API server's, and are compared with others of it only.
 	newest time.Time
 	next   int64
+	// released machines have no controller any more, because the set has released them, and still exist. drifting reports whether there are
+	// more of them than in an earlier count, and that the set has not created a machine since.
+	released int
+	drifting bool
 	// created is the number of live and transferred machines that were created since the count before, and not recorded for creation then.
 	created int
+}
+
+// isSizedAs reports whether the size of a set has not changed since another count, nor its selector.
+func (is setCount) isSizedAs(before setCount) bool {
+	return before.generation == is.generation && before.replicas == is.replicas
 }
 
 // deploymentCount is the count of a MachineDeployment.
@@ -90,6 +99,7 @@ func NewCounter(before Count, sets []*v1alpha1.MachineSet, deployments []Deploym
 func (c *Counter) Add(m metav1.Object) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if owner == nil {
+		c.addReleased(m)
 		return
 	}
 	is, judged := c.counts[owner.UID]
@@ -119,6 +129,13 @@ func (c *Counter) Add(m metav1.Object) {
 	}
 }
 
+// addReleased counts a machine without a controller for the set that has released it.
+func (c *Counter) addReleased(m metav1.Object) {
+	if is, judged := c.counts[types.UID(m.GetAnnotations()[v1alpha1.AnnotationReleasedBy])]; judged && m.GetDeletionTimestamp() == nil {
+		is.released++
+	}
+}
+
 // Count returns the count, for the next Counter.
 func (c *Counter) Count() Count {
 	count := Count{sets: make(map[types.UID]setCount, len(c.sets)), deployments: map[types.UID]deploymentCount{}}
@@ -126,7 +143,8 @@ func (c *Counter) Count() Count {
 		count.deployments[uid] = deploymentCount{generation: d.Generation, most: d.Most}
 	}
 	for _, set := range c.sets {
-		is := *c.counts[set.UID]
+		is, before := *c.counts[set.UID], c.before.sets[set.UID]
+		is.drifting = is.created == 0 && is.isSizedAs(before) && (is.released > before.released || before.drifting)
 		count.sets[set.UID] = is
 		if d, known := count.deployments[ownerOf(set)]; known {
 			d.live += is.live + is.transferred

@@ -18,6 +18,9 @@ type Limits struct {
 // high returns the lowest number that is too high.
 func (l Limits) high(ordered int) int { return ordered + max(l.Up, 1) }
 
+// mostReleased returns how many machines that a set has released may exist without a freeze. Users release some to inspect them.
+func (l Limits) mostReleased() int { return max(l.Up, 1) }
+
 // low returns the highest number at which a freeze ends.
 func (l Limits) low(ordered int) int {
 	return max(ordered, min(ordered+l.Up-l.Down, l.high(ordered)-1))
@@ -38,12 +41,16 @@ func (c *Counter) Decide(l Limits) (verdicts []Verdict) {
 	for _, set := range c.sets {
 		switch is, frozen := now.sets[set.UID], machinefacts.IsFrozen(set); {
 		case frozen && isFrozenForOvershooting(set) && c.isLow(l, now, set):
-			verdicts = append(verdicts, Verdict{Set: set, Why: fmt.Sprintf("The MachineSet has %d machines for %d replicas", is.live, is.replicas)})
+			verdicts = append(verdicts, Verdict{Set: set, Why: fmt.Sprintf("The MachineSet has %d machines for %d replicas%s", is.live, is.replicas, is.alsoReleased())})
 		case frozen:
 		case c.setOvershoots(l, is, set):
 			verdicts = append(verdicts, Verdict{Set: set, Freeze: true, Why: fmt.Sprintf(
 				"The MachineSet has %d machines for %d replicas, and has created %d of them while it had at least %d",
 				is.live, is.replicas, is.created, l.high(is.replicas))})
+		case c.drifts(l, is, set):
+			verdicts = append(verdicts, Verdict{Set: set, Freeze: true, Why: fmt.Sprintf(
+				"The MachineSet has released %d machines that still exist and whose labels do not match its selector any more, and has created %d in their place",
+				is.released, is.created)})
 		case c.deploymentOvershoots(l, now, set):
 			d := now.deployments[ownerOf(set)]
 			verdicts = append(verdicts, Verdict{Set: set, Freeze: true, Why: fmt.Sprintf(
@@ -54,11 +61,26 @@ func (c *Counter) Decide(l Limits) (verdicts []Verdict) {
 	return verdicts
 }
 
+// alsoReleased returns the part of a sentence that reports the machines which the set has released.
+func (is setCount) alsoReleased() string {
+	if is.released == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and has released %d that still exist", is.released)
+}
+
 // setOvershoots reports whether a set has created machines beyond its replicas since the count before. One that was not counted before
 // had no machines then.
 func (c *Counter) setOvershoots(l Limits, is setCount, set *v1alpha1.MachineSet) bool {
 	before, high := c.before.sets[set.UID], l.high(is.replicas)
-	return before.generation == is.generation && before.replicas == is.replicas && before.live >= high && is.live >= high && is.created > 0
+	return is.isSizedAs(before) && before.live >= high && is.live >= high && is.created > 0
+}
+
+// drifts reports whether a set has released another machine, and has created one in its place, while more than some that it has released
+// exist. The release may have been seen by the count before.
+func (c *Counter) drifts(l Limits, is setCount, set *v1alpha1.MachineSet) bool {
+	before := c.before.sets[set.UID]
+	return is.isSizedAs(before) && is.created > 0 && is.released > l.mostReleased() && (is.released > before.released || before.drifting)
 }
 
 // deploymentOvershoots reports whether a set was enlarged and has created machines since the count before, while all sets of its
@@ -71,11 +93,11 @@ func (c *Counter) deploymentOvershoots(l Limits, now Count, set *v1alpha1.Machin
 		now.sets[set.UID].created > 0 && now.sets[set.UID].replicas > c.before.sets[set.UID].replicas
 }
 
-// isLow reports whether neither a set nor its MachineDeployment has too many machines any more. A MachineDeployment that was not counted
+// isLow reports whether neither a set nor its MachineDeployment has too many machines any more, nor the set has released too many. A MachineDeployment that was not counted
 // has none.
 func (c *Counter) isLow(l Limits, now Count, set *v1alpha1.MachineSet) bool {
 	is, d := now.sets[set.UID], now.deployments[ownerOf(set)]
-	return is.live <= l.low(is.replicas) && d.live <= l.low(d.most)
+	return is.live <= l.low(is.replicas) && d.live <= l.low(d.most) && is.released <= l.mostReleased()
 }
 
 // isFrozenForOvershooting reports whether a frozen set was frozen for its number of machines, by the fleet or by Machine Controller

@@ -13,6 +13,11 @@
 // machines of its own: frozen are those of its sets that have created such a machine and were enlarged since the first count. A set
 // that replaces a failed machine within an unchanged size has not overshot for it.
 //
+// A MachineSet whose machines lose their labels to another client has no more machines than ordered: it releases them, and creates others
+// in their place, without end. So the machines that it has released and that still exist are counted, too. A MachineSet drifts when there
+// are more of them than Limits.Up, more than in an earlier count of the same generation, and it has created a machine since. The freeze
+// ends when no more of them than Limits.Up are left. They count for no MachineDeployment: a rollout is not frozen for them.
+//
 // Machines that are being deleted, and those recorded on their set for deletion, do not count. A machine that was updated in place
 // and transferred to another set counts for its MachineDeployment, and not for its set, whose size follows.
 //

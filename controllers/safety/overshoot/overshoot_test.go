@@ -42,6 +42,7 @@ type state struct {
 	most               int
 	deploymentReplaced bool
 	other              int // machines of another set of it
+	released           int // machines that the set has released
 }
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -66,6 +67,14 @@ func machineOf(set string, setUID types.UID, name string, second int64) *v1alpha
 	return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(start.Add(time.Duration(second) * time.Second)),
 		OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", Name: set, UID: setUID, Controller: &isController}},
+	}}
+}
+
+// releasedBy is a machine without a controller that a set has released.
+func releasedBy(set types.UID, i int) *v1alpha1.Machine {
+	name := fmt.Sprintf("released-%d", i)
+	return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(name), Annotations: map[string]string{v1alpha1.AnnotationReleasedBy: string(set)},
 	}}
 }
 
@@ -101,6 +110,9 @@ func (s state) count(before Count) *Counter {
 	c := NewCounter(before, sets, deployments)
 	for _, m := range s.machines {
 		c.Add(m)
+	}
+	for i := range s.released {
+		c.Add(releasedBy(uid, i))
 	}
 	for i := range s.other {
 		c.Add(machineOf("other", "other", fmt.Sprintf("of-other-%d", i), 0))
@@ -147,6 +159,12 @@ func TestFreezes(t *testing.T) {
 			state{generation: 1, replicas: 3, machines: made(0, 6), change: func(s *v1alpha1.MachineSet) { doomed(s, made(0, 3)...) }},
 			"",
 		},
+		{"releases a third machine", state{generation: 1, replicas: 3, machines: made(2, 3), released: 2}, state{generation: 1, replicas: 3, machines: made(3, 3), released: 3}, "has released 3 machines that still exist"},
+		{"releases all at once", state{generation: 1, replicas: 3, machines: made(0, 3)}, state{generation: 1, replicas: 3, machines: made(3, 3), released: 3}, "has created 3 in their place"},
+		{"releases two for inspection", state{generation: 1, replicas: 3, machines: made(0, 3)}, state{generation: 1, replicas: 3, machines: made(2, 3), released: 2}, ""},
+		{"replaces a failed one while released ones exist", state{generation: 1, replicas: 3, machines: made(0, 3), released: 5}, state{generation: 1, replicas: 3, machines: made(1, 3), released: 5}, ""},
+		{"releases, and creates none", state{generation: 1, replicas: 3, machines: made(0, 3), released: 2}, state{generation: 1, replicas: 3, machines: made(1, 2), released: 3}, ""},
+		{"got another selector", state{generation: 1, replicas: 3, machines: made(0, 3)}, state{generation: 2, replicas: 3, machines: made(3, 3), released: 3}, ""},
 		{"too many are being deleted", state{generation: 1, replicas: 3, machines: made(0, 5)}, state{generation: 1, replicas: 3, machines: append(made(0, 3, deleted), made(3, 3)...)}, ""},
 		{"too many were transferred to it", state{generation: 1, replicas: 3, machines: made(0, 5, transferred)}, state{generation: 1, replicas: 3, machines: append(made(0, 5, transferred), made(5, 1)...)}, ""},
 		{"adopts older machines", state{generation: 1, replicas: 3, machines: made(10, 5)}, state{generation: 1, replicas: 3, machines: append(made(10, 5), foreign(0, 3)...)}, ""},
@@ -257,6 +275,8 @@ func TestFreezeEnds(t *testing.T) {
 		{"frozen by Machine Controller Manager", state{replicas: 3, machines: made(0, 3), change: byMCM}, true},
 		{"frozen by a user", state{replicas: 3, machines: made(0, 3), change: byUser}, false},
 		{"frozen by a user just now", state{replicas: 3, machines: made(0, 3), change: frozen}, false},
+		{"three that it has released exist", state{replicas: 3, machines: made(0, 3), released: 3, change: byFleet}, false},
+		{"two that it has released exist", state{replicas: 3, machines: made(0, 2), released: 2, change: byFleet}, true},
 		{"its MachineDeployment still has too many", state{replicas: 3, machines: made(0, 3), change: byFleet, most: 5, other: 4}, false},
 		{"its MachineDeployment has enough", state{replicas: 3, machines: made(0, 3), change: byFleet, most: 5, other: 3}, true},
 	} {
@@ -266,6 +286,22 @@ func TestFreezeEnds(t *testing.T) {
 				t.Errorf("decided %+v, want the end of the freeze: %t", verdicts, tc.want)
 			}
 		})
+	}
+}
+
+// TestReleaseThatIsCountedBeforeItsReplacement: a count may meet the moment between a release and the creation of another machine.
+func TestReleaseThatIsCountedBeforeItsReplacement(t *testing.T) {
+	before := state{generation: 1, replicas: 3, machines: made(2, 3), released: 2}.count(Count{}).Count()
+	between := state{generation: 1, replicas: 3, machines: made(3, 2), released: 3}
+	for range 3 { // the API server may reject the creation for some time
+		c := between.count(before)
+		if verdicts := c.Decide(byDefault); len(verdicts) > 0 {
+			t.Fatalf("decided %+v before a machine was created", verdicts)
+		}
+		before = c.Count()
+	}
+	if verdicts := (state{generation: 1, replicas: 3, machines: made(3, 3), released: 3}).count(before).Decide(byDefault); len(verdicts) != 1 || !verdicts[0].Freeze {
+		t.Errorf("decided %+v, want a freeze", verdicts)
 	}
 }
 
