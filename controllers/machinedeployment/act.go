@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,8 +69,12 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 		return fmt.Errorf("list the MachineSets of namespace %s: %w", w.Deployment.Namespace, err)
 	}
 	live := map[types.UID]bool{}
+	w.Released = 0
 	for i := range list.Items {
 		owner := metav1.GetControllerOfNoCopy(&list.Items[i])
+		if owner == nil && list.Items[i].Annotations[v1alpha1.AnnotationReleasedBy] == string(w.Deployment.UID) && list.Items[i].DeletionTimestamp == nil {
+			w.Released++
+		}
 		switch {
 		case owner == nil:
 			if err := c.lookAgain(ctx, w, &list.Items[i]); err != nil {
@@ -142,12 +147,10 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 	if apierrors.IsAlreadyExists(err) {
 		made, err = c.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
 		if other, undecodable := decode.FailureOf(err); undecodable && !metav1.IsControlledBy(other, w.Deployment) {
-			w.Done.Collided = true
-			return nil
+			return collide(w, set.Name)
 		}
 		if err == nil && !rollout.IsNewSet(w.Deployment, made) {
-			w.Done.Collided = true
-			return nil
+			return collide(w, set.Name)
 		}
 	}
 	if err != nil {
@@ -157,6 +160,16 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 	klog.FromContext(ctx).Info("Created MachineSet", telemetry.KeyMachineSet, klog.KObj(made), "revision", made.Annotations[v1alpha1.AnnotationRevision])
 	w.Owned = append(w.Owned, made)
 	c.made(w.Deployment.UID, made.UID)
+	return nil
+}
+
+// collide records that the name of the new set belongs to another set.
+func collide(w *rollout.World, name string) error {
+	if why, drifts := rollout.Drifts(*w); drifts {
+		w.Done.CreateError = fmt.Sprintf("Failed to create new machine set %q: %s", name, why)
+		return fmt.Errorf("create MachineSet %s: %s", name, why)
+	}
+	w.Done.Collided = true
 	return nil
 }
 
@@ -227,6 +240,18 @@ func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alph
 
 // release removes the deployment's owner reference from sets.
 func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	_, err := ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) { ownerref.Release(s, w.Deployment.UID) })
+	var released []string
+	commit := func(ctx context.Context, observed, desired *v1alpha1.MachineSet) (*v1alpha1.MachineSet, error) {
+		written, err := c.sets.Commit(ctx, observed, desired)
+		if err == nil {
+			released = append(released, desired.Name)
+		}
+		return written, err
+	}
+	_, err := ownerref.Rewrite(ctx, commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) { ownerref.Release(s, w.Deployment.UID) })
+	if len(released) > 0 {
+		telemetry.Emit(ctx, c.cfg.Events, w.Deployment, v1alpha1.EventReleased, fmt.Sprintf(
+			"Released %d MachineSets, because their labels do not match the selector any more; they keep their machines: %s", len(released), strings.Join(released, ", ")))
+	}
 	return err
 }

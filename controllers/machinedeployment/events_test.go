@@ -159,6 +159,11 @@ var plays = map[string]func(b *bench){
 		b.server.SetUndecodable("machinesets", "n", b.mine()[0].Name, true)
 		b.touches()
 	},
+	v1alpha1.EventReleased: func(b *bench) {
+		b.create()
+		b.drift()
+		b.touches()
+	},
 	v1alpha1.EventSelectingAll: func(b *bench) {
 		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Selector = &metav1.LabelSelector{} })
 		b.touches()

@@ -2,6 +2,8 @@ package machinedeployment
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
@@ -63,6 +66,47 @@ func TestSetOfAnotherOwnerHasTheName(t *testing.T) {
 		}
 	})
 }
+
+// drift has another client change the label by which the deployment selects its set.
+func (b *bench) drift() {
+	b.Helper()
+	name := b.mine()[0].Name
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"drifted"}}}`, v1alpha1.LabelName)
+	if _, err := b.server.Client().MachineSets("n").Patch(b.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.pass(time.Minute)
+}
+
+// TestSetsThatDriftAreReplacedAFewTimes: each of them keeps its machines. When the released sets are deleted, or the template changes, a
+// new one is created.
+func TestSetsThatDriftAreReplacedAFewTimes(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create()
+		for len(b.mine()) > 0 && len(b.sets()) < 20 {
+			b.drift()
+		}
+		if n := len(b.sets()); n != 1+mostReplaced {
+			t.Fatalf("%d sets, want %d", n, 1+mostReplaced)
+		}
+		is := machinefacts.MachineDeploymentCondition(&b.deployment().Status, v1alpha1.MachineDeploymentProgressing)
+		if is == nil || is.Reason != v1alpha1.ReasonMachineSetCreateError || !strings.Contains(is.Message, "has released 3 MachineSets") {
+			t.Errorf("condition %+v, want one with the number of released sets", is)
+		}
+		b.pass(time.Hour)
+		if n := len(b.sets()); n != 1+mostReplaced {
+			t.Fatalf("%d sets after an hour, want %d", n, 1+mostReplaced)
+		}
+		b.patch(`{"spec":{"template":{"metadata":{"annotations":{"template":"b"}}}}}`)
+		b.pass(time.Minute)
+		if n := len(b.mine()); n != 1 {
+			t.Errorf("%d sets of another template, want 1", n)
+		}
+	})
+}
+
+// mostReplaced is how many sets are created in the place of those that were released.
+const mostReplaced = 2
 
 // TestTheNewSetWasMadeByARequestThatWasNotAnswered: it is taken for what it is.
 func TestTheNewSetWasMadeByARequestThatWasNotAnswered(t *testing.T) {

@@ -99,7 +99,9 @@ type done struct {
 	created map[int64]bool
 	since   map[int64]time.Time // of created
 	deleted map[types.UID]bool
-	looked  string // selector for which orphans were looked for, and adopted
+	// released are the names of the machines that were released since the status was written last.
+	released []string
+	looked   string // selector for which orphans were looked for, and adopted
 
 	live    *scale.Live                      // the last list
 	listed  time.Time                        // when its request began
@@ -205,6 +207,7 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 		c.pace.Failed(w.Set, err)
 	}
 	if err == nil && wait == 0 {
+		c.setReleased(w.Set.UID, nil)
 		for _, event := range verdict.Events {
 			telemetry.Emit(ctx, c.cfg.Events, w.Set, event.Reason, event.Message)
 		}
@@ -249,7 +252,7 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 		w.Undecodable[m.UID] = true
 	}
 	known := c.remember(set, w.Owned)
-	w.Done.Created, w.Done.Deleted = known.created, known.deleted
+	w.Done.Created, w.Done.Deleted, w.Done.Released = known.created, known.deleted, known.released
 	if c.cfg.Held != nil {
 		_, w.Held = c.cfg.Held(set.Namespace)
 	}
@@ -299,6 +302,15 @@ func (c *Controller) decide(w *scale.World) scale.Verdict {
 		known.looked = metav1.FormatLabelSelector(w.Set.Spec.Selector)
 	}
 	return verdict
+}
+
+// setReleased records which machines of a set were released, and that no status reports them yet.
+func (c *Controller) setReleased(set types.UID, names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.done[set]; known != nil {
+		known.released = names
+	}
 }
 
 // listed records that the set's machines were listed.

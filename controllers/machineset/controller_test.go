@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
@@ -170,10 +172,21 @@ func TestRelease(t *testing.T) {
 		if got := len(b.machines()); got != 3 || b.set().Status.Replicas != 2 {
 			t.Errorf("%d machines, want 3; the set counts %d", got, b.set().Status.Replicas)
 		}
+		if m.Annotations[v1alpha1.AnnotationReleasedBy] != string(b.set().UID) {
+			t.Errorf("it does not have the set that has released it: %v", m.Annotations)
+		}
+		is := machinefacts.MachineSetCondition(&b.set().Status, v1alpha1.MachineSetMachinesReleased)
+		if is == nil || !strings.Contains(is.Message, m.Name) {
+			t.Errorf("condition %+v, want one that names the machine", is)
+		}
 		b.patchMachine(m.Name, fmt.Sprintf(`{"metadata":{"labels":{%q:"set"}}}`, v1alpha1.LabelName))
 		b.pass(time.Minute)
-		if m = b.machine(m.Name); !metav1.IsControlledBy(m, b.set()) {
+		if m = b.machine(m.Name); !metav1.IsControlledBy(m, b.set()) || m.Annotations[v1alpha1.AnnotationReleasedBy] != "" {
 			t.Error("it was not adopted again")
+		}
+		b.pass(time.Hour)
+		if is := machinefacts.MachineSetCondition(&b.set().Status, v1alpha1.MachineSetMachinesReleased); is != nil {
+			t.Errorf("after an hour the set has the condition %+v", is)
 		}
 	})
 }

@@ -137,6 +137,11 @@ var plays = map[string]func(b *bench){
 		b.patch(`{"spec":{"replicas":1}}`)
 		b.touches()
 	},
+	v1alpha1.EventReleased: func(b *bench) {
+		b.create(3)
+		b.patchMachine(b.machines()[0].Name, fmt.Sprintf(`{"metadata":{"labels":{%q:"drifted"}}}`, v1alpha1.LabelName))
+		b.touches()
+	},
 	v1alpha1.ReasonFailedCreate: func(b *bench) {
 		b.refuses("create", func() { b.create(3) })
 	},

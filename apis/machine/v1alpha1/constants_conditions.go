@@ -17,6 +17,8 @@ const (
 	// MachineDeploymentFrozen is True while one of its MachineSets has the label freeze=True, and may not create machines. Else
 	// it is not there.
 	MachineDeploymentFrozen MachineDeploymentConditionType = "Frozen"
+	// MachineDeploymentMachinesReleased is what MachineSetMachinesReleased is, of the first of its MachineSets. MCM does not have it.
+	MachineDeploymentMachinesReleased MachineDeploymentConditionType = "MachinesReleased"
 	// MachineDeploymentValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
 	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not replaced because too
@@ -41,6 +43,9 @@ const (
 	MachineSetMachineCreateFailure MachineSetConditionType = "MachineCreateFailure"
 	// MachineSetFrozen is True while the set has the label freeze=True, and may not create machines. Else it is not there.
 	MachineSetFrozen MachineSetConditionType = "Frozen"
+	// MachineSetMachinesReleased is True for an hour after the set has released machines, because their labels do not match its selector any
+	// more. It creates others in their place. Else it is not there. MCM does not have it.
+	MachineSetMachinesReleased MachineSetConditionType = "MachinesReleased"
 	// MachineSetValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineSetValid MachineSetConditionType = "Valid"
 	// MachineSetCircuitBreakerOpen is what MachineDeploymentCircuitBreakerOpen is, on a set without a controller. MCM does not
@@ -126,6 +131,9 @@ const (
 	// recorded a reason. MCM does not have it.
 	ReasonFreezeLabel = "FreezeLabel"
 )
+
+// ReasonLabelsDoNotMatch is the reason of the MachinesReleased conditions. MCM does not have it.
+const ReasonLabelsDoNotMatch = "LabelsDoNotMatch"
 
 // Reasons of the Valid conditions. MCM does not have them.
 const (

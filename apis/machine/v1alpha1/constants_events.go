@@ -9,6 +9,8 @@ const (
 	EventFrozeMachineSet   = "FrozeMachineSet"
 	EventUnfrozeMachineSet = "UnfrozeMachineSet"
 
+	EventReleased = "Released"
+
 	EventScalingMachineSet = "ScalingMachineSet"
 	EventSelectingAll      = "SelectingAll"
 
@@ -76,6 +78,12 @@ func machineSetEvents() []EventReason {
 			EventUnfrozeMachineSet, false, set,
 			"The set no longer has too many machines, and may create machines again.",
 			"",
+		},
+		{
+			EventReleased, true,
+			[]string{"MachineSet", "MachineDeployment"},
+			"Machines of the set, or MachineSets of the deployment, do not match the selector any more, are no longer its own, and live on. Others are created in their place. The message names them.",
+			"If that was not intended, find the client that changes their labels and restore these, or delete what was released. See [what drifts out of a selector](operations/rollouts.md#what-drifts-out-of-a-selector).",
 		},
 	}
 }

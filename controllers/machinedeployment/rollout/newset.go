@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"strconv"
@@ -118,6 +119,17 @@ func (s *sets) noteScale(set *v1alpha1.MachineSet) {
 	sizedFor := s.replicas - s.squeezed
 	annotate(set, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(sizedFor)))
 	annotate(set, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(sizedFor+s.surge)))
+}
+
+// mostReleased is how many sets of one template a deployment may have released before it creates no other in their place.
+const mostReleased = 2
+
+// Drifts reports whether a deployment whose new set has a name that is taken must not create it under another name: it has released so
+// many sets that another client seems to change their labels, and each of them keeps its machines. Where sets were released and the
+// template has changed since, no name is taken. why is a sentence for people.
+func Drifts(w World) (why string, drifts bool) {
+	return fmt.Sprintf("the MachineDeployment has released %d MachineSets whose labels do not match its selector any more, and they keep their machines; "+
+		"find the client that changes their labels, and restore these or delete the MachineSets", w.Released), w.Released > mostReleased
 }
 
 // IsNewSet reports whether a set which has the name of the deployment's new set is it.

@@ -56,6 +56,7 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	s.setProgressing(&st)
 	s.copyFailure(&st, v1alpha1.MachineSetReplicaFailure, v1alpha1.MachineDeploymentReplicaFailure)
 	s.copyFailure(&st, v1alpha1.MachineSetMachineCreateFailure, v1alpha1.MachineDeploymentMachineCreateFailure)
+	s.copyFailure(&st, v1alpha1.MachineSetMachinesReleased, v1alpha1.MachineDeploymentMachinesReleased)
 	s.setFrozen(&st)
 	s.setStalled(&st)
 	return st

@@ -36,6 +36,8 @@ type World struct {
 	MustLook bool
 	// Live are the UIDs of the deployment's sets as the API server has them; nil when it was not asked in this pass.
 	Live map[types.UID]bool
+	// Released is how many sets of the namespace the deployment has released, as the API server has them. It is known when Live is.
+	Released int
 	// Confirmed reports whether the API server was asked before, and that the cache shows all sets that there were, and that were
 	// made since.
 	Confirmed bool

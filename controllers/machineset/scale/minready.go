@@ -12,13 +12,16 @@ func availability(w World, m *v1alpha1.Machine) (available bool, in time.Duratio
 	return machinefacts.Available(m, machinefacts.MinReady(w.Set, w.CountMinReady), w.Now)
 }
 
-// nextChange returns when, from now, time alone changes the status: another machine is available, or the preservation of a failed one
-// ends; 0 when neither is about to happen.
+// nextChange returns when, from now, time alone changes the status: another machine is available, the preservation of a failed one ends,
+// or a condition; 0 when none of these is about to happen.
 func nextChange(w World) (next time.Duration) {
 	for _, m := range w.Owned {
 		if _, in := availability(w, m); in > 0 {
 			next = machinefacts.Sooner(next, in)
 		}
+	}
+	if is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetMachinesReleased); is != nil {
+		next = machinefacts.Sooner(next, releasedStill(w.Now, is))
 	}
 	return machinefacts.Sooner(next, machinefacts.PreservationEnds(w.Owned, w.Now))
 }

@@ -57,6 +57,7 @@ func status(w World) v1alpha1.MachineSetStatus {
 	}
 	machinefacts.DropMachineSetCondition(&s, v1alpha1.MachineSetValid)
 	setFrozen(w, &s)
+	setReleased(w, &s)
 	setReplicaFailure(w, &s)
 	setCreateFailure(w, &s, firstProblem)
 	return s

@@ -70,6 +70,8 @@ type Done struct {
 	Refused map[types.UID]bool
 	// Adopted are the orphans whose adoption was tried; the cache shows whether it succeeded.
 	Adopted map[types.UID]bool
+	// Released are the names of the machines that were released.
+	Released []string
 	// Contest is that of the orphans that were to be adopted.
 	Contest machinefacts.Contest
 	// Updated are the machines whose update was tried, whether or not the API server has accepted it.
