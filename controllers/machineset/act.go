@@ -158,19 +158,16 @@ func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, or
 	return !isOurs, nil
 }
 
-// newMachine returns the object of a new machine.
+// newMachine returns the object of a new machine. A finalizer of the template is not copied: no machine would end, nor be replaced.
 func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v1alpha1.Machine {
 	template := set.Spec.Template.DeepCopy()
 	m := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: machinefacts.Name(set.Name, set.UID, ordinal), Namespace: set.Namespace,
-			Labels: template.Labels, Annotations: template.Annotations, Finalizers: template.Finalizers,
+			Labels: machinefacts.TemplateLabels(template), Annotations: machinefacts.TemplateAnnotations(template), Finalizers: []string{v1alpha1.FinalizerName},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
 		},
 		Spec: template.Spec,
-	}
-	if !slices.Contains(m.Finalizers, v1alpha1.FinalizerName) {
-		m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
 	}
 	ours := map[string]string{
 		v1alpha1.AnnotationPriority: v1alpha1.PriorityDefault,

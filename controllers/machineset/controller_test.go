@@ -3,6 +3,7 @@ package machineset
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,36 @@ func TestMachinesAreCreatedWithTheCreateNote(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Metadata of a template that belongs to controllers would delete each machine, keep it from being deleted, or let it begin in the middle
+// of its life.
+func TestMachinesGetNoMetadataOfControllersFromTheirTemplate(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(1, func(set *v1alpha1.MachineSet) {
+			set.Spec.Template.Finalizers = []string{"example.com/never-removed"}
+			set.Spec.Template.Labels = map[string]string{v1alpha1.LabelName: "set", v1alpha1.LabelNode: "other", v1alpha1.LabelUpdateResult: "successful", v1alpha1.LabelSlot: "8"}
+			set.Spec.Template.Annotations = map[string]string{
+				v1alpha1.AnnotationTriggerDeletion: "true", v1alpha1.AnnotationPriority: "1", v1alpha1.AnnotationMarkedForDeletionTime: "2026-01-02T03:04:05Z",
+				v1alpha1.AnnotationOrdinal: "7", v1alpha1.AnnotationSetAside: "{}", v1alpha1.AnnotationReleasedBy: "x", v1alpha1.AnnotationMachineConfig: "worker-1", "a": "b",
+			}
+		})
+		m := b.machines()[0]
+		if want := map[string]string{v1alpha1.LabelName: "set", v1alpha1.LabelSlot: "7"}; !maps.Equal(m.Labels, want) {
+			t.Errorf("labels %v, want %v", m.Labels, want)
+		}
+		if want := map[string]string{
+			v1alpha1.AnnotationPriority: "3", v1alpha1.AnnotationOrdinal: "0", v1alpha1.AnnotationMachineConfig: "worker-1", "a": "b",
+		}; !maps.Equal(m.Annotations, want) {
+			t.Errorf("annotations %v, want %v", m.Annotations, want)
+		}
+		if want := []string{v1alpha1.FinalizerName}; !slices.Equal(m.Finalizers, want) {
+			t.Errorf("finalizers %v, want %v", m.Finalizers, want)
+		}
+		if set := b.set(); set.Status.FullyLabeledReplicas != 1 || len(b.machines()) != 1 {
+			t.Errorf("%d fully labeled of %d machines, want 1 of 1", set.Status.FullyLabeledReplicas, len(b.machines()))
+		}
+	})
 }
 
 // A set adopts what Kubernetes' sets adopt: whatever matches its selector, has no controller, and stays.

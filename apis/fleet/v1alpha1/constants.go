@@ -16,9 +16,8 @@ const (
 	// AnnotationGeneratedBy on a MachineConfig names the controller that keeps it as it is: one of the values below. Without it the
 	// MachineConfig is a user's.
 	AnnotationGeneratedBy = machinev1alpha1.FleetDomain + "generated-by"
-	// AnnotationMachineConfig on the template of a MachineDeployment, and on the Machines made of it, is the RenderedMachineConfig
-	// that they have.
-	AnnotationMachineConfig = machinev1alpha1.FleetDomain + "machine-config"
+	// AnnotationMachineConfig is machinev1alpha1.AnnotationMachineConfig.
+	AnnotationMachineConfig = machinev1alpha1.AnnotationMachineConfig
 	// AnnotationDrainSince on a Node is since when it is being drained for a configuration, as RFC 3339. It is removed when the drain has
 	// ended.
 	AnnotationDrainSince = machinev1alpha1.FleetDomain + "machine-config-drain-since"

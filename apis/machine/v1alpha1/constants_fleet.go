@@ -42,6 +42,10 @@ const AnnotationDisruptions = FleetDomain + "disruptions"
 // value has the numbers, as a sentence for people. It is added and removed together with LabelFreeze.
 const AnnotationOvershooting = FleetDomain + "overshooting"
 
+// AnnotationMachineConfig on the template of a MachineDeployment, and on the Machines made of it, is the RenderedMachineConfig that they
+// have.
+const AnnotationMachineConfig = FleetDomain + "machine-config"
+
 // AnnotationReleasedBy on a Machine or a MachineSet without a controller is the UID of its last one, which has released it because its
 // labels did not match the selector any more. It is written with the release, and removed with an adoption.
 const AnnotationReleasedBy = FleetDomain + "released-by"

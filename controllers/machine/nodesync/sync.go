@@ -71,11 +71,12 @@ func (w Wanted) tie(n *corev1.Node) {
 }
 
 // isReserved reports whether a label, annotation or taint of that name is controlled by the fleet, whatever a template has: it
-// would be removed and added forever.
+// would be removed and added forever, or delete each machine of the template.
 func isReserved(key string) bool {
 	switch key {
 	case v1alpha1.LabelMachineName, v1alpha1.LabelSlot, v1alpha1.AnnotationMachine, v1alpha1.AnnotationNotManaged,
 		v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity,
+		v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationUpdateFailedReason,
 		v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult,
 		v1alpha1.TaintPreserved, v1alpha1.TaintPreferNoSchedule:
 		return true

@@ -58,13 +58,21 @@ func makeSet(w World) *v1alpha1.MachineSet {
 	set := &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: setName(d.Name, hash), Namespace: d.Namespace,
-			Labels:          maps.Clone(template.Labels),
+			Labels:          setLabels(template.Labels, hash),
 			Finalizers:      []string{v1alpha1.FinalizerName},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))},
 		},
 		Spec: v1alpha1.MachineSetSpec{Selector: selector, Template: *template},
 	}
 	return set
+}
+
+// setLabels returns the labels of a set, which are those of its template. One by which controllers or users freeze a set is not copied: a
+// template is no place to do so, and the end of the freeze would be undone by the next set.
+func setLabels(template map[string]string, hash string) map[string]string {
+	labels := maps.Clone(template)
+	maps.DeleteFunc(labels, func(key, _ string) bool { return v1alpha1.IsMachineSetLabelOfControllers(key) })
+	return withHash(labels, hash)
 }
 
 func withHash(labels map[string]string, hash string) map[string]string {

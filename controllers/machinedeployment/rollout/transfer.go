@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // transfers moves machines whose update has succeeded to the set of their new template. The sets that they leave are kept from
@@ -51,10 +52,10 @@ func transferred(m *v1alpha1.Machine, from, to *v1alpha1.MachineSet) *v1alpha1.M
 	m = m.DeepCopy()
 	others := slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == from.UID || o.UID == to.UID })
 	m.OwnerReferences = append([]metav1.OwnerReference{*metav1.NewControllerRef(to, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}, others...)
-	m.Labels = exchange(m.Labels, from.Spec.Template.Labels, to.Spec.Template.Labels)
+	m.Labels = exchange(m.Labels, machinefacts.TemplateLabels(&from.Spec.Template), machinefacts.TemplateLabels(&to.Spec.Template))
 	m.Labels = exchange(m.Labels, from.Spec.Selector.MatchLabels, to.Spec.Selector.MatchLabels)
 	m.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
-	m.Annotations = exchange(m.Annotations, from.Spec.Template.Annotations, to.Spec.Template.Annotations)
+	m.Annotations = exchange(m.Annotations, machinefacts.TemplateAnnotations(&from.Spec.Template), machinefacts.TemplateAnnotations(&to.Spec.Template))
 	delete(m.Annotations, v1alpha1.AnnotationOrdinal) // it counts the machines that the other set has made
 	m.Spec.Class = to.Spec.Template.Spec.Class
 	return m

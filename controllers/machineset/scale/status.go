@@ -21,7 +21,7 @@ func status(w World) v1alpha1.MachineSetStatus {
 	s.Selector = metav1.FormatLabelSelector(w.Set.Spec.Selector)
 	s.AutoPreserveFailedMachineCount = 0
 	s.Replicas, s.FullyLabeledReplicas, s.AvailableReplicas, s.ReadyReplicas, s.PreservedFailedReplicas = 0, 0, 0, 0, 0
-	template := labels.SelectorFromSet(w.Set.Spec.Template.Labels)
+	template := labels.SelectorFromSet(machinefacts.TemplateLabels(&w.Set.Spec.Template))
 	var failed []v1alpha1.MachineSummary
 	var firstProblem *v1alpha1.Machine
 	for _, m := range w.Owned {

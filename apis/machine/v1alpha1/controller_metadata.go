@@ -16,3 +16,15 @@ func IsMachineSetLabelOfControllers(key string) bool {
 	}
 	return IsMachineLabelOfControllers(key)
 }
+
+// IsMachineAnnotationOfControllers reports whether controllers write the annotation on Machines, or delete a Machine for it. Users set
+// AnnotationMachineConfig in templates, although it is the fleet's.
+func IsMachineAnnotationOfControllers(key string) bool {
+	switch key {
+	case AnnotationMachineConfig:
+		return false
+	case AnnotationTriggerDeletion, AnnotationPriority, AnnotationMarkedForDeletionTime, AnnotationLastAppliedNodePreserveValue:
+		return true
+	}
+	return strings.HasPrefix(key, FleetDomain)
+}
