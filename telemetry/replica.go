@@ -12,7 +12,7 @@ import (
 // mostReportingInstance is how many bytes the API server accepts in the field reportingInstance of an Event.
 const mostReportingInstance = 128
 
-// replicaSink is an EventSink whose Events name a replica.
+// replicaSink is an EventSink whose Events name a replica, and which needs no right to patch Events.
 type replicaSink struct {
 	events.EventSink
 
@@ -27,7 +27,19 @@ func ByReplica(sink events.EventSink, replica string) events.EventSink {
 
 // Create creates an Event.
 func (s replicaSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	return s.EventSink.Create(ctx, s.named(event))
+}
+
+// Patch updates an Event whose series has grown. The API server's error for a patch that cannot be applied has the object's content, so
+// that the right to patch is a right to read. An Event that has expired is created again.
+func (s replicaSink) Patch(ctx context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
+	event = s.named(event)
+	event.ResourceVersion, event.UID = "", "" // also of one that has expired
+	return s.EventSink.Update(ctx, event)
+}
+
+func (s replicaSink) named(event *eventsv1.Event) *eventsv1.Event {
 	event = event.DeepCopy() // the broadcaster keeps it
 	event.ReportingInstance = bounded.Text(event.ReportingController+"-"+s.replica, mostReportingInstance)
-	return s.EventSink.Create(ctx, event)
+	return event
 }

@@ -21,6 +21,23 @@ func (s *sink) Create(_ context.Context, event *eventsv1.Event) (*eventsv1.Event
 	return event, nil
 }
 
+func (s *sink) Update(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	s.last = event
+	return event, nil
+}
+
+// The fleet has no right to patch Events.
+func TestEventsOfASeriesAreUpdated(t *testing.T) {
+	kept, event := &sink{}, &eventsv1.Event{ReportingController: "machine-controller", Series: &eventsv1.EventSeries{Count: 2}}
+	event.ResourceVersion, event.UID = "7", "u"
+	if _, err := ByReplica(kept, "fleet-0").Patch(t.Context(), event, []byte(`{"series":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := kept.last; got.Series.Count != 2 || got.ReportingInstance != "machine-controller-fleet-0" || got.ResourceVersion != "" || got.UID != "" {
+		t.Errorf("updated: %+v", got)
+	}
+}
+
 func TestEventsNameTheirReplica(t *testing.T) {
 	for replica, want := range map[string]string{
 		"fleet-0":                "machine-controller-fleet-0",

@@ -24,7 +24,7 @@ type Request struct {
 	Namespace   string
 	Name        string
 	UserAgent   string
-	// URI has the selectors of a list or watch.
+	// URI has the selectors of a list or watch, and names a dry run.
 	URI  string
 	Code int
 	// Body is that of a patch of a Node; others are not logged.
@@ -37,7 +37,7 @@ type Request struct {
 func (r Request) IsWrite() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
-		return true
+		return !strings.Contains(r.URI, "dryRun=")
 	}
 	return false
 }

@@ -51,7 +51,7 @@ func (t *Tokens) Sweep(ctx context.Context, gone Gone) (runner.Result, error) {
 	case live.UID == gone.UID:
 		return runner.Result{}, nil
 	}
-	if err := deleteTokens(ctx, cluster.Client.CoreV1().Secrets(tokenNamespace), gone.UID); err != nil {
+	if err := deleteTokens(ctx, cluster.Client, gone.UID); err != nil {
 		return runner.Result{}, err
 	}
 	klog.FromContext(ctx).V(2).Info("Deleted the bootstrap tokens, if any, of a machine that does not exist any more", "machine", gone.NamespacedName, "uid", gone.UID)

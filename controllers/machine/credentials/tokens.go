@@ -3,7 +3,6 @@ package credentials
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"net/url"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -27,9 +25,12 @@ import (
 const (
 	// tokenNamespace is where the API server looks for bootstrap tokens.
 	tokenNamespace = metav1.NamespaceSystem
-	// tokenPrefix and the ID of a token are the name of its Secret, and tokenExpiration is the key of its expiration.
-	tokenPrefix     = "bootstrap-token-"
-	tokenExpiration = "expiration"
+	// tokenPrefix and the ID of a token are the name of its Secret; the others are keys of its data.
+	tokenPrefix      = "bootstrap-token-"
+	tokenIDKey       = "token-id"
+	tokenKey         = "token-secret"
+	tokenDescription = "description"
+	tokenExpiration  = "expiration"
 	// tokenAlphabet and the lengths of the two parts are the API server's format of a token, "id.secret".
 	tokenAlphabet   = "0123456789abcdefghijklmnopqrstuvwxyz"
 	tokenIDLength   = 6
@@ -58,24 +59,32 @@ type Tokens struct {
 	cfg TokensConfig
 
 	mu    sync.Mutex
-	known map[types.UID]*corev1.Secret // by machine
+	known map[types.UID]knownToken // by machine
+}
+
+// knownToken is a token that this process has created or read.
+type knownToken struct {
+	*corev1.Secret
+	// deleted reports that this process has deleted the Secret and has to create it again.
+	deleted bool
 }
 
 // NewTokens returns Tokens that know of none.
 func NewTokens(cfg TokensConfig) *Tokens {
-	return &Tokens{cfg: cfg, known: map[types.UID]*corev1.Secret{}}
+	return &Tokens{cfg: cfg, known: map[types.UID]knownToken{}}
 }
 
-func (t *Tokens) of(machine types.UID) *corev1.Secret {
+func (t *Tokens) of(machine types.UID) (token knownToken, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.known[machine]
+	token, known = t.known[machine]
+	return token, known
 }
 
-func (t *Tokens) remember(machine types.UID, secret *corev1.Secret) {
+func (t *Tokens) remember(machine types.UID, token knownToken) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.known[machine] = secret
+	t.known[machine] = token
 }
 
 // Forget drops what is known of the token of a machine.
@@ -125,12 +134,11 @@ func newTokenKey() string {
 // Create creates the bootstrap token of a machine in a target cluster, or finds the one that it has. The token is valid for life from
 // now on, or for half of that at least.
 func (t *Tokens) Create(ctx context.Context, cluster kubernetes.Interface, m *v1alpha1.Machine, life time.Duration) (token string, expiry time.Time, err error) {
-	secrets := cluster.CoreV1().Secrets(tokenNamespace)
 	for try := range tokenIDAttempts {
 		wanted := t.secretOf(m, tokenID(m.UID, try), life)
-		secret, err := secrets.Create(ctx, wanted, metav1.CreateOptions{})
+		secret, err := cluster.CoreV1().Secrets(tokenNamespace).Create(ctx, wanted, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			secret, err = readToken(ctx, secrets, wanted.Name)
+			secret, err = readToken(ctx, cluster, wanted.Name)
 		}
 		if err != nil {
 			return "", time.Time{}, fmt.Errorf("make bootstrap token %s: %w", wanted.Name, err)
@@ -138,36 +146,43 @@ func (t *Tokens) Create(ctx context.Context, cluster kubernetes.Interface, m *v1
 		if secret.Annotations[v1alpha1.AnnotationMachineUID] != string(m.UID) {
 			continue // the token of another machine
 		}
-		expiry, err := t.keepValid(ctx, secrets, m.UID, secret, life)
+		expiry, err := t.keepValid(ctx, cluster, m.UID, knownToken{Secret: secret}, life)
 		if err != nil {
 			return "", time.Time{}, err
 		}
-		return string(secret.Data["token-id"]) + "." + string(secret.Data["token-secret"]), expiry, nil
+		return string(secret.Data[tokenIDKey]) + "." + string(secret.Data[tokenKey]), expiry, nil
 	}
 	return "", time.Time{}, fmt.Errorf("make bootstrap token: the %d IDs of machine %s/%s all belong to other tokens", tokenIDAttempts, m.Namespace, m.Name)
 }
 
-// readToken reads a bootstrap token by a patch that changes nothing. RBAC cannot limit a right to read the Secrets of kube-system to
-// bootstrap tokens, so the fleet does without it; the admission policy of the chart limits its patches to bootstrap tokens.
-func readToken(ctx context.Context, secrets corev1client.SecretInterface, name string) (*corev1.Secret, error) {
-	return secrets.Patch(ctx, name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+// readToken reads a bootstrap token by a deletion that is not carried out: a deletion that has to wait for dependents is answered with
+// the object, also as a dry run. RBAC cannot limit a right to read or to patch the Secrets of kube-system to bootstrap tokens, so the
+// fleet has neither: the admission policy of the chart limits its deletions, and no error of a deletion has the content of a Secret, as
+// that of a patch which cannot be applied has.
+func readToken(ctx context.Context, cluster kubernetes.Interface, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := cluster.CoreV1().RESTClient().Delete().Namespace(tokenNamespace).Resource("secrets").Name(name).
+		Param("dryRun", metav1.DryRunAll).Param("propagationPolicy", string(metav1.DeletePropagationForeground)).Do(ctx).Into(secret)
+	if err == nil && secret.Name != name {
+		return nil, fmt.Errorf("expected Secret %s in the answer to a deletion as a dry run, got none: the API server differs from Kubernetes'", name)
+	}
+	return secret, err
 }
 
 // Prolong makes the token of a machine valid for life from now on, or for half of that at least. found is false when the machine has
 // no token.
 func (t *Tokens) Prolong(ctx context.Context, cluster kubernetes.Interface, machine types.UID, life time.Duration) (expiry time.Time, found bool, err error) {
-	secrets := cluster.CoreV1().Secrets(tokenNamespace)
-	if secret := t.of(machine); secret != nil {
-		if expiry, err = t.keepValid(ctx, secrets, machine, secret, life); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if token, known := t.of(machine); known {
+		if expiry, err = t.keepValid(ctx, cluster, machine, token, life); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return expiry, true, err
 		}
 	}
-	all, err := findTokens(ctx, secrets, machine)
+	all, err := findTokens(ctx, cluster, machine)
 	if err != nil {
 		return time.Time{}, false, err
 	}
 	for _, secret := range all {
-		if expiry, err = t.keepValid(ctx, secrets, machine, secret, life); err != nil {
+		if expiry, err = t.keepValid(ctx, cluster, machine, knownToken{Secret: secret}, life); err != nil {
 			return time.Time{}, false, err
 		}
 	}
@@ -175,34 +190,45 @@ func (t *Tokens) Prolong(ctx context.Context, cluster kubernetes.Interface, mach
 }
 
 // keepValid sets the expiration of a token to life from now if less than half of life is left, because a VM that boots with an expired
-// token never joins, or if more than life is left. It remembers the token. Errors: the request; NotFound and Conflict mean that this
-// token does not exist any more.
-func (t *Tokens) keepValid(ctx context.Context, secrets corev1client.SecretInterface, machine types.UID, secret *corev1.Secret, life time.Duration) (time.Time, error) {
-	now, expiry := t.cfg.Clock.Now(), expiryOf(secret)
-	if !expiry.After(now.Add(life/2)) || expiry.After(now.Add(life)) {
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"uid": secret.UID},
-			"data":     map[string][]byte{tokenExpiration: formatExpiry(now.Add(life))},
-		})
-		if err != nil {
-			return time.Time{}, fmt.Errorf("encode patch of bootstrap token %s: %w", secret.Name, err)
-		}
-		secret, err = secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+// token never joins, or if more than life is left. It remembers the token. The Secret is deleted and created again, because the fleet
+// may not change it: a VM that uses the token in between is rejected, and tries again. Errors: the request; NotFound and Conflict mean
+// that this token does not exist any more.
+func (t *Tokens) keepValid(ctx context.Context, cluster kubernetes.Interface, machine types.UID, token knownToken, life time.Duration) (time.Time, error) {
+	now, expiry := t.cfg.Clock.Now(), expiryOf(token.Secret)
+	if !token.deleted && expiry.After(now.Add(life/2)) && !expiry.After(now.Add(life)) {
+		t.remember(machine, token)
+		return expiry, nil
+	}
+	secrets := cluster.CoreV1().Secrets(tokenNamespace)
+	if !token.deleted {
+		err := secrets.Delete(ctx, token.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the Secret is gone, or another one has its name
 			t.Forget(machine)
 		}
 		if err != nil {
-			return time.Time{}, fmt.Errorf("prolong bootstrap token: %w", err)
+			return time.Time{}, fmt.Errorf("prolong bootstrap token: delete it: %w", err)
 		}
+		t.remember(machine, knownToken{Secret: token.Secret, deleted: true})
 	}
-	t.remember(machine, secret)
+	again := t.secret(strings.TrimPrefix(token.Name, tokenPrefix), token.Annotations, life)
+	for _, key := range []string{tokenDescription, tokenKey} {
+		again.Data[key] = token.Data[key]
+	}
+	secret, err := secrets.Create(ctx, again, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) { // created by an attempt whose answer was lost, or for another machine
+		t.Forget(machine)
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("prolong bootstrap token: create it again: %w", err)
+	}
+	t.remember(machine, knownToken{Secret: secret})
 	return expiryOf(secret), nil
 }
 
 // Expiry returns when the bootstrap token expires that this process has created or read for a machine; the zero Time when it has not.
 func (t *Tokens) Expiry(machine types.UID) time.Time {
-	if secret := t.of(machine); secret != nil {
-		return expiryOf(secret)
+	if token, known := t.of(machine); known && !token.deleted {
+		return expiryOf(token.Secret)
 	}
 	return time.Time{}
 }
@@ -218,22 +244,25 @@ func expiryOf(secret *corev1.Secret) time.Time {
 
 func formatExpiry(t time.Time) []byte { return []byte(t.UTC().Format(time.RFC3339)) }
 
-// secretOf returns the token of a machine, valid for life from now on. A VM needs it to authenticate. Signing is needed
-// only where VMs discover their cluster by the token, as with kubeadm join.
+// secretOf returns the token of a machine, valid for life from now on.
 func (t *Tokens) secretOf(m *v1alpha1.Machine, id string, life time.Duration) *corev1.Secret {
+	secret := t.secret(id, map[string]string{
+		v1alpha1.AnnotationMachineUID: string(m.UID),
+		v1alpha1.AnnotationTokenOf:    m.Namespace + "/" + m.Name,
+	}, life)
+	secret.Data[tokenDescription] = []byte(fmt.Sprintf("Lets the VM of machine %s/%s join as a Node.", m.Namespace, m.Name))
+	secret.Data[tokenKey] = []byte(newTokenKey())
+	return secret
+}
+
+// secret returns a token without its key and description, valid for life from now on. A VM needs it to authenticate. Signing is needed
+// only where VMs discover their cluster by the token, as with kubeadm join.
+func (t *Tokens) secret(id string, annotations map[string]string, life time.Duration) *corev1.Secret {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: tokenPrefix + id, Namespace: tokenNamespace,
-			Annotations: map[string]string{
-				v1alpha1.AnnotationMachineUID: string(m.UID),
-				v1alpha1.AnnotationTokenOf:    m.Namespace + "/" + m.Name,
-			},
-		},
-		Type: corev1.SecretTypeBootstrapToken,
+		ObjectMeta: metav1.ObjectMeta{Name: tokenPrefix + id, Namespace: tokenNamespace, Annotations: annotations},
+		Type:       corev1.SecretTypeBootstrapToken,
 		Data: map[string][]byte{
-			"description":                    []byte(fmt.Sprintf("Lets the VM of machine %s/%s join as a Node.", m.Namespace, m.Name)),
-			"token-id":                       []byte(id),
-			"token-secret":                   []byte(newTokenKey()),
+			tokenIDKey:                       []byte(id),
 			tokenExpiration:                  formatExpiry(t.cfg.Clock.Now().Add(life)),
 			"usage-bootstrap-authentication": []byte("true"),
 		},
@@ -249,24 +278,23 @@ func (t *Tokens) secretOf(m *v1alpha1.Machine, id string, life time.Duration) *c
 
 // Delete deletes the bootstrap token of a machine, if there is one.
 func (t *Tokens) Delete(ctx context.Context, cluster kubernetes.Interface, machine types.UID) error {
-	secrets := cluster.CoreV1().Secrets(tokenNamespace)
-	if secret := t.of(machine); secret != nil { // known to this process: no search is necessary
+	if token, known := t.of(machine); known { // no search is necessary
 		t.Forget(machine)
-		err := secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+		err := cluster.CoreV1().Secrets(tokenNamespace).Delete(ctx, token.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
 		if err == nil {
 			return nil
 		}
 	}
-	return deleteTokens(ctx, secrets, machine)
+	return deleteTokens(ctx, cluster, machine)
 }
 
 // findTokens returns the bootstrap tokens of the machine with that UID. Usually there is one, or none; there are two if the token of
 // another machine had the first ID when one of them was created.
-func findTokens(ctx context.Context, secrets corev1client.SecretInterface, machine types.UID) (found []*corev1.Secret, err error) {
+func findTokens(ctx context.Context, cluster kubernetes.Interface, machine types.UID) (found []*corev1.Secret, err error) {
 	free := 0
 	for try := 0; try < tokenIDAttempts && free < freeTokenIDs; try++ {
 		name := tokenPrefix + tokenID(machine, try)
-		secret, err := readToken(ctx, secrets, name)
+		secret, err := readToken(ctx, cluster, name)
 		if apierrors.IsNotFound(err) {
 			free++
 			continue
@@ -282,13 +310,13 @@ func findTokens(ctx context.Context, secrets corev1client.SecretInterface, machi
 }
 
 // deleteTokens deletes the bootstrap tokens of the machine with that UID.
-func deleteTokens(ctx context.Context, secrets corev1client.SecretInterface, machine types.UID) error {
-	found, err := findTokens(ctx, secrets, machine)
+func deleteTokens(ctx context.Context, cluster kubernetes.Interface, machine types.UID) error {
+	found, err := findTokens(ctx, cluster, machine)
 	if err != nil {
 		return err
 	}
 	for _, secret := range found {
-		err := secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+		err := cluster.CoreV1().Secrets(tokenNamespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete bootstrap token %s: %w", secret.Name, err)
 		}

@@ -45,8 +45,6 @@ func (k knowledge) isNew(object string, w Write) bool {
 		return !again
 	case w.Verb == "patch" && w.Object.Resource == "nodes":
 		return k.isNews(object, w)
-	case w.Verb == "patch" && w.Object.Resource == "secrets":
-		return false // a bootstrap token, which is read by a patch, or lives for an hour from that patch
 	}
 	return true
 }

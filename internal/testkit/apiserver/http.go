@@ -62,7 +62,7 @@ func (s *Server) execute(r *http.Request, t target, body []byte) *http.Response 
 	case http.MethodPatch:
 		found, err = s.patch(t, types.PatchType(r.Header.Get("Content-Type")), body)
 	case http.MethodDelete:
-		found, err = s.delete(t, body)
+		found, err = s.delete(t, body, r.URL.Query().Get("dryRun") != "")
 	default:
 		err = apierrors.NewMethodNotSupported(t.groupResource(), r.Method)
 	}

@@ -149,7 +149,7 @@ func (s *Server) Remove(resource, namespace, name string) {
 func (s *Server) Delete(resource, namespace, name string) {
 	t := target{resource: resource, kind: kinds[resource]}
 	t.Namespace, t.Name = namespace, name
-	_, _ = s.delete(t, nil) // the object does not exist
+	_, _ = s.delete(t, nil, false) // the object does not exist
 }
 
 // born sets the fields of a new object that the server decides.

@@ -215,7 +215,7 @@ func sameSpec(a, b map[string]any) bool {
 	return reflect.DeepEqual(rest(a), rest(b))
 }
 
-func (s *Server) delete(t target, body []byte) (*Object, error) {
+func (s *Server) delete(t target, body []byte, dryRun bool) (*Object, error) {
 	var options metav1.DeleteOptions
 	if len(body) > 0 {
 		document, err := decodeBody(body)
@@ -244,6 +244,8 @@ func (s *Server) delete(t target, body []byte) (*Object, error) {
 	}
 	grace := graceOf(t, before, options.GracePeriodSeconds)
 	switch {
+	case dryRun:
+		return before, nil
 	case len(before.GetFinalizers()) == 0 && grace == 0:
 		_, err := s.write(st, before, nil)
 		return before, err
