@@ -2,18 +2,21 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Checked returns a driver whose answers are checked before any caller uses them: the provider ID, Node name and addresses
 // of a VM are copied to labels, annotations and statuses, and a wrong Node name refers to the wrong Node. An answer that cannot describe a VM
-// becomes Internal: whether there is a VM is then not known. A field that is empty is left to the caller that needs it.
+// becomes Internal, see IsInvalidAnswer, and keeps its valid parts: a VM whose name is no use exists, and has to be deleted later. A field that is
+// empty is left to the caller that needs it.
 func Checked(d Driver) Driver { return checkedDriver{d} }
 
 type checkedDriver struct{ next Driver }
@@ -26,47 +29,78 @@ var (
 // Unwrap returns the driver whose answers are checked.
 func (d checkedDriver) Unwrap() Driver { return d.next }
 
-// checked returns an answer if it is valid.
-func checked[Resp any](op Op, resp Resp, err error, vm VM, lastKnownState string) (Resp, error) {
-	wrong := vm.wrong()
-	if size := len(lastKnownState); wrong == "" && size > MaxLastKnownState {
-		wrong = fmt.Sprintf("a last known state of %d bytes; expected at most %d", size, MaxLastKnownState)
-	}
-	if wrong == "" && !utf8.ValidString(lastKnownState) {
-		wrong = "a last known state that is no UTF-8"
-	}
-	if wrong == "" {
-		return resp, err
-	}
-	var nothing Resp
-	if err != nil && CodeOf(err) != Uninitialized {
-		return nothing, err
-	}
-	return nothing, Errorf(op, Internal, "the driver answered with %s; the answer is not used", wrong)
+// invalidAnswer is the cause of the Error of an answer with invalid parts.
+type invalidAnswer struct{ wrong []string }
+
+// Error describes the invalid parts.
+func (e invalidAnswer) Error() string {
+	return fmt.Sprintf("the driver answered with %s; that is not used", strings.Join(e.wrong, ", and with "))
 }
 
-// wrong describes what is invalid about a VM; "" when nothing is.
-func (vm VM) wrong() string {
+// IsInvalidAnswer reports whether err is that of Checked for an answer with invalid parts. The response has the others: what the call
+// requested was done.
+func IsInvalidAnswer(err error) bool {
+	_, is := errors.AsType[invalidAnswer](err)
+	return is
+}
+
+// rejected returns the error of an answer: that of the driver, except Uninitialized, which has a VM; else one for the invalid parts.
+func rejected(op Op, err error, wrong ...string) error {
+	wrong = slices.DeleteFunc(wrong, func(part string) bool { return part == "" })
+	if len(wrong) == 0 || err != nil && CodeOf(err) != Uninitialized {
+		return err
+	}
+	return &Error{Code: Internal, Op: op, Err: invalidAnswer{wrong}}
+}
+
+// described returns the valid parts of a VM that was returned with an error, and what is invalid about the others; "" when nothing is. An
+// error other than Uninitialized describes no VM.
+func (vm VM) described(err error) (VM, string) {
+	if err != nil && CodeOf(err) != Uninitialized {
+		return VM{}, ""
+	}
+	var wrong []string
 	if !isID(vm.ProviderID) {
-		return fmt.Sprintf("the provider ID %q of %d bytes; expected at most %d printable characters without spaces",
-			Clean(vm.ProviderID), len(vm.ProviderID), MaxProviderID)
+		wrong = append(wrong, fmt.Sprintf("the provider ID %q of %d bytes; expected at most %d printable characters without spaces",
+			Clean(vm.ProviderID), len(vm.ProviderID), MaxProviderID))
+		vm.ProviderID = ""
 	}
 	if vm.NodeName != "" {
 		// The name becomes the value of a label, too.
 		if errs := slices.Concat(validation.IsDNS1123Subdomain(vm.NodeName), validation.IsValidLabelValue(vm.NodeName)); len(errs) > 0 {
-			return fmt.Sprintf("the node name %q: %s", Clean(vm.NodeName), strings.Join(errs, "; "))
+			wrong = append(wrong, fmt.Sprintf("the node name %q: %s", Clean(vm.NodeName), strings.Join(errs, "; ")))
+			vm.NodeName = ""
 		}
 	}
-	if len(vm.Addresses) > MaxAddresses {
-		return fmt.Sprintf("%d addresses; expected at most %d", len(vm.Addresses), MaxAddresses)
+	if problem := wrongAddresses(vm.Addresses); problem != "" {
+		wrong, vm.Addresses = append(wrong, problem), nil
 	}
-	for _, a := range vm.Addresses {
+	return vm, strings.Join(wrong, ", and with ")
+}
+
+// wrongAddresses describes what is invalid about addresses; "" when nothing is.
+func wrongAddresses(addresses []corev1.NodeAddress) string {
+	if len(addresses) > MaxAddresses {
+		return fmt.Sprintf("%d addresses; expected at most %d", len(addresses), MaxAddresses)
+	}
+	for _, a := range addresses {
 		if len(a.Address) > MaxAddress || !isID(a.Address) || !isID(string(a.Type)) {
 			return fmt.Sprintf("the address %q of type %q and %d bytes; expected at most %d printable characters without spaces",
 				Clean(a.Address), Clean(string(a.Type)), len(a.Address), MaxAddress)
 		}
 	}
 	return ""
+}
+
+// noted returns a driver's note if it is valid, and what is invalid about it; "" when nothing is.
+func noted(lastKnownState string) (note, wrong string) {
+	if size := len(lastKnownState); size > MaxLastKnownState {
+		return "", fmt.Sprintf("a last known state of %d bytes; expected at most %d", size, MaxLastKnownState)
+	}
+	if !utf8.ValidString(lastKnownState) {
+		return "", "a last known state that is no UTF-8"
+	}
+	return lastKnownState, ""
 }
 
 // isID reports whether a text can be an ID of a cloud, or none.
@@ -78,25 +112,36 @@ func isID(text string) bool {
 // CreateMachine checks the VM.
 func (d checkedDriver) CreateMachine(ctx context.Context, req CreateMachineRequest) (CreateMachineResponse, error) {
 	resp, err := d.next.CreateMachine(ctx, req)
-	return checked(OpCreate, resp, err, resp.VM, resp.LastKnownState)
+	var wrongVM, wrongNote string
+	resp.VM, wrongVM = resp.VM.described(err)
+	resp.LastKnownState, wrongNote = noted(resp.LastKnownState)
+	return resp, rejected(OpCreate, err, wrongVM, wrongNote)
 }
 
 // InitializeMachine checks the VM.
 func (d checkedDriver) InitializeMachine(ctx context.Context, req InitializeMachineRequest) (InitializeMachineResponse, error) {
 	resp, err := d.next.InitializeMachine(ctx, req)
-	return checked(OpInitialize, resp, err, resp.VM, "")
+	var wrong string
+	resp.VM, wrong = resp.VM.described(err)
+	return resp, rejected(OpInitialize, err, wrong)
 }
 
-// DeleteMachine checks the driver's note.
+// DeleteMachine checks the driver's note. After the end of the VM nothing needs it, so an invalid one does not keep the Machine.
 func (d checkedDriver) DeleteMachine(ctx context.Context, req DeleteMachineRequest) (DeleteMachineResponse, error) {
 	resp, err := d.next.DeleteMachine(ctx, req)
-	return checked(OpDelete, resp, err, VM{}, resp.LastKnownState)
+	var wrong string
+	if resp.LastKnownState, wrong = noted(resp.LastKnownState); resp.Gone {
+		return resp, err
+	}
+	return resp, rejected(OpDelete, err, wrong)
 }
 
 // GetMachineStatus checks the VM.
 func (d checkedDriver) GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (GetMachineStatusResponse, error) {
 	resp, err := d.next.GetMachineStatus(ctx, req)
-	return checked(OpStatus, resp, err, resp.VM, "")
+	var wrong string
+	resp.VM, wrong = resp.VM.described(err)
+	return resp, rejected(OpStatus, err, wrong)
 }
 
 // ListMachines checks the number of VMs, and their names.

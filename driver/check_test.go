@@ -45,6 +45,12 @@ func (l liar) GetVolumeIDs(context.Context, GetVolumeIDsRequest) (GetVolumeIDsRe
 	return GetVolumeIDsResponse{IDs: l.ids}, l.fails
 }
 
+// wrong reports whether a VM has invalid parts.
+func (vm VM) wrong() bool {
+	_, problem := vm.described(nil)
+	return problem != ""
+}
+
 // codes calls all methods.
 func codes(t *testing.T, l liar) map[Op]Code {
 	t.Helper()
@@ -56,13 +62,13 @@ func codes(t *testing.T, l liar) map[Op]Code {
 	list, err5 := d.ListMachines(t.Context(), ListMachinesRequest{})
 	volumes, err6 := d.GetVolumeIDs(t.Context(), GetVolumeIDsRequest{Volumes: []*corev1.PersistentVolumeSpec{{}}})
 	for op, refused := range map[Op]bool{
-		OpCreate:     CodeOf(err1) == Internal && (create.ProviderID != "" || create.LastKnownState != ""),
-		OpInitialize: CodeOf(err2) == Internal && initialized.ProviderID != "", OpDelete: CodeOf(err3) == Internal && deleted.Gone,
-		OpStatus: CodeOf(err4) == Internal && status.NodeName != "", OpList: CodeOf(err5) == Internal && len(list.Machines) > 0,
+		OpCreate:     create.wrong() || create.LastKnownState != "" && create.LastKnownState != strings.Repeat("\n", MaxLastKnownState),
+		OpInitialize: initialized.wrong(), OpDelete: !deleted.Gone || len(deleted.LastKnownState) > MaxLastKnownState,
+		OpStatus: status.wrong(), OpList: CodeOf(err5) == Internal && len(list.Machines) > 0,
 		OpVolumeIDs: CodeOf(err6) == Internal && len(volumes.IDs) > 0,
 	} {
 		if refused {
-			t.Errorf("%s: the answer is rejected, and returned", op)
+			t.Errorf("%s: what is rejected is returned, or what is not is not", op)
 		}
 	}
 	return map[Op]Code{
@@ -81,7 +87,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	address := func(text string) VM {
 		return VM{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: text}}}
 	}
-	ofVM, ofNote := []Op{OpCreate, OpInitialize, OpStatus}, []Op{OpCreate, OpDelete}
+	ofVM, ofNote := []Op{OpCreate, OpInitialize, OpStatus}, []Op{OpCreate} // of a VM that has ended no note is needed
 	for name, tc := range map[string]struct {
 		answer  liar
 		refused []Op

@@ -1,0 +1,65 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// What is valid of an answer is kept: the VM exists, and its deletion needs what is known of it.
+func TestChecked_PartlyInvalidAnswer_KeepsItsValidParts(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	addresses := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
+	for name, tc := range map[string]struct{ answer, want VM }{
+		"a node name that is no label value": {VM{ProviderID: "cloud:///i-1", NodeName: long, Addresses: addresses}, VM{ProviderID: "cloud:///i-1", Addresses: addresses}},
+		"an invalid provider ID":             {VM{ProviderID: "a b", NodeName: "m"}, VM{NodeName: "m"}},
+		"an invalid address":                 {VM{ProviderID: "cloud:///i-1", NodeName: "m", Addresses: []corev1.NodeAddress{{Address: "a b"}}}, VM{ProviderID: "cloud:///i-1", NodeName: "m"}},
+		"nothing valid":                      {VM{ProviderID: "a b", NodeName: long}, VM{}},
+	} {
+		for _, fails := range []error{nil, Errorf(OpStatus, Uninitialized, "not set up")} {
+			d := Checked(liar{vm: tc.answer, note: "kept", fails: fails})
+			created, err := d.CreateMachine(t.Context(), CreateMachineRequest{})
+			if diff := cmp.Diff(CreateMachineResponse{VM: tc.want, LastKnownState: "kept"}, created); diff != "" || !IsInvalidAnswer(err) || CodeOf(err) != Internal {
+				t.Errorf("%s: %v; %s", name, err, diff)
+			}
+			found, err := d.GetMachineStatus(t.Context(), GetMachineStatusRequest{})
+			if diff := cmp.Diff(GetMachineStatusResponse{VM: tc.want}, found); diff != "" || !IsInvalidAnswer(err) {
+				t.Errorf("%s: %v; %s", name, err, diff)
+			}
+		}
+	}
+}
+
+// An error that comes with a VM describes none, whatever the VM is.
+func TestChecked_ErrorWithAVM_HasNoVM(t *testing.T) {
+	for _, vm := range []VM{{ProviderID: "cloud:///i-1", NodeName: "m"}, {ProviderID: "a b"}} {
+		created, err := Checked(liar{vm: vm, fails: errors.New("broken")}).CreateMachine(t.Context(), CreateMachineRequest{})
+		if created.ProviderID != "" || created.NodeName != "" || IsInvalidAnswer(err) || err == nil {
+			t.Errorf("%+v with %v", created, err)
+		}
+	}
+}
+
+// A VM that is gone is gone, whatever the driver notes.
+func TestChecked_InvalidNoteOfADeletion(t *testing.T) {
+	note := strings.Repeat("x", MaxLastKnownState+1)
+	if resp, err := Checked(liar{note: note}).DeleteMachine(t.Context(), DeleteMachineRequest{}); err != nil || !resp.Gone || resp.LastKnownState != "" {
+		t.Errorf("%t, %d bytes, %v; want that it is gone, without the note", resp.Gone, len(resp.LastKnownState), err)
+	}
+	if _, err := Checked(ending{liar{note: note}}).DeleteMachine(t.Context(), DeleteMachineRequest{}); !IsInvalidAnswer(err) {
+		t.Errorf("%v; want that a VM which is ending needs its note", err)
+	}
+}
+
+// ending is a driver whose VMs never end.
+type ending struct{ liar }
+
+func (e ending) DeleteMachine(ctx context.Context, req DeleteMachineRequest) (DeleteMachineResponse, error) {
+	resp, err := e.liar.DeleteMachine(ctx, req)
+	resp.Gone = false
+	return resp, err
+}
