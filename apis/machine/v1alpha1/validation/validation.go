@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -40,7 +41,15 @@ func ValidateMachineSet(s *v1alpha1.MachineSet) field.ErrorList {
 
 // ValidateMachine returns what keeps the machine from working, or nothing.
 func ValidateMachine(m *v1alpha1.Machine) field.ErrorList {
-	return validateClass(m.Spec.Class, field.NewPath("spec", "class"))
+	return append(validateName(m.Name), validateClass(m.Spec.Class, field.NewPath("spec", "class"))...)
+}
+
+// validateName makes sure that the name of a machine can be the value of a label, which its Node carries, and the name of a host.
+func validateName(name string) (errs field.ErrorList) {
+	for _, problem := range utilvalidation.IsValidLabelValue(name) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, "is the value of a label of the Node, so it "+problem+"; create a machine with another name"))
+	}
+	return errs
 }
 
 // ValidateMachineClass returns what keeps machines of the class from working, or nothing. The provider's own spec is
