@@ -47,7 +47,9 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, verdict lifecycle.
 	failure := &lifecycle.Failure{Code: driver.CodeOf(err), Op: call.key.op, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err)}
 	klog.FromContext(ctx).V(2).Info("Driver call failed", "action", verdict.Do, "code", failure.Code, "message", failure.Message)
 	outcome, message = breaker.Outcome{Code: failure.Code, RetryAfter: failure.RetryAfter, Pending: driver.IsPending(err)}, failure.Message
-	p.world.Failure = failure
+	if p.world.VM.Invalid == "" { // else the answer, as far as it is valid, is a fact about the VM
+		p.world.Failure = failure
+	}
 	return nil
 }
 
@@ -97,12 +99,14 @@ func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) 
 	case code == driver.NotFound:
 		fact = lifecycle.VMFact{State: lifecycle.VMAbsent, Left: resp.Left, Adopting: target.Adopt}
 	case code == driver.Unimplemented:
-		m := p.world.Machine
-		fact = lifecycle.VMFact{State: lifecycle.VMHidden, VM: driver.VM{ProviderID: m.Spec.ProviderID, NodeName: lifecycle.NodeName(m)}}
+		fact = lifecycle.HiddenVM(p.world.Machine)
+	case driver.IsInvalidAnswer(err):
+		return c.noteInvalid(p, resp.VM, "", err)
 	case err != nil:
 		return err
 	}
-	return c.noteVM(p, fact)
+	c.noteVM(p, fact)
+	return nil
 }
 
 func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target) error {
@@ -114,12 +118,16 @@ func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target
 		Target:   target,
 		UserData: credentials.FillUserData(p.world.Secret.UserData, p.placeholders()),
 	})
-	if err != nil {
+	switch {
+	case driver.IsInvalidAnswer(err):
+		return c.noteInvalid(p, resp.VM, resp.LastKnownState, err)
+	case err != nil:
 		p.world.VM.LastKnownState = resp.LastKnownState
 		return err
 	}
 	c.measure(p, func(t *timing) { t.hasCreated, t.createCall = true, c.cfg.Clock.Since(start) })
-	return c.noteVM(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
+	c.noteVM(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
+	return nil
 }
 
 // isFirstAttempt reports whether no creation of the machine's VM has failed yet: attempts are repeated for as long as a cloud refuses
@@ -187,16 +195,25 @@ func (c *Controller) prove(p *pass, providerID string) {
 	p.world.Proven = providerID
 }
 
+// noteInvalid records a VM that the driver has described only in part, and returns the error for the rest.
+func (c *Controller) noteInvalid(p *pass, vm driver.VM, lastKnownState string, err error) error {
+	fact := lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: vm}
+	if vm.ProviderID == "" {
+		fact = lifecycle.HiddenVM(p.world.Machine)
+	}
+	fact.LastKnownState, fact.Invalid = lastKnownState, driver.MessageOf(err)
+	c.noteVM(p, fact)
+	return err
+}
+
 // noteVM records the VM in the world, and the Node that has its name. A VM that the driver has found or created has the machine's
 // UID, so its provider ID is remembered as proven.
-func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) error {
+func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) {
 	p.world.VM = fact
 	if fact.State == lifecycle.VMPresent || fact.State == lifecycle.VMUninitialized {
 		c.prove(p, fact.ProviderID)
 	}
-	if fact.NodeName == "" {
-		return nil
+	if fact.NodeName != "" {
+		c.observeNode(p, fact.NodeName)
 	}
-	c.observeNode(p, fact.NodeName)
-	return nil
 }

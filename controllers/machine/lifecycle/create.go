@@ -33,8 +33,11 @@ func begin(w World) Verdict {
 
 // decideCreate creates the VM of a machine: check the inputs, add finalizers to them, look for the VM, create it, record it.
 func decideCreate(w World) Verdict {
-	if w.Failure != nil {
+	switch {
+	case w.Failure != nil:
 		return cloudFailed(w)
+	case w.VM.Invalid != "":
+		return invalidVM(w)
 	}
 	if v, wrong := checkInputs(w); wrong {
 		if v.Machine != nil && !mayHaveVM(w) {
@@ -68,9 +71,13 @@ func decideCreate(w World) Verdict {
 // mayHaveVM reports whether the cloud may have been asked for a VM. That is recorded before the request; and the cloud is asked only when
 // class and secrets have our finalizers, which are not removed while the class has machines.
 func mayHaveVM(w World) bool {
-	m, class := w.Machine, w.Class.Class
-	isNoted := m.Annotations[v1alpha1.AnnotationCreateSent] != ""
-	return m.Spec.ProviderID != "" || isNoted && (class == nil || slices.Contains(class.Finalizers, v1alpha1.FinalizerName))
+	class := w.Class.Class
+	return isNoted(w.Machine) && (w.Machine.Spec.ProviderID != "" || class == nil || slices.Contains(class.Finalizers, v1alpha1.FinalizerName))
+}
+
+// isNoted reports whether the machine records its VM, or that the cloud is asked for one.
+func isNoted(m *v1alpha1.Machine) bool {
+	return m.Spec.ProviderID != "" || m.Annotations[v1alpha1.AnnotationCreateSent] != ""
 }
 
 // makeVM creates the VM, unless the machine has had one: then it is set up again, if it exists.
@@ -285,6 +292,16 @@ func cloudFailed(w World) Verdict {
 	}
 	f := w.Failure
 	return failCreate(w, m, f.Code, cloudMessage(f.Code, f.Message))
+}
+
+// invalidVM records the valid parts of what the driver has returned about a VM, and what is invalid: the VM exists, and its deletion needs
+// what is known of it.
+func invalidVM(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	if w.VM.ProviderID != "" {
+		noteVM(m, w.VM)
+	}
+	return failCreate(w, m, driver.Internal, cloudMessage(driver.Internal, w.VM.Invalid))
 }
 
 // waitForCloud waits until the cloud may be asked again. The machine fails when its creation deadline is earlier.

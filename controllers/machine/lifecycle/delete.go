@@ -67,7 +67,7 @@ func noteToken(w World, m *v1alpha1.Machine) {
 // driver's DeleteMachine shows that: what a failed create has left is found by nothing else.
 func removeVM(w World) (v Verdict, wait bool) {
 	m := w.Machine
-	if w.VM.State == VMAbsent && (w.VM.Gone || !mayHaveVM(w)) {
+	if w.VM.State == VMAbsent && (w.VM.Gone || !isNoted(m)) {
 		if next := adoptVM(w, DeleteVM); next != "" {
 			return do(next), true
 		}
@@ -91,15 +91,29 @@ func removeVM(w World) (v Verdict, wait bool) {
 		return waitToDelete(w, b), true
 	}
 	switch {
-	case m.Spec.ProviderID != "", w.VM.State == VMHidden, w.VM.State == VMEnding, w.VM.State == VMAbsent:
+	case m.Spec.ProviderID != "", w.VM.State == VMHidden, w.VM.State == VMEnding, w.VM.State == VMAbsent, isSearchOver(w):
 		return do(DeleteVM), true
 	case w.VM.State == VMUnknown:
 		// A create may have been broken off after the cloud made the VM and before it was written down.
 		return do(FindVM), true
+	case w.VM.ProviderID == "": // the driver has not named what it has found
+		return do(DeleteVM), true
 	}
 	found := m.DeepCopy()
 	noteVM(found, w.VM)
 	return Verdict{Do: Save, Machine: found}, true
+}
+
+// isSearchOver reports whether the cloud is not asked for the VM any more before the VM is deleted. Only the drain needs that: the driver's
+// DeleteMachine finds the VM by the machine's UID. So a search that has failed is repeated for as long as the pods have time.
+func isSearchOver(w World) bool {
+	failures := readBackoff(w).Codes
+	if len(failures) == 0 {
+		return false
+	}
+	// Of several VMs none is drained where the machine names none of them.
+	isUnknown := w.Machine.Spec.ProviderID == "" && slices.Contains(failures, driver.OutOfRange.String())
+	return isUnknown || drain.ForDeletion(w.Machine, w.Limits.Drain).Under(w.Reach).IsOver(w.Now)
 }
 
 // reportLeft records that a VM that the provider ID names is not the machine's and is not deleted.

@@ -64,8 +64,8 @@ func drainNode(w World) (v Verdict, wait bool) {
 		_, isLater := waiting(w)
 		_, missing := missingForCloud(w)
 		switch {
-		case missing != "" || isLater:
-			return Verdict{}, false // removeVM reports that, and waits
+		case missing != "" || isLater || isSearchOver(w):
+			return Verdict{}, false // removeVM reports that, and waits, or goes on
 		case !w.Secret.Read:
 			return do(ReadSecret), true
 		}

@@ -29,6 +29,7 @@ var facts = map[string]func(w *World, value string) error{
 	"secret":     setSecret,     // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
 	"config":     setConfig,     // config: none; config: 40000 bytes; the one that the machine boots with
 	"vm":         setVM,         // vm: absent, gone (as DeleteMachine has reported), uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
+	"invalid":    setInvalid,    // invalid: the node name "x"; what is invalid about the driver's answer with the VM
 	"note":       setNote,       // note: half of it; the driver has left it with its last answer, which vm or cloud gives
 	"rivals":     setRivals,     // rivals: none for the Node, some for the VM; what a live list has shown
 	"node":       setNode,       // node: named, absent, ready; more words change a Node that is there, see nodeWords
@@ -230,6 +231,11 @@ func setVM(w *World, value string) error {
 		return errors.Join(err1, err2)
 	}
 	return merge(&w.VM, details)
+}
+
+func setInvalid(w *World, value string) error {
+	w.VM.Invalid = value
+	return nil
 }
 
 func setNote(w *World, value string) error {

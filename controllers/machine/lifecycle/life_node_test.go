@@ -14,9 +14,10 @@ func (l *life) hasNode() bool { return l.node != nil && l.node.Spec.ProviderID =
 
 // isKnown reports whether the Node is known to be the machine's. A Node that has joined while its VM was being deleted, and that
 // was not claimed, is not known to be the machine's by a process that has not seen the VM: only the cloud could report whose VM it
-// was, and the cloud has no record of the VM any more.
+// was, and the cloud has no record of the VM any more. Nor is the Node of a VM that the machine has never named, which is deleted by the
+// machine's UID when the cloud does not show it in time.
 func (l *life) isKnown() bool {
-	return l.proven || l.node.Annotations[v1alpha1.AnnotationMachine] != ""
+	return l.proven && l.named || l.node.Annotations[v1alpha1.AnnotationMachine] != ""
 }
 
 // displace has another VM join under the name of the machine's Node.

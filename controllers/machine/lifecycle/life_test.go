@@ -31,10 +31,12 @@ type life struct {
 	node          *corev1.Node
 	token         bool
 	faulty        bool
+	cloud         func(w *World, do Action) bool // answers in the place of the cloud, where it returns true; nil without one
 
 	pods       int    // on the Node
 	drained    bool   // this process knows that the drain has ended
 	proven     bool   // this process knows that the VM has the machine's UID
+	named      bool   // the machine names its VM
 	ending     VMFact // that this process knows of
 	disruption DisruptionFact
 	broken     bool // the pass has ended with an error
@@ -148,7 +150,7 @@ func (l *life) store(m *v1alpha1.Machine) {
 		l.machine = nil
 		return
 	}
-	l.machine = m
+	l.machine, l.named = m, m.Spec.ProviderID == ownVM.ProviderID
 	if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && l.token {
 		l.t.Fatal("the machine is said to run and its token is left")
 	}
@@ -168,6 +170,9 @@ func (l *life) act(w *World, v Verdict) {
 	atTarget := []Action{MakeToken, ProlongToken, DropToken, FindNode, ClaimNode, PatchNode, SetTerminating, DrainNode, DrainForUpdate, DeleteNode}
 	if l.faulty && slices.Contains(atTarget, v.Do) && rapid.IntRange(0, 9).Draw(l.t, "no answer") == 0 {
 		l.unanswered(w)
+		return
+	}
+	if l.cloud != nil && l.cloud(w, v.Do) {
 		return
 	}
 	switch v.Do {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
 // ownerRetry is the wait before the cloud is asked again whose the VM of a Node is.
@@ -59,15 +60,16 @@ func isForeign(w World, m *v1alpha1.Machine) bool {
 // findOwner finds out whether the Node that has joined is the machine's; wait is false when that is known. Until the cloud
 // has shown it, the machine has no Node.
 func findOwner(w World) (v Verdict, wait bool) {
-	_, toFind := ownsNode(w, w.Machine)
-	if toFind == "" {
-		return Verdict{}, false
-	}
-	if toFind != FindVM {
-		return do(toFind), true
-	}
+	owns, toFind := ownsNode(w, w.Machine)
 	_, missing := missingForCloud(w)
-	if w.Failure != nil {
+	switch {
+	case owns || toFind == "" && w.VM.Invalid == "":
+		return Verdict{}, false
+	case toFind == "":
+		missing = cloudMessage(driver.Internal, w.VM.Invalid)
+	case toFind != FindVM:
+		return do(toFind), true
+	case w.Failure != nil:
 		missing = cloudMessage(w.Failure.Code, w.Failure.Message)
 	}
 	switch {

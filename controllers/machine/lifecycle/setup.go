@@ -11,7 +11,11 @@ func checkSetUp(w World) (v Verdict, decided bool) {
 	}
 	switch w.VM.State {
 	case VMUninitialized: // it remains so: nothing is created for a machine that has failed
-		return Verdict{Do: Rest, Machine: observed(w)}, true
+		v = Verdict{Do: Rest, Machine: observed(w)}
+		if w.VM.Invalid != "" { // whether it is, the driver has not shown
+			v.Wake = ownerRetry
+		}
+		return v, true
 	case VMUnknown:
 	case VMAbsent, VMPresent, VMEnding, VMHidden:
 		return Verdict{}, false

@@ -142,6 +142,9 @@ type VMFact struct {
 	driver.VM
 	// EndingSince and AskedAt are set in the state VMEnding: when this process first saw the VM so, and when it last asked.
 	EndingSince, AskedAt time.Time
+	// Invalid is what is invalid about the driver's answer with this VM, in the state VMUninitialized with a valid provider ID and else in the
+	// state VMHidden; "" when nothing is. The VM has the valid parts.
+	Invalid string
 	// LastKnownState is the driver's note of the last answer, also of one that was an error; "" when it left none.
 	LastKnownState string
 	// Gone reports, in the state VMAbsent, whether DeleteMachine has reported that nothing is left of the VM. The absence of a VM does
@@ -150,6 +153,11 @@ type VMFact struct {
 	// Left reports whether the VM that the machine's provider ID names is there and was found not to be the machine's. Adopting reports
 	// whether a VM without any UID counted as the machine's by then.
 	Left, Adopting bool
+}
+
+// HiddenVM returns the fact that there may be a VM which the driver cannot describe.
+func HiddenVM(m *v1alpha1.Machine) VMFact {
+	return VMFact{State: VMHidden, VM: driver.VM{ProviderID: m.Spec.ProviderID, NodeName: NodeName(m)}}
 }
 
 // Rivals is what a live list has shown of other machines whose claim to a Node or a VM is not younger.

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -16,6 +17,7 @@ func limits() Limits {
 	return Limits{
 		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute,
 		NodeConditions: []string{"DiskPressure"}, PreserveTimeout: 96 * time.Hour, InPlaceUpdateTimeout: 20 * time.Minute,
+		Drain: drain.Settings{Timeout: drainTimeout},
 	}
 }
 

@@ -1,0 +1,73 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// A VM that the driver cannot name, or names only in part, is deleted with its machine.
+func TestVMThatTheDriverDescribesBadly_IsDeletedWithItsMachine(t *testing.T) {
+	const long = "a-name-with-more-characters-than-the-value-of-a-label-of-a-node-has"
+	for name, tc := range map[string]struct {
+		made func(*testVM)
+		id   string // that the machine records
+	}{
+		"the node name is no label value": {func(vm *testVM) { vm.NodeName = long }, "test:///i-1"},
+		"the provider ID is invalid":      {func(vm *testVM) { vm.ProviderID = "test:/// 1" }, ""},
+		"both are":                        {func(vm *testVM) { vm.ProviderID, vm.NodeName = strings.Repeat("x", driver.MaxProviderID+1), long }, ""},
+		"both are empty":                  {func(vm *testVM) { vm.VM = driver.VM{} }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.cloud.made, b.cloud.remembers = tc.made, true
+				b.create(patient)
+				b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
+				if got := b.get().Spec.ProviderID; got != tc.id {
+					t.Errorf("the machine records the provider ID %q, want %q", got, tc.id)
+				}
+				b.delete()
+				b.pass(time.Minute)
+				if now, ever := b.cloud.counts(); now != 0 || ever != 1 {
+					t.Errorf("%d VMs of %d are left", now, ever)
+				}
+				if left := b.left(); len(left) > 0 {
+					t.Errorf("%v are left", left)
+				}
+			})
+		})
+	}
+}
+
+// No VM is requested for a machine whose name its Node cannot have.
+func TestMachineWhoseNameIsNoLabelValue_RequestsNoVM(t *testing.T) {
+	onBench(t, func(b *bench) {
+		m := b.create(patient, func(m *v1alpha1.Machine) { m.Name = strings.Repeat("m", 64) })
+		b.pass(time.Minute)
+		got, err := b.server.Client().Machines("n").Get(b.Context(), m.Name, metav1.GetOptions{})
+		b.must(err)
+		if calls := b.cloud.log(""); len(calls) > 0 || got.Status.CurrentStatus.Phase != v1alpha1.MachineCrashLoopBackOff {
+			t.Errorf("%d calls of the driver, phase %s: %+v", len(calls), got.Status.CurrentStatus.Phase, got.Status.LastOperation)
+		}
+	})
+}
+
+// A machine of which the cloud has several VMs, and that names none of them, is deleted with all of them.
+func TestMachineWithSeveralVMs_IsDeleted(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.fails(testFault{code: driver.DeadlineExceeded, takesEffect: true}, driver.OpCreate)
+		b.create(patient)
+		b.pass(time.Second)
+		b.cloud.fails(testFault{code: driver.OutOfRange}, driver.OpStatus)
+		b.delete()
+		b.pass(time.Minute)
+		if now, _ := b.cloud.counts(); now != 0 || b.get() != nil {
+			t.Errorf("%d VMs are left, and the machine %+v", now, b.get())
+		}
+	})
+}
