@@ -187,15 +187,26 @@ type Attempt struct {
 	Forced bool
 	// Accepted reports whether the API server has accepted it; otherwise the other fields have the refusal.
 	Accepted bool
+	// IsRepeated reports whether the server has accepted the attempt before this one, too, and the object was not being deleted.
+	IsRepeated bool
 	// NotBefore is the earliest time of the next request.
 	NotBefore time.Time
 	// Why is the reason of the server.
 	Why string
 }
 
-// Accepted is an attempt that the API server has accepted.
-func Accepted(now time.Time, how How) Attempt {
-	return Attempt{At: now, Forced: how == Delete, Accepted: true}
+// Accepted is an attempt that the API server has accepted. before is the last attempt at the same object. why is what the server has answered
+// in place of a deletion, which shows when the object stays; "" when it has accepted that.
+func Accepted(before Attempt, now time.Time, how How, why string) Attempt {
+	return Attempt{At: now, Forced: how == Delete, Accepted: true, IsRepeated: before.Accepted, Why: why}
+}
+
+// shows returns when a watch must have shown the effect of an attempt that was accepted.
+func (a Attempt) shows() time.Time {
+	if a.IsRepeated {
+		return a.At.Add(evictAgain)
+	}
+	return a.At.Add(lateWatch)
 }
 
 // Refused is an attempt that the API server has refused. isFull reports whether that is temporary: a budget is exhausted, or the

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 
 // MaxDetaches is the maximum number of moving volumes of a target cluster for one process.
 const MaxDetaches = 50
+
+// stayed is why a pod is left whose removal was accepted.
+const stayed = "the API server accepts the request and does not delete the pod"
 
 // MaxDetachesOfOne is how many of them may belong to machines of one namespace. The others are a reserve, so that volumes of one
 // tenant that never detach do not stop the drains of others.
@@ -52,15 +56,15 @@ func newRemoval(f Facts) *removal {
 	}
 	for _, pod := range f.Pods {
 		a, tried := f.Memory.Attempts[pod.UID]
+		isAccepted := a.Accepted && f.Now.Before(a.shows())
 		switch since, isBlocked := f.Memory.BlockedSince[pod.UID]; {
 		case isBlocked:
 			r.blockedSince[pod.UID] = since
 		case tried && !a.Accepted:
 			r.blockedSince[pod.UID] = a.At
 		}
-		isAccepted := a.Accepted && f.Now.Before(a.At.Add(lateWatch))
 		if pod.DeletionTimestamp == nil && isAccepted {
-			r.next = earliest(r.next, a.At.Add(lateWatch))
+			r.next = earliest(r.next, a.shows())
 		}
 		r.going[pod.UID] = pod.DeletionTimestamp != nil || isAccepted
 	}
@@ -69,8 +73,17 @@ func newRemoval(f Facts) *removal {
 	return r
 }
 
+// isIgnored reports whether the API server accepts the removal of a pod and does not delete it, as far as a watch that is not late shows.
+func (f Facts) isIgnored(pod *corev1.Pod, a Attempt) bool {
+	return a.IsRepeated && pod.DeletionTimestamp == nil && f.Blind == ""
+}
+
 // consider removes a pod if it is its turn.
 func (r *removal) consider(pod *corev1.Pod) {
+	if a := r.facts.Memory.Attempts[pod.UID]; r.going[pod.UID] && r.facts.isIgnored(pod, a) {
+		r.progress = addBlocked(r.progress, pod, nil, cmp.Or(a.Why, stayed))
+		return
+	}
 	if r.going[pod.UID] {
 		r.progress.Ending++
 		r.noteLate(pod)

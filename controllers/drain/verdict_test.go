@@ -69,7 +69,8 @@ func budgetNames(budgets []*policyv1.PodDisruptionBudget) (names []string) {
 }
 
 // do executes the last verdict. Refused objects are named: refuse=pod,pod. after=30s is the retryAfter of the server, and
-// reason=webhook means that it was no budget. shown=no delays the watches.
+// reason=webhook means that it was no budget. shown=no delays the watches, and
+// answer=gone is what the server has answered in place of a deletion.
 func (s *story) do(o options) {
 	refused := strings.Split(o["refuse"], ",")
 	attempts := maps.Clone(s.facts.Memory.Attempts)
@@ -85,7 +86,7 @@ func (s *story) do(o options) {
 			attempts[r.Pod.UID] = Refused(s.facts.Now, r.How, o["reason"] == "", after, "no, says the server")
 			continue
 		}
-		attempts[r.Pod.UID] = Accepted(s.facts.Now, r.How)
+		attempts[r.Pod.UID] = Accepted(attempts[r.Pod.UID], s.facts.Now, r.How, o["answer"])
 		switch {
 		case o["shown"] == "no":
 		case r.How == Delete:
@@ -95,7 +96,7 @@ func (s *story) do(o options) {
 		}
 	}
 	for _, a := range s.last.Attachments {
-		attempts[a.UID] = Accepted(s.facts.Now, Delete)
+		attempts[a.UID] = Accepted(attempts[a.UID], s.facts.Now, Delete, "")
 		if o["shown"] != "no" {
 			a.DeletionTimestamp = &metav1.Time{Time: s.facts.Now}
 		}

@@ -283,7 +283,7 @@ func (w *world) remove(v Verdict) {
 			attempts[a.UID] = Refused(w.facts.Now, Delete, false, 0, "no")
 			continue
 		}
-		attempts[a.UID] = Accepted(w.facts.Now, Delete)
+		attempts[a.UID] = Accepted(attempts[a.UID], w.facts.Now, Delete, "")
 		w.changeAttachment(a, func(a *storagev1.VolumeAttachment) { a.DeletionTimestamp = &metav1.Time{Time: w.facts.Now} })
 	}
 	w.facts.Memory.Attempts = attempts
@@ -326,7 +326,7 @@ func (w *world) changeBudget(i int, change func(*policyv1.PodDisruptionBudget)) 
 func (w *world) removePod(r Removal) Attempt {
 	i := slices.IndexFunc(w.facts.Pods, func(p *corev1.Pod) bool { return p.UID == r.Pod.UID })
 	if i < 0 {
-		return Accepted(w.facts.Now, r.How)
+		return Accepted(w.facts.Memory.Attempts[r.Pod.UID], w.facts.Now, r.How, "")
 	}
 	pod := w.facts.Pods[i].DeepCopy()
 	blockers := blocking(pod, guards(w.facts, pod))
@@ -356,7 +356,7 @@ func (w *world) removePod(r Removal) Attempt {
 			}
 		}
 	}
-	return Accepted(w.facts.Now, r.How)
+	return Accepted(w.facts.Memory.Attempts[r.Pod.UID], w.facts.Now, r.How, "")
 }
 
 // takeDisruption has one of several budgets give a disruption for a pod that then stays.

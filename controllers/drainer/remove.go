@@ -1,8 +1,10 @@
 package drainer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -35,7 +37,7 @@ func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v dra
 		if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
 			return err
 		}
-		attempts[uid] = attempt(d.of.cfg.Clock.Now(), how, err)
+		attempts[uid] = attempt(attempts[uid], d.of.cfg.Clock.Now(), how, err)
 		return nil
 	}
 	for _, r := range v.Pods {
@@ -93,15 +95,28 @@ func patchBudget(ctx context.Context, client kubernetes.Interface, b *policyv1.P
 	return nil
 }
 
-// attempt returns the result of a request to remove an object. An object that does not exist any more, or whose name another object has
-// now, counts as removed.
-func attempt(now time.Time, how drain.How, err error) drain.Attempt {
-	if err == nil || apierrors.IsNotFound(err) || how != drain.Take && apierrors.IsConflict(err) {
-		return drain.Accepted(now, how)
+// attempt returns the result of a request to remove an object; before is that of the request before it. An object that does not exist any
+// more counts as removed, and all other errors are refusals. A conflict, too: it may be that of a webhook. If another object has the name now,
+// the watch shows it.
+func attempt(before drain.Attempt, now time.Time, how drain.How, err error) drain.Attempt {
+	switch {
+	case err == nil:
+		return drain.Accepted(before, now, how, "")
+	case apierrors.IsNotFound(err):
+		return drain.Accepted(before, now, how, err.Error())
 	}
-	isFull := apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err)
+	isFull := apierrors.IsTooManyRequests(err) || how == drain.Take && apierrors.IsConflict(err)
 	seconds, _ := apierrors.SuggestsClientDelay(err)
-	return drain.Refused(now, how, isFull, time.Duration(seconds)*time.Second, err.Error())
+	return drain.Refused(now, how, isFull, time.Duration(seconds)*time.Second, cmp.Or(err.Error(), withoutReason(err)))
+}
+
+// withoutReason describes an answer of the API server that gives no reason.
+func withoutReason(err error) string {
+	status := apierrors.APIStatus(nil)
+	if errors.As(err, &status) {
+		return fmt.Sprintf("the API server has answered with the status %d", status.Status().Code)
+	}
+	return "the request has failed"
 }
 
 func removePod(ctx context.Context, cluster *target.Cluster, r drain.Removal, now time.Time) error {
@@ -133,7 +148,7 @@ func takeDisruptions(ctx context.Context, client kubernetes.Interface, r drain.R
 		err := patchBudget(ctx, client, b, map[string]any{
 			"disruptionsAllowed": allowed, "disruptedPods": map[string]any{r.Pod.Name: metav1.NewTime(now)},
 		})
-		if err != nil {
+		if err != nil && !apierrors.IsNotFound(err) { // one that does not exist any more limits nothing
 			return fmt.Errorf("take a disruption: %w", err)
 		}
 	}
