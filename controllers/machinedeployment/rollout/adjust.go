@@ -111,8 +111,11 @@ func (s *sets) changes() Verdict {
 
 // complement sets the labels and annotations of a set that belong to its size.
 func (s *sets) complement(t *tally, desired *v1alpha1.MachineSet) {
-	if t == s.fresh {
+	switch {
+	case t == s.fresh:
 		syncNew(s.w, desired)
+	case t.exist > 0: // the timeouts of machines do not depend on what they are created from; one without machines keeps those of its revision
+		desired.Spec.Template.Spec.MachineConfiguration = s.d.Spec.Template.Spec.MachineConfiguration.DeepCopy()
 	}
 	switch {
 	case t == s.fresh || t.size > 0:

@@ -11,9 +11,18 @@ import (
 )
 
 // outOfStep returns machines that differ from their set in fields that can change without a new machine, in their new state:
-// nodeTemplate, machine configuration and kind of class. Failed machines are not changed: they are deleted or inspected.
+// nodeTemplate, machine configuration and kind of class; of machines that are being deleted the configuration, which has the time for their
+// drain. Failed machines are not changed: they are deleted or inspected.
 func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machine) {
 	template := &w.Set.Spec.Template.Spec
+	for _, m := range w.Owned {
+		configuration := Configuration(template.MachineConfiguration, m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout])
+		if m.DeletionTimestamp != nil && !w.Undecodable[m.UID] && !apiequality.Semantic.DeepEqual(m.Spec.MachineConfiguration, configuration) {
+			m = m.DeepCopy()
+			m.Spec.MachineConfiguration = configuration
+			changed = append(changed, m)
+		}
+	}
 	for _, m := range standing {
 		if machinefacts.HasFailed(m) || w.Undecodable[m.UID] {
 			continue
