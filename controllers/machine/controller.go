@@ -116,6 +116,7 @@ type Controller struct {
 	metrics          *lifeMetrics
 	addingFinalizers turns.Mutex     // locked while finalizers are added to a class and its Secrets
 	nodeWriteLimit   *nodeWriteLimit // on writes of Nodes
+	unbound          unbound         // Nodes that are bound to no machine
 }
 
 // New returns the controller, and registers its indexes and event handlers. Errors: the configuration of a runner, an index, the

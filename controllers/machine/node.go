@@ -26,6 +26,7 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 	case apierrors.IsNotFound(err):
 		c.claims.forget(name)
 		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
+		return c.findElsewhere(ctx, p)
 	case err != nil:
 		return fmt.Errorf("read Node %s: %w", name, err)
 	default:

@@ -203,7 +203,7 @@ func recordVM(w World) Verdict {
 func awaitNode(w World, m *v1alpha1.Machine) {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
-		Description: "Creating machine on cloud provider: the VM exists, its Node is awaited" + withoutToken(w),
+		Description: "Creating machine on cloud provider: the VM exists, its Node is awaited" + withoutToken(w) + elsewhere(w),
 	})
 }
 

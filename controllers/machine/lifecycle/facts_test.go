@@ -288,6 +288,9 @@ func setNode(w *World, value string) error {
 	case "absent":
 		w.Node = NodeFact{State: NodeAbsent}
 		return nil
+	case "absent, and another one of the VM":
+		w.Node = NodeFact{State: NodeAbsent, Elsewhere: "ip-1"}
+		return nil
 	}
 	node()(w)
 	for word := range strings.SplitSeq(value, ", ") {

@@ -39,8 +39,8 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		return stayUnhealthy(w, m)
 	}
 	if !isOverdue(w) {
-		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed {
-			awaitNode(w, m) // the cause for which it had no Node is over
+		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed || w.Node.Elsewhere != "" {
+			awaitNode(w, m) // the cause for which it had no Node is over, or known
 		}
 		wake := until(w, joinDeadline(w))
 		if w.Node.State != NodePresent {
@@ -54,7 +54,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		}
 		return Verdict{Do: Rest, Machine: m, Wake: wake}
 	}
-	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s", machinefacts.CreationTimeout(m, w.Limits.CreationTimeout), withoutToken(w)+withoutProviderID(w, m))
+	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s", machinefacts.CreationTimeout(m, w.Limits.CreationTimeout), withoutToken(w)+withoutProviderID(w, m)+elsewhere(w))
 	setPhase(w, m, v1alpha1.MachineFailed, false)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed,
@@ -99,6 +99,15 @@ func joinDeadline(w World) time.Time {
 		return creationDeadline(w)
 	}
 	return extended(w, pending, pending.Add(machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout)))
+}
+
+// elsewhere returns the remark on a VM whose Node has joined under another name than the one that the driver has returned.
+func elsewhere(w World) string {
+	if w.Node.Elsewhere == "" {
+		return ""
+	}
+	return fmt.Sprintf("; Node %q has the provider ID of this VM and not the name %q, which the driver has returned: the kubelet has to register under that name",
+		w.Node.Elsewhere, NodeName(w.Machine))
 }
 
 // withoutProviderID returns the remark on a VM whose Node does not join that a Node without a provider ID has joined.

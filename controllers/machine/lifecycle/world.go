@@ -186,6 +186,9 @@ type NodeFact struct {
 	State NodeState
 	// Node is set in the state NodePresent.
 	Node *corev1.Node
+	// Elsewhere is the name of a Node that has the provider ID of the machine's VM and not the name that is awaited, in the state NodeAbsent;
+	// "" when there is none, or none was looked for.
+	Elsewhere string
 	// Live reports whether it was read from the API server in this pass.
 	Live bool
 	// Written reports whether this pass has written metadata or spec of the Node since it was read.

@@ -1,0 +1,78 @@
+package machine
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// unboundKept is for how long a list of Nodes that are bound to no machine is used, by all machines that await their Nodes.
+const unboundKept = 30 * time.Second
+
+// unbound has the Nodes of target clusters that were bound to no machine and in no slot when they were listed last.
+type unbound struct {
+	turn     turns.Mutex // locked while Nodes are listed
+	clusters map[*target.Cluster]unboundNodes
+}
+
+type unboundNodes struct {
+	begun time.Time
+	ids   map[string]string // provider IDs by name
+}
+
+// nameOf returns the name of a Node that has a provider ID and is bound to no machine; "" when there is none. Errors: the list, the end of
+// ctx.
+func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerID string, now func() time.Time) (string, error) {
+	if err := u.turn.LockContext(ctx); err != nil {
+		return "", err
+	}
+	defer u.turn.Unlock()
+	known, ok := u.clusters[cluster]
+	if !ok || now().Sub(known.begun) >= unboundKept {
+		known = unboundNodes{begun: now(), ids: map[string]string{}}
+		list := func(ctx context.Context, options metav1.ListOptions) (*corev1.NodeList, error) {
+			options.LabelSelector = "!" + v1alpha1.LabelSlot
+			return cluster.Client.CoreV1().Nodes().List(ctx, options)
+		}
+		err := pages.Each(ctx, "Nodes in no slot", list, func(page *corev1.NodeList) {
+			for i := range page.Items {
+				if node := &page.Items[i]; node.Spec.ProviderID != "" && node.Annotations[v1alpha1.AnnotationMachine] == "" {
+					known.ids[node.Name] = node.Spec.ProviderID
+				}
+			}
+		})
+		if err != nil {
+			return "", err
+		}
+		if u.clusters == nil {
+			u.clusters = map[*target.Cluster]unboundNodes{}
+		}
+		u.clusters[cluster] = known
+	}
+	for name, id := range known.ids {
+		if nodeowner.Identical(providerID, id) {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// findElsewhere looks for a Node of the machine's VM under another name than the one that is awaited. Without proof that the VM is the
+// machine's it does not: a status must not show the names of other Nodes.
+func (c *Controller) findElsewhere(ctx context.Context, p *pass) error {
+	m := p.world.Machine
+	if m.Status.CurrentStatus.Phase != v1alpha1.MachinePending || p.world.Proven == "" || p.world.Proven != m.Spec.ProviderID {
+		return nil
+	}
+	name, err := c.unbound.nameOf(ctx, p.cluster, p.world.Proven, c.cfg.Clock.Now)
+	p.world.Node.Elsewhere = name
+	return err
+}
