@@ -77,6 +77,7 @@ func declareDrain(g *flags.Group, o *drain.Settings) {
 	g.Duration(&o.DetachTimeout, "machine-pv-detach-timeout", 2*time.Minute, "how long a volume may stay attached after its pods have left; 0 waits for none", flags.OrZero)
 	g.Duration(&o.ReattachTimeout, "machine-pv-reattach-timeout", 90*time.Second, "how long the next pods with volumes wait for a detached volume to be attached to another Node; 0 waits for none", flags.OrZero)
 	g.Int(&o.VolumeParallelism, "drain-volume-parallelism", 4, "how many volumes of a Node move at a time before the next pod with volumes waits; 1 where their driver is unknown (MCM: 1)")
+	g.Bool(&o.SeveralBudgets, "drain-several-pod-disruption-budgets", false, "whether pods that several PodDisruptionBudgets select, which the eviction API does not evict, are evicted by writing to the status of these; that needs the right to patch poddisruptionbudgets/status. Otherwise they are reported, and deleted without grace at the drain timeout")
 }
 
 // safetyOptions are the flags of periodic checks.

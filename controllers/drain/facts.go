@@ -52,6 +52,9 @@ type Settings struct {
 	// VolumeParallelism is how many volumes of a Node move at a time before the next pod with volumes waits. If their detachment
 	// cannot be observed, it is one.
 	VolumeParallelism int
+	// SeveralBudgets reports whether pods that several budgets select are evicted by writing to the status of these; otherwise they stay until
+	// the drain is forced, because the eviction API does not evict them.
+	SeveralBudgets bool
 }
 
 // Order is the request for a drain.

@@ -46,8 +46,20 @@ type Blocked struct {
 	Budgets []string
 	// IsMisconfigured reports whether one of them never will: all of its pods are healthy.
 	IsMisconfigured bool
+	// IsUnevictable reports whether the eviction API cannot evict it, because it has several budgets.
+	IsUnevictable bool
 	// Why is the refusal of the API server, if no known budget is the reason.
 	Why string
+}
+
+// isStuck reports whether the pod stays unless a user changes something, or the drain is forced.
+func (h Blocked) isStuck() bool { return h.IsMisconfigured || h.IsUnevictable }
+
+// addUnevictable returns the progress with one more pod that the eviction API cannot evict.
+func addUnevictable(p Progress, pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) Progress {
+	p = addBlocked(p, pod, guards, "")
+	p.Blocked[len(p.Blocked)-1].IsUnevictable = true
+	return p
 }
 
 // addBlocked returns the progress with one more pod that could not be removed.
@@ -66,12 +78,7 @@ func (p Progress) IsStuck() bool {
 	if p.Blind != "" {
 		return true
 	}
-	for _, h := range p.Blocked {
-		if h.IsMisconfigured {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Blocked, Blocked.isStuck)
 }
 
 // String returns the progress as a sentence that is the same while nothing changes.
@@ -134,9 +141,9 @@ func (p Progress) blockedBy() []string {
 
 func stuckFirst(a, b Blocked) int {
 	switch {
-	case a.IsMisconfigured == b.IsMisconfigured:
+	case a.isStuck() == b.isStuck():
 		return 0
-	case a.IsMisconfigured:
+	case a.isStuck():
 		return -1
 	}
 	return 1
@@ -149,6 +156,8 @@ func (h Blocked) cause() string {
 		kind = "PodDisruptionBudgets "
 	}
 	switch {
+	case h.IsUnevictable:
+		return "held by " + kind + list(h.Budgets) + ": the eviction API evicts no pod that several select; have one of them select it"
 	case h.IsMisconfigured:
 		return "held by " + kind + list(h.Budgets) + ", although all pods there are healthy: change what it allows"
 	case len(h.Budgets) > 0:

@@ -90,6 +90,10 @@ func (r *removal) consider(pod *corev1.Pod) {
 		return
 	}
 	guards := guards(r.facts, pod)
+	if len(guards) > 1 && !r.facts.Settings.SeveralBudgets {
+		r.progress = addUnevictable(r.progress, pod, guards)
+		return
+	}
 	blockers := blocking(pod, guards)
 	how := r.how(pod, len(guards), len(blockers))
 	if len(guards) > 1 && how != Delete && !r.isCounted(pod, guards) {

@@ -91,7 +91,7 @@ type story struct {
 func newStory() *story {
 	s := &story{facts: Facts{
 		Now:      born,
-		Settings: Settings{Timeout: 2 * time.Hour, MaxEvictRetries: 360, DetachTimeout: 2 * time.Minute, ReattachTimeout: 90 * time.Second, VolumeParallelism: 4},
+		Settings: Settings{Timeout: 2 * time.Hour, MaxEvictRetries: 360, DetachTimeout: 2 * time.Minute, ReattachTimeout: 90 * time.Second, VolumeParallelism: 4, SeveralBudgets: true},
 		Order:    Order{Since: born, Timeout: 2 * time.Hour, EvictTime: 2 * time.Hour},
 		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Unschedulable: true}},
 		Sight:    Watched,
@@ -166,6 +166,9 @@ func mustDuration(text string) time.Duration {
 
 func (s *story) order(_ string, o options) {
 	s.facts.Order.Force, s.facts.Order.Stays, s.facts.Order.IsShut = o.has("force"), o.has("stays"), o.has("shut")
+	if o.has("one-budget") {
+		s.facts.Settings.SeveralBudgets = false
+	}
 	if o.has("timeout") {
 		s.facts.Order.Timeout = mustDuration(o["timeout"])
 	}

@@ -43,6 +43,7 @@ func newWorld(t *rapid.T) *world {
 	w := &world{t: t, facts: s.facts, refused: map[types.UID]time.Time{}, counted: map[types.UID]bool{}}
 	w.facts.Node.Spec.Unschedulable = w.chance("cordoned", 2)
 	w.facts.Settings.VolumeParallelism = rapid.IntRange(1, 4).Draw(t, "parallelism")
+	w.facts.Settings.SeveralBudgets = !w.chance("one budget", 4)
 	w.facts.Order.Timeout = draw(w, "timeout", 0, time.Minute, 20*time.Minute)
 	w.facts.Order.EvictTime = draw(w, "evict time", 0, time.Minute, time.Hour)
 	w.facts.Order.Force, w.facts.Order.Stays = w.chance("force", 10), w.chance("stays", 3)
