@@ -2,6 +2,7 @@ package membership
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -228,6 +229,15 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 		Annotate(l, key, value)
 	}
 	return l
+}
+
+// NoteUnserved records the last time without a session of the fleet, from the next request on. It is called before the first one.
+func (o *Own) NoteUnserved(gap Gap) {
+	o.id.Record = maps.Clone(o.id.Record)
+	if o.id.Record == nil {
+		o.id.Record = map[string]string{}
+	}
+	o.id.Record[v1alpha1.AnnotationUnserved] = gap.String()
 }
 
 // RenewTime returns the renewTime that the request of the last Next writes.

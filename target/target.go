@@ -39,10 +39,12 @@ func New(client kubernetes.Interface) *Cluster {
 type Servers struct {
 	// Control returns what this process knows of the API server of the control cluster; nil means that it is not checked.
 	Control func() reach.Fact
+	// Unserved returns the last time in which no replica of the fleet ran, as an outage; nil means that there was none.
+	Unserved func() reach.Fact
 }
 
 // Under returns what is known of both API servers that decisions about machines of a target cluster depend on; cluster is nil where
-// there is none.
+// there is none. A time without a replica has the same consequences as one without an API server.
 func (s Servers) Under(cluster *Cluster) reach.Fact {
 	var control, target reach.Fact
 	if s.Control != nil {
@@ -51,7 +53,11 @@ func (s Servers) Under(cluster *Cluster) reach.Fact {
 	if cluster != nil && cluster.Reach != nil {
 		target = cluster.Reach()
 	}
-	return reach.Both(control, target)
+	both := reach.Both(control, target)
+	if s.Unserved == nil {
+		return both
+	}
+	return reach.Both(both, s.Unserved())
 }
 
 // Single resolves every namespace to the same cluster.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach/check"
@@ -92,4 +93,19 @@ func (f *fleet) onServerChange(machines *machine.Controller, replacements *remed
 	if f.targetServer != nil {
 		f.targetServer.OnChange(changed(f.cluster))
 	}
+}
+
+// outages returns what this process knows of the API servers, and of times without a replica.
+func (f *fleet) outages() target.Servers {
+	return target.Servers{Control: f.controlServer.Fact, Unserved: func() reach.Fact {
+		if known := f.unserved.Load(); known != nil {
+			return *known
+		}
+		return reach.Fact{}
+	}}
+}
+
+// noteUnserved makes a time without a replica count as an outage: nothing that depends on it could make progress.
+func (f *fleet) noteUnserved(gap member.Gap) {
+	f.unserved.Store(&reach.Fact{From: gap.From, Back: gap.To})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/rendering"
 	configupdate "github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -23,7 +22,7 @@ func (m *machineConfiguration) newUpdate(o options, f *fleet, machines *machine.
 	c, err := configupdate.New(configupdate.Config{
 		Pools: m.cache, Owns: m.ownsPool, Fleet: f.targetConfigs, Written: m.pools, Cluster: f.cluster,
 		View: f.view, Metadata: f.metadata, Namespace: o.namespace, IsNewSet: rollout.IsNewSet,
-		Drains: machines.Drains(), Drain: o.drain, Servers: target.Servers{Control: f.controlServer.Fact}, Held: f.holds.Held,
+		Drains: machines.Drains(), Drain: o.drain, Servers: f.outages(), Held: f.holds.Held,
 		NodeChanged: renders.NodeChanged, Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Events: recorder,
 		Clock: clock.RealClock{}, Gate: m.poolGate(), Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
 	})

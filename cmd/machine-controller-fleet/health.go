@@ -14,7 +14,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // healthOptions are the flags of the health of machines, and of remediation.
@@ -53,7 +52,7 @@ func (o *healthOptions) validate() error {
 func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
 	return remediation.New(remediation.Config{
 		Machines: f.machines.MachineV1alpha1(), View: f.view, Targets: f.targets, Namespaces: f.namespaces,
-		Servers:          target.Servers{Control: f.controlServer.Fact},
+		Servers:          f.outages(),
 		DeploymentEvents: f.recorder(v1alpha1.EventSourceMachineDeployment), SetEvents: f.recorder(v1alpha1.EventSourceMachineSet),
 		Limits: disruption.Limits{
 			HealthTimeout: o.health.timeout, Budget: intstr.Parse(o.health.disruptionBudget), Thresholds: o.health.thresholds,

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,7 @@ import (
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -180,6 +182,7 @@ type fleet struct {
 	targets     target.Resolver
 	broadcaster events.EventBroadcaster
 	deletions   *deletionlog.Recorder
+	unserved    atomic.Pointer[reach.Fact] // the last time without a replica
 }
 
 func (f *fleet) recorder(source string) events.EventRecorder {
@@ -216,7 +219,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
-		Servers: target.Servers{Control: f.controlServer.Fact}, DrainConfirm: o.checks().drainConfirm(),
+		Servers: f.outages(), DrainConfirm: o.checks().drainConfirm(),
 		Drivers: f.drivers, ControlCluster: f.identity.ID, Events: f.recorder(v1alpha1.EventSourceMachine),
 		Deletions: f.deletions, Sets: written, Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,

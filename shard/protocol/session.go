@@ -122,6 +122,9 @@ func NewSession(s Settings) (*Session, error) {
 	return r, nil
 }
 
+// NoteUnserved records on the session Lease the last time without a session of the fleet. It is called before the first Step.
+func (r *Session) NoteUnserved(gap member.Gap) { r.own.NoteUnserved(gap) }
+
 // Step applies an event and returns what to do. now must not be earlier, on the monotonic clock, than at the step before.
 func (r *Session) Step(now member.Moment, event Event) Output {
 	if r.exited {

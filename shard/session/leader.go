@@ -268,6 +268,19 @@ func (r *Replica) checkSettings(ctx context.Context) error {
 	}
 }
 
+// noteUnserved finds out from the Leases when no session of the fleet lived last. It is called before the session writes one.
+func (r *Replica) noteUnserved(ctx context.Context, leases []*coordinationv1.Lease) {
+	gap := member.LastGap(r.cfg.Settings.Fleet, leases, r.cfg.Time.Moment().Wall)
+	if gap.IsZero() {
+		return
+	}
+	klog.FromContext(ctx).Info("No replica lived for some time; it does not count for the deadlines of machines", "from", gap.From, "to", gap.To)
+	r.machine.NoteUnserved(gap)
+	if r.cfg.Unserved != nil {
+		r.cfg.Unserved(gap)
+	}
+}
+
 // compareSettings reads the Leases once. The leader Lease is read by its name: it may have lost the label that it is listed by.
 func (r *Replica) compareSettings(ctx context.Context) error {
 	var leases []*coordinationv1.Lease
@@ -287,5 +300,6 @@ func (r *Replica) compareSettings(ctx context.Context) error {
 			return &ExitError{protocol.Exit{Reason: protocol.ReasonMismatch, Message: err.Error()}}
 		}
 	}
+	r.noteUnserved(ctx, listed.Leases)
 	return nil
 }

@@ -38,7 +38,7 @@ type Grants interface {
 	Broken() map[string]string
 }
 
-// Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit, Led, LeaderLease and Tracer are required.
+// Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit, Unserved, Led, LeaderLease and Tracer are required.
 type Config struct {
 	Settings protocol.Settings
 	Leases   *leases.Store
@@ -60,6 +60,9 @@ type Config struct {
 	// Unfit reports replicas that renew their Leases and have been unable for some time to do their work. The leader calls it
 	// once for each such time, with the leadership in the context, and again after an error.
 	Unfit func(ctx context.Context, unfit []protocol.SessionFacts) error
+	// Unserved is called at most once, before this session acquires a slot, with the last time in which no session of the fleet lived. It must
+	// return at once; it may be nil.
+	Unserved func(gap member.Gap)
 	// Led is called each time that this session begins to lead: work under the leadership may begin then. It must return at once;
 	// it may be nil.
 	Led func()

@@ -152,6 +152,8 @@ const (
 	AnnotationCounts = FleetDomain + "counts"
 	// AnnotationConfirmed lists the UIDs of new slot Leases of which the session has nothing in flight: "<UID>,...".
 	AnnotationConfirmed = FleetDomain + "confirmed"
+	// AnnotationUnserved has the last time in which no session of the fleet lived, as its session knows it: "<from>/<to>", in RFC 3339.
+	AnnotationUnserved = FleetDomain + "unserved"
 	// AnnotationFitness has, as JSON, what the session can do beyond renewing its Lease: whether it acts, observes, and serves
 	// each target cluster, and since when not.
 	AnnotationFitness = FleetDomain + "fitness"
