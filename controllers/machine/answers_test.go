@@ -49,7 +49,7 @@ func TestMachineWhoseNameIsNoLabelValue_RequestsNoVM(t *testing.T) {
 	onBench(t, func(b *bench) {
 		m := b.create(patient, func(m *v1alpha1.Machine) { m.Name = strings.Repeat("m", 64) })
 		b.pass(time.Minute)
-		got, err := b.server.Client().Machines("n").Get(b.Context(), m.Name, metav1.GetOptions{})
+		got, err := b.server.Machines().Machines("n").Get(b.Context(), m.Name, metav1.GetOptions{})
 		b.must(err)
 		if calls := b.cloud.log(""); len(calls) > 0 || got.Status.CurrentStatus.Phase != v1alpha1.MachineCrashLoopBackOff {
 			t.Errorf("%d calls of the driver, phase %s: %+v", len(calls), got.Status.CurrentStatus.Phase, got.Status.LastOperation)
