@@ -296,7 +296,7 @@ func TestPoliciesOfTheControlCluster(t *testing.T) {
 		{"a Secret is deleted", request{before: s}, finalizers},
 		// It may be the target cluster, too, whose own policy covers these.
 		{"a bootstrap token is made", request{after: token()}, ""},
-		{"a bootstrap token is prolonged", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = nil })}, ""},
+		{"a bootstrap token is changed", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = nil })}, finalizers},
 		{"a bootstrap token is deleted", request{before: token()}, ""},
 		{"what is called like one elsewhere", request{after: changed(token(), func(s *corev1.Secret) { s.Namespace = "n" })}, finalizers},
 
@@ -366,7 +366,7 @@ func TestTokensWithGroupsAndSigning(t *testing.T) {
 // TestPoliciesOfOneClusterForBoth applies both policies about Secrets to the same cluster.
 func TestPoliciesOfOneClusterForBoth(t *testing.T) {
 	t.Parallel()
-	const which, finalizers = "of the Secrets here", "may change the finalizer"
+	const finalizers = "may change the finalizer"
 	admin := secret("kube-system", "admin-token")
 	held := changed(admin, func(s *corev1.Secret) { s.Finalizers = []string{v1alpha1.SecretFinalizerName} })
 	class := secret("tenant", "class")
@@ -383,7 +383,7 @@ func TestPoliciesOfOneClusterForBoth(t *testing.T) {
 				{"another Secret of kube-system loses our finalizer", request{before: held, after: admin}, ""},
 				{"another Secret of kube-system is changed", request{before: admin, after: changed(admin, func(s *corev1.Secret) { s.Data["userData"] = nil })}, finalizers},
 				{"another Secret of kube-system is made", request{after: admin}, finalizers},
-				{"another Secret of kube-system is deleted or read", request{before: admin}, which},
+				{"another Secret of kube-system is deleted or read", request{before: admin}, finalizers},
 				{"a class' Secret gets our finalizer", request{before: class, after: changed(class, func(s *corev1.Secret) { s.Finalizers = held.Finalizers })}, ""},
 				{"a class' Secret is changed", request{before: class, after: changed(class, func(s *corev1.Secret) { s.Data["userData"] = nil })}, finalizers},
 				{"what is called like a token elsewhere", request{after: changed(token(), func(s *corev1.Secret) { s.Namespace = "tenant" })}, finalizers},

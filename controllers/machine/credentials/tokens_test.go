@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -112,7 +113,7 @@ func TestProlong_TokenIsGone_ReportsThat(t *testing.T) {
 	}
 }
 
-// The Secrets of kube-system may not be read by the fleet, only bootstrap tokens patched.
+// The Secrets of kube-system may neither be read nor changed by the fleet.
 func TestTokensAreNotRead(t *testing.T) {
 	cluster, process := apiserver.Recording(), newTokens(now)
 	created(t, cluster, process)
@@ -125,8 +126,41 @@ func TestTokensAreNotRead(t *testing.T) {
 	}
 	created(t, cluster, process)
 	deleted(t, cluster, process)
-	if all := len(cluster.Log()); all != cluster.Count("create *", "patch *", "delete *") {
+	if all := len(cluster.Log()); all != cluster.Count("create *", "delete *") {
 		t.Errorf("requests %v", cluster.Log())
+	}
+}
+
+// The token is deleted and cannot be created again at first: the VM may have it already, so it is not lost.
+func TestProlong_CreateFails_IsRepeated(t *testing.T) {
+	cluster, process := apiserver.Recording(), newTokens(now)
+	first, _ := created(t, cluster, process)
+	process.cfg.Clock = clocktesting.NewFakeClock(now.Add(19 * time.Minute))
+	cluster.Refuse("create secrets", apierrors.NewServiceUnavailable("away"))
+	if _, _, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life); !apierrors.IsServiceUnavailable(err) {
+		t.Fatalf("error %v", err)
+	}
+	if expiry := process.Expiry(machine.UID); !expiry.IsZero() {
+		t.Errorf("a token that does not exist expires at %s", expiry)
+	}
+	cluster.Fault(nil)
+	expiry, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life)
+	if want := now.Add(19*time.Minute + life); err != nil || !found || !expiry.Equal(want) {
+		t.Errorf("found %t, it expires at %s, want %s; error %v", found, expiry, want, err)
+	}
+	if second, _ := created(t, cluster, newTokens(now.Add(19*time.Minute))); second != first {
+		t.Errorf("the token is %s, was %s", second, first)
+	}
+}
+
+// A Secret without data may have the name of the token.
+func TestProlong_EmptySecret_IsExpired(t *testing.T) {
+	cluster, process := apiserver.Recording(), newTokens(now)
+	empty := process.secretOf(machine, tokenID(machine.UID, 0), life)
+	empty.Data = nil
+	apiserver.Add(cluster, empty)
+	if _, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life); err != nil || !found {
+		t.Errorf("found %t, error %v", found, err)
 	}
 }
 
