@@ -29,18 +29,18 @@ var (
 // Unwrap returns the driver whose answers are checked.
 func (d checkedDriver) Unwrap() Driver { return d.next }
 
-// invalidAnswer is the cause of the Error of an answer with invalid parts.
-type invalidAnswer struct{ wrong []string }
+// invalidAnswerError is the cause of the Error of an answer with invalid parts.
+type invalidAnswerError struct{ wrong []string }
 
 // Error describes the invalid parts.
-func (e invalidAnswer) Error() string {
+func (e invalidAnswerError) Error() string {
 	return fmt.Sprintf("the driver answered with %s; that is not used", strings.Join(e.wrong, ", and with "))
 }
 
 // IsInvalidAnswer reports whether err is that of Checked for an answer with invalid parts. The response has the others: what the call
 // requested was done.
 func IsInvalidAnswer(err error) bool {
-	_, is := errors.AsType[invalidAnswer](err)
+	_, is := errors.AsType[invalidAnswerError](err)
 	return is
 }
 
@@ -50,7 +50,7 @@ func rejected(op Op, err error, wrong ...string) error {
 	if len(wrong) == 0 || err != nil && CodeOf(err) != Uninitialized {
 		return err
 	}
-	return &Error{Code: Internal, Op: op, Err: invalidAnswer{wrong}}
+	return &Error{Code: Internal, Op: op, Err: invalidAnswerError{wrong}}
 }
 
 // described returns the valid parts of a VM that was returned with an error, and what is invalid about the others; "" when nothing is. An
@@ -113,7 +113,7 @@ func isID(text string) bool {
 func (d checkedDriver) CreateMachine(ctx context.Context, req CreateMachineRequest) (CreateMachineResponse, error) {
 	resp, err := d.next.CreateMachine(ctx, req)
 	var wrongVM, wrongNote string
-	resp.VM, wrongVM = resp.VM.described(err)
+	resp.VM, wrongVM = resp.described(err)
 	resp.LastKnownState, wrongNote = noted(resp.LastKnownState)
 	return resp, rejected(OpCreate, err, wrongVM, wrongNote)
 }
@@ -122,7 +122,7 @@ func (d checkedDriver) CreateMachine(ctx context.Context, req CreateMachineReque
 func (d checkedDriver) InitializeMachine(ctx context.Context, req InitializeMachineRequest) (InitializeMachineResponse, error) {
 	resp, err := d.next.InitializeMachine(ctx, req)
 	var wrong string
-	resp.VM, wrong = resp.VM.described(err)
+	resp.VM, wrong = resp.described(err)
 	return resp, rejected(OpInitialize, err, wrong)
 }
 
@@ -140,7 +140,7 @@ func (d checkedDriver) DeleteMachine(ctx context.Context, req DeleteMachineReque
 func (d checkedDriver) GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (GetMachineStatusResponse, error) {
 	resp, err := d.next.GetMachineStatus(ctx, req)
 	var wrong string
-	resp.VM, wrong = resp.VM.described(err)
+	resp.VM, wrong = resp.described(err)
 	return resp, rejected(OpStatus, err, wrong)
 }
 

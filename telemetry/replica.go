@@ -35,7 +35,7 @@ func (s replicaSink) Create(ctx context.Context, event *eventsv1.Event) (*events
 func (s replicaSink) Patch(ctx context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
 	event = s.named(event)
 	event.ResourceVersion, event.UID = "", "" // also of one that has expired
-	return s.EventSink.Update(ctx, event)
+	return s.Update(ctx, event)
 }
 
 func (s replicaSink) named(event *eventsv1.Event) *eventsv1.Event {

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
@@ -49,7 +49,7 @@ func ClientsThrough(transport http.RoundTripper) Clients {
 
 // Recording returns a server with the objects, by the clock of the process, that records its requests.
 func Recording(objs ...Typed) *Server {
-	s := New("s", time.Now)
+	s := New("s", clock.RealClock{}.Now)
 	s.records = true
 	for _, obj := range objs {
 		Add(s, obj)
@@ -81,7 +81,7 @@ func (s *Server) Via(via Via) Clients {
 			return failure(r, err)
 		}
 		err = via(q, func() (err error) {
-			answer, err = s.serve(q)
+			answer, err = s.serve(q) //nolint:bodyclose // the client closes it
 			return err
 		})
 		if err != nil {

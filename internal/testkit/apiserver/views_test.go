@@ -56,8 +56,10 @@ func TestRequestsAreRecordedAndRefused(t *testing.T) {
 			t.Errorf("patch of %v: %v", subresource, err)
 		}
 	}
-	via := s.Via(func(_ Request, send func() error) error { return errors.Join(send(), apierrors.NewGone("gone")) })
-	if err := via.Machines.Machines("n").Delete(t.Context(), "m", metav1.DeleteOptions{}); !apierrors.IsGone(err) {
+	via := s.Via(func(_ Request, send func() error) error {
+		return errors.Join(send(), apierrors.NewResourceExpired("gone"))
+	})
+	if err := via.Machines.Machines("n").Delete(t.Context(), "m", metav1.DeleteOptions{}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("deleted: %v", err)
 	}
 	if s.Count("patch *", "* machines/status") != 2 || s.Writes() != 3 || s.Sent("patch machines")[0] != "{}" || len(s.Log()) != 3 {
