@@ -156,7 +156,7 @@ test: ## What every change waits for: unit tests, journeys of a user in a lab, s
 	@hack/test.sh test
 
 .PHONY: test-all
-test-all: ## All of make test, then what takes longer: race detector, long forms, clouds, image, installation, alerts, attacks, more faults
+test-all: ## All of make test, then what takes longer: clouds, long journeys, image, installation, alerts, attacks, more faults
 	@hack/test.sh test more
 
 .PHONY: test-unit

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests, all parts also after a failure, and reports at the end what failed and the command that repeats it.
 # usage: hack/test.sh [<part> ...]; test stands for the parts of make test and more for those that make test-all adds to them. Without
-# parts it is test. Parts that are joined by a plus sign, alerts-short+helm-short, run at the same time.
+# parts it is test; race and long are parts of make nightly. Parts that are joined by a plus sign, alerts-short+helm-short, run at the same time.
 #
 # SEED makes a fault run repeatable; it is the day (UTC) when it is not given, and it is always printed.
 # SHUFFLE is a seed for the order of unit tests. Without it results of packages that have not changed come from Go's cache.
@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 . hack/env.sh
 
 test=(unit e2e+chaos-short)
-more=(race long modules e2e-rest+attack image+chaos-more alerts-short+helm-short)
+more=(modules e2e-rest+attack image+chaos-more alerts-short+helm-short)
 SEED=${SEED:-$(date -u +%Y%m%d)}
 order=()
 [[ -z ${SHUFFLE:-} ]] || order=("-shuffle=$SHUFFLE")

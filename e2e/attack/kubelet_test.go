@@ -99,8 +99,12 @@ func (a *tenant) keepsTheAdmins(name string) {
 	}
 }
 
-// flaps is how often a kubelet changes its readiness.
-const flaps = 300
+const (
+	// flaps is how often a kubelet changes its readiness.
+	flaps = 300
+	// writesOfAJoin bounds the writes of a machine that has just begun to run, which may come while its kubelet flaps.
+	writesOfAJoin = 5
+)
 
 // kubeletThatFlaps reports repeatedly that its Node is ready, and that it is not.
 func kubeletThatFlaps(a *tenant) {
@@ -119,7 +123,7 @@ func kubeletThatFlaps(a *tenant) {
 	a.running(m.Name)
 	took := time.Since(begin)
 	// How many statuses, and Events of two reasons, that may cause in this time.
-	mostWrites := rates.MachineBurst + int(took/rates.MachineInterval)
+	mostWrites := rates.MachineBurst + int(took/rates.MachineInterval) + writesOfAJoin
 	mostEvents := 2 * (rates.EventBurst + int(took/rates.EventInterval))
 	requests, err := a.lab.Requests(position)
 	a.must(err)
