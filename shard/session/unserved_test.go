@@ -1,6 +1,8 @@
 package session
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,14 +42,18 @@ func TestUnserved_IsKnownToEachReplica(t *testing.T) {
 			t.Fatalf("the first replica records %s", gap)
 		}
 		a.kill()
-		_ = <-a.ended // it was killed
+		if err := <-a.ended; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
 		time.Sleep(30 * time.Second)
 		a = begin(t, server, "fleet-0", later("abcdf"))
 		if gap := recorded(a, "fleet-0"); !gap.IsZero() {
 			t.Fatalf("a restart is recorded: %s", gap)
 		}
 		a.kill()
-		_ = <-a.ended // it was killed
+		if err := <-a.ended; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
 		time.Sleep(3 * time.Hour)
 		a = begin(t, server, "fleet-0", later("abcdg"))
 		first := recorded(a, "fleet-0")
@@ -55,7 +61,9 @@ func TestUnserved_IsKnownToEachReplica(t *testing.T) {
 			t.Fatalf("3 h without a replica are recorded as %s", first)
 		}
 		a.kill()
-		_ = <-a.ended // it was killed
+		if err := <-a.ended; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
 		b := begin(t, server, "fleet-1")
 		if gap := recorded(b, "fleet-1"); gap != first {
 			t.Errorf("the next replica records %s, want %s", gap, first)
