@@ -99,21 +99,17 @@ func (a *tenant) keepsTheAdmins(name string) {
 	}
 }
 
-const (
-	// flaps is how often a kubelet changes its readiness.
-	flaps = 300
-	// writesOfAJoin bounds the writes of a machine that has just begun to run, which may come while its kubelet flaps.
-	writesOfAJoin = 5
-)
+// flaps is how often a kubelet changes its readiness.
+const flaps = 300
 
 // kubeletThatFlaps reports repeatedly that its Node is ready, and that it is not.
 func kubeletThatFlaps(a *tenant) {
 	m := a.running(a.machine(a.named("mine"), harness.ClassName).Name)
 	node := a.nodeOf(m)
-	position, err := a.lab.AuditEnd()
-	a.must(err)
 	kubelet := a.kubelet(node.Name).CoreV1().Nodes()
 	begin := time.Now()
+	position, err := a.lab.AuditEnd()
+	a.must(err)
 	for i := range flaps {
 		status := []string{"False", "True"}[i%2]
 		patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Flap%d","message":%q}]}}`, status, i, strings.Repeat("x", 2000))
@@ -121,10 +117,6 @@ func kubeletThatFlaps(a *tenant) {
 		a.must(err)
 	}
 	a.running(m.Name)
-	took := time.Since(begin)
-	// How many statuses, and Events of two reasons, that may cause in this time.
-	mostWrites := rates.MachineBurst + int(took/rates.MachineInterval) + writesOfAJoin
-	mostEvents := 2 * (rates.EventBurst + int(took/rates.EventInterval))
 	requests, err := a.lab.Requests(position)
 	a.must(err)
 	statuses := 0
@@ -142,6 +134,10 @@ func kubeletThatFlaps(a *tenant) {
 		}
 		events++
 	}
+	took := time.Since(begin)
+	// How many statuses, and Events of two reasons, that may cause in the time in which they are counted.
+	mostWrites := rates.MachineBurst + int(took/rates.MachineInterval)
+	mostEvents := 2 * (rates.EventBurst + int(took/rates.EventInterval))
 	a.Logf("%d changes in %s: %d writes of the machine, %d Events", flaps, took.Round(time.Millisecond), statuses, events)
 	if statuses == 0 || statuses > mostWrites || events > mostEvents {
 		a.Errorf("want 1 to %d writes and at most %d Events", mostWrites, mostEvents)
