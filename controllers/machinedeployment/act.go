@@ -240,15 +240,7 @@ func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alph
 
 // release removes the deployment's owner reference from sets.
 func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	var released []string
-	commit := func(ctx context.Context, observed, desired *v1alpha1.MachineSet) (*v1alpha1.MachineSet, error) {
-		written, err := c.sets.Commit(ctx, observed, desired)
-		if err == nil {
-			released = append(released, desired.Name)
-		}
-		return written, err
-	}
-	_, err := ownerref.Rewrite(ctx, commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) { ownerref.Release(s, w.Deployment.UID) })
+	released, err := ownerref.ReleaseAll(ctx, c.sets.Commit, sets, w.Done.Moved, w.Deployment.UID)
 	if len(released) > 0 {
 		telemetry.Emit(ctx, c.cfg.Events, w.Deployment, v1alpha1.EventReleased, fmt.Sprintf(
 			"Released %d MachineSets, because their labels do not match the selector any more; they keep their machines: %s", len(released), strings.Join(released, ", ")))

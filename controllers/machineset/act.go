@@ -270,15 +270,7 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 
 // release removes the set's owner reference from machines.
 func (c *Controller) release(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
-	var released []string
-	commit := func(ctx context.Context, observed, desired *v1alpha1.Machine) (*v1alpha1.Machine, error) {
-		written, err := c.machines.Commit(ctx, observed, desired)
-		if err == nil {
-			released = append(released, desired.Name)
-		}
-		return written, err
-	}
-	_, err := ownerref.Rewrite(ctx, commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) { ownerref.Release(m, w.Set.UID) })
+	released, err := ownerref.ReleaseAll(ctx, c.machines.Commit, machines, w.Done.Adopted, w.Set.UID)
 	if len(released) > 0 {
 		w.Done.Released = append(w.Done.Released, released...)
 		c.setReleased(w.Set.UID, w.Done.Released) // the pass may end before it writes a status

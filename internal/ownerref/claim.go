@@ -116,3 +116,19 @@ func Rewrite[T Object[T]](
 	}
 	return changed, nil
 }
+
+// ReleaseAll releases children from a parent and commits them, as Rewrite does. It returns the names of those that were released, also
+// with an error.
+func ReleaseAll[T Object[T]](
+	ctx context.Context, commit func(ctx context.Context, observed, desired T) (T, error),
+	children []T, tried map[types.UID]bool, parent types.UID,
+) (released []string, err error) {
+	_, err = Rewrite(ctx, func(ctx context.Context, observed, desired T) (T, error) {
+		written, err := commit(ctx, observed, desired)
+		if err == nil {
+			released = append(released, desired.GetName())
+		}
+		return written, err
+	}, children, tried, func(child T) { Release(child, parent) })
+	return released, err
+}
