@@ -17,15 +17,12 @@ import (
 // unboundKept is for how long a list of Nodes that are bound to no machine is used, by all machines that await their Nodes.
 const unboundKept = 30 * time.Second
 
-// unbound has the Nodes of target clusters that were bound to no machine and in no slot when they were listed last.
+// unbound has the Nodes of the target cluster that were bound to no machine and in no slot when they were listed last.
 type unbound struct {
-	turn     turns.Mutex // locked while Nodes are listed
-	clusters map[*target.Cluster]unboundNodes
-}
-
-type unboundNodes struct {
-	begun time.Time
-	ids   map[string]string // provider IDs by name
+	turn    turns.Mutex // locked while Nodes are listed
+	cluster *target.Cluster
+	begun   time.Time         // when the list was begun
+	ids     map[string]string // provider IDs by name
 }
 
 // nameOf returns the name of a Node that has a provider ID and is bound to no machine; "" when there is none. Errors: the list, the end of
@@ -35,9 +32,8 @@ func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerI
 		return "", err
 	}
 	defer u.turn.Unlock()
-	known, ok := u.clusters[cluster]
-	if !ok || now().Sub(known.begun) >= unboundKept {
-		known = unboundNodes{begun: now(), ids: map[string]string{}}
+	if u.cluster != cluster || now().Sub(u.begun) >= unboundKept {
+		begun, ids := now(), map[string]string{}
 		list := func(ctx context.Context, options metav1.ListOptions) (*corev1.NodeList, error) {
 			options.LabelSelector = "!" + v1alpha1.LabelSlot
 			return cluster.Client.CoreV1().Nodes().List(ctx, options)
@@ -45,19 +41,16 @@ func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerI
 		err := pages.Each(ctx, "Nodes in no slot", list, func(page *corev1.NodeList) {
 			for i := range page.Items {
 				if node := &page.Items[i]; node.Spec.ProviderID != "" && node.Annotations[v1alpha1.AnnotationMachine] == "" {
-					known.ids[node.Name] = node.Spec.ProviderID
+					ids[node.Name] = node.Spec.ProviderID
 				}
 			}
 		})
 		if err != nil {
 			return "", err
 		}
-		if u.clusters == nil {
-			u.clusters = map[*target.Cluster]unboundNodes{}
-		}
-		u.clusters[cluster] = known
+		u.cluster, u.begun, u.ids = cluster, begun, ids
 	}
-	for name, id := range known.ids {
+	for name, id := range u.ids {
 		if nodeowner.Identical(providerID, id) {
 			return name, nil
 		}

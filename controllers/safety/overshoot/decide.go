@@ -93,8 +93,8 @@ func (c *Counter) deploymentOvershoots(l Limits, now Count, set *v1alpha1.Machin
 		now.sets[set.UID].created > 0 && now.sets[set.UID].replicas > c.before.sets[set.UID].replicas
 }
 
-// isLow reports whether neither a set nor its MachineDeployment has too many machines any more, nor the set has released too many. A MachineDeployment that was not counted
-// has none.
+// isLow reports whether neither a set nor its MachineDeployment has too many machines any more, nor the set has released too many. A
+// MachineDeployment that was not counted has none.
 func (c *Counter) isLow(l Limits, now Count, set *v1alpha1.MachineSet) bool {
 	is, d := now.sets[set.UID], now.deployments[ownerOf(set)]
 	return is.live <= l.low(is.replicas) && d.live <= l.low(d.most) && is.released <= l.mostReleased()
