@@ -10,7 +10,7 @@ const (
 	own level = "own"
 	// quick nets take about a second.
 	quick level = "quick"
-	// ci nets are part of make test-all, and as strict here as there.
+	// ci nets are part of make test-unit, some of them in their long form.
 	ci level = "ci"
 	// nightly nets are part of make nightly.
 	nightly level = "nightly"

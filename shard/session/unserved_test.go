@@ -37,33 +37,31 @@ func TestUnserved_IsKnownToEachReplica(t *testing.T) {
 			}
 			return gap
 		}
+		killed := func(p *process) {
+			t.Helper()
+			p.kill()
+			if err := <-p.ended; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
 		a := begin(t, server, "fleet-0")
 		if gap := recorded(a, "fleet-0"); !gap.IsZero() {
 			t.Fatalf("the first replica records %s", gap)
 		}
-		a.kill()
-		if err := <-a.ended; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		killed(a)
 		time.Sleep(30 * time.Second)
 		a = begin(t, server, "fleet-0", later("abcdf"))
 		if gap := recorded(a, "fleet-0"); !gap.IsZero() {
 			t.Fatalf("a restart is recorded: %s", gap)
 		}
-		a.kill()
-		if err := <-a.ended; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		killed(a)
 		time.Sleep(3 * time.Hour)
 		a = begin(t, server, "fleet-0", later("abcdg"))
 		first := recorded(a, "fleet-0")
 		if d := first.To.Sub(first.From); d < 3*time.Hour-time.Minute || d > 3*time.Hour+time.Minute {
 			t.Fatalf("3 h without a replica are recorded as %s", first)
 		}
-		a.kill()
-		if err := <-a.ended; !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
+		killed(a)
 		b := begin(t, server, "fleet-1")
 		if gap := recorded(b, "fleet-1"); gap != first {
 			t.Errorf("the next replica records %s, want %s", gap, first)

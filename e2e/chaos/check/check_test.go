@@ -182,7 +182,7 @@ func TestCheck(t *testing.T) {
 			Writes: []Write{writeToken(second, "create", 201, 1), writeToken(second, "delete", 200, 2), writeToken(first, "create", 201, 3)},
 		}},
 		{name: "a token that a late delete takes away", faults: []string{"delete of secrets"}, history: History{
-			Writes: []Write{writeToken(second, "update", 200, 1), writeToken(first, "delete", 200, 2)},
+			Writes: []Write{writeToken(second, "create", 201, 1), writeToken(first, "delete", 200, 2)},
 		}},
 		{name: "a late delete of a token that is gone", late: 1, history: History{
 			Writes: []Write{writeToken(second, "delete", 200, 1), writeToken(first, "delete", 404, 2)},
