@@ -240,8 +240,8 @@ func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alph
 
 // release removes the deployment's owner reference from sets.
 func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	released, err := ownerref.ReleaseAll(ctx, c.sets.Commit, sets, w.Done.Moved, w.Deployment.UID)
-	if len(released) > 0 {
+	released, err := ownerref.ReleaseAll(ctx, c.sets.Commit, sets, w.Done.Moved, w.Deployment)
+	if len(released) > 0 && w.Deployment.DeletionTimestamp == nil {
 		telemetry.Emit(ctx, c.cfg.Events, w.Deployment, v1alpha1.EventReleased, fmt.Sprintf(
 			"Released %d MachineSets, because their labels do not match the selector any more; they keep their machines: %s", len(released), strings.Join(released, ", ")))
 	}

@@ -108,6 +108,29 @@ func TestAdoptAndRelease(t *testing.T) {
 	}
 }
 
+// A parent that is deleted without its children creates none in their place, so that nothing counts them as released.
+func TestReleaseAll_ParentInDeletion_RemovesOwnerOnly(t *testing.T) {
+	for _, ending := range []bool{false, true} {
+		one := set("one")
+		m := machine("m", one)
+		m.Labels[v1alpha1.LabelSlot] = "7"
+		if ending {
+			one.DeletionTimestamp = &metav1.Time{}
+		}
+		var written *v1alpha1.Machine
+		names, err := ReleaseAll(t.Context(), func(_ context.Context, _, desired *v1alpha1.Machine) (*v1alpha1.Machine, error) {
+			written = desired
+			return desired, nil
+		}, []*v1alpha1.Machine{m}, map[types.UID]bool{}, one)
+		if err != nil || !slices.Equal(names, []string{"m"}) || len(written.OwnerReferences) != 0 {
+			t.Fatalf("%v, released %v, owners %v", err, names, written.OwnerReferences)
+		}
+		if kept := written.Labels[v1alpha1.LabelSlot] == "7" && written.Annotations[v1alpha1.AnnotationReleasedBy] == ""; kept != ending {
+			t.Errorf("in deletion: %t; labels %v, annotations %v", ending, written.Labels, written.Annotations)
+		}
+	}
+}
+
 func TestInSlotOf_ReplacesSlotOfTemplate(t *testing.T) {
 	parent, child := set("one"), machine("m", nil)
 	child.Labels[v1alpha1.LabelSlot] = "9" // of a template

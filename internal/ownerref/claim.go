@@ -41,15 +41,20 @@ func Adopt(child, parent metav1.Object, kind schema.GroupVersionKind) {
 	child.SetOwnerReferences(append([]metav1.OwnerReference{owner}, child.GetOwnerReferences()...))
 }
 
+// orphan removes the parent from the child.
+func orphan(child metav1.Object, parent types.UID) {
+	child.SetOwnerReferences(slices.DeleteFunc(slices.Clone(child.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
+		return o.UID == parent
+	}))
+}
+
 // Release removes the parent from the child, and the slot label that the child had because of the parent: it is offered to
 // others, or becomes a root of its own. It records the parent, which creates another child in its place: how many were released is counted.
 func Release(child metav1.Object, parent types.UID) {
 	labels := maps.Clone(child.GetLabels())
 	delete(labels, v1alpha1.LabelSlot)
 	child.SetLabels(labels)
-	child.SetOwnerReferences(slices.DeleteFunc(slices.Clone(child.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
-		return o.UID == parent
-	}))
+	orphan(child, parent)
 	annotations := maps.Clone(child.GetAnnotations())
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -118,17 +123,21 @@ func Rewrite[T Object[T]](
 }
 
 // ReleaseAll releases children from a parent and commits them, as Rewrite does. It returns the names of those that were released, also
-// with an error.
+// with an error. A parent that is being deleted creates none in their place: they only lose its owner reference.
 func ReleaseAll[T Object[T]](
 	ctx context.Context, commit func(ctx context.Context, observed, desired T) (T, error),
-	children []T, tried map[types.UID]bool, parent types.UID,
+	children []T, tried map[types.UID]bool, parent metav1.Object,
 ) (released []string, err error) {
+	release := Release
+	if parent.GetDeletionTimestamp() != nil {
+		release = orphan
+	}
 	_, err = Rewrite(ctx, func(ctx context.Context, observed, desired T) (T, error) {
 		written, err := commit(ctx, observed, desired)
 		if err == nil {
 			released = append(released, desired.GetName())
 		}
 		return written, err
-	}, children, tried, func(child T) { Release(child, parent) })
+	}, children, tried, func(child T) { release(child, parent.GetUID()) })
 	return released, err
 }

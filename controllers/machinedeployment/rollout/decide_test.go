@@ -179,12 +179,6 @@ func TestDecide(t *testing.T) {
 			w.Deployment.DeletionTimestamp = &now
 			return w
 		}(), want: Delete},
-		{name: "deletion, the sets are to stay", world: func() World {
-			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
-			w.Deployment.DeletionTimestamp = &now
-			w.Deployment.Finalizers = append(w.Deployment.Finalizers, metav1.FinalizerOrphanDependents)
-			return w
-		}(), want: Rest},
 		{name: "set deleted, its machines are to stay", world: func() World {
 			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
 			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "2"
@@ -226,6 +220,28 @@ func TestDecide(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A deployment that is deleted as kubectl delete --cascade=orphan does is released when none of its sets has it as an owner: a garbage
+// collector that does not know the sets yet would delete them.
+func TestDecide_DeletedWithOrphans_ReleasesSetsFirst(t *testing.T) {
+	now := metav1.NewTime(born)
+	d := deployment(3)
+	set, ending := setOf(d, "s", 3, 3), setOf(d, "ending", 3, 3)
+	ending.DeletionTimestamp = &now
+	w := worldOf(d, set, ending)
+	d.DeletionTimestamp, d.Finalizers = &now, append(d.Finalizers, metav1.FinalizerOrphanDependents)
+	if v := Decide(w); v.Do != Release || len(v.Sets) != 1 || v.Sets[0] != set {
+		t.Fatalf("%s of %v, want %s of %s", v.Do, v.Sets, Release, set.UID)
+	}
+	w.Done.Moved[set.UID] = true
+	if v := Decide(w); v.Do != Rest || v.Deployment != nil {
+		t.Fatalf("with a set that the cache shows: %s, writes %v, want %s without a write", v.Do, v.Deployment, Rest)
+	}
+	w.Owned = []*v1alpha1.MachineSet{ending}
+	if v := Decide(w); v.Do != Rest || v.Deployment == nil || len(v.Deployment.Finalizers) != 1 || v.Deployment.Finalizers[0] != metav1.FinalizerOrphanDependents {
+		t.Errorf("without a set: %s, writes %v, want %s without our finalizer", v.Do, v.Deployment, Rest)
 	}
 }
 

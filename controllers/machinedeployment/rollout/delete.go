@@ -11,19 +11,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// decideDelete deletes all sets, and removes the finalizer when a live list shows none.
+// decideDelete deletes all sets, and removes the finalizer when a live list shows none. Sets that are to stay are released. The garbage
+// collector releases them, too, but not those that it does not know yet after its start, or after the definition of MachineSets was
+// installed: those it would delete, as dependents of a deployment that is gone.
 func decideDelete(w World) Verdict {
 	if !slices.Contains(w.Deployment.Finalizers, v1alpha1.FinalizerName) {
 		return Verdict{Do: Rest}
 	}
-	if slices.Contains(w.Deployment.Finalizers, metav1.FinalizerOrphanDependents) {
-		return removeFinalizer(w) // its sets remain: the garbage collector removes their owner references before the deployment is deleted
-	}
-	remaining := slices.DeleteFunc(slices.Concat(w.Owned, w.Undecodable), func(s *v1alpha1.MachineSet) bool {
-		return s.DeletionTimestamp != nil || w.Done.Deleted[s.UID]
-	})
+	standing := slices.DeleteFunc(slices.Concat(w.Owned, w.Undecodable), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
+	remaining := slices.DeleteFunc(slices.Clone(standing), func(s *v1alpha1.MachineSet) bool { return w.Done.Deleted[s.UID] || w.Done.Moved[s.UID] })
 	d := w.Deployment.DeepCopy()
-	switch {
+	switch orphans := slices.Contains(d.Finalizers, metav1.FinalizerOrphanDependents); {
+	case orphans && len(remaining) > 0:
+		return Verdict{Do: Release, Sets: remaining}
+	case orphans && len(standing) > 0:
+		return awaitCache()
+	case orphans:
+		return removeFinalizer(w)
 	case len(remaining) > 0:
 		return Verdict{Do: Delete, Sets: remaining}
 	case len(w.Owned) > 0:

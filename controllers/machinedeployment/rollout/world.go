@@ -98,7 +98,8 @@ const (
 	WriteMachines Action = "WriteMachines"
 	// Adopt makes the deployment the controller of Verdict.Sets.
 	Adopt Action = "Adopt"
-	// Release removes the deployment's owner reference from Verdict.Sets, which do not match the selector any more.
+	// Release removes the deployment's owner reference from Verdict.Sets, which do not match the selector any more, or remain when the
+	// deployment is deleted.
 	Release Action = "Release"
 	// Create makes Verdict.Sets[0].
 	Create Action = "Create"
