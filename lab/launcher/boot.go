@@ -158,6 +158,9 @@ func (l *Launcher) bootCluster(ctx context.Context, cluster *controlplane.Cluste
 	if err := l.bootComponent(ctx, cluster, controlplane.APIServer, apiServer); err != nil {
 		return err
 	}
+	if err := l.define(ctx, cluster); err != nil {
+		return err
+	}
 	// The others would exit if they started before the API server.
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i, component := range []string{controlplane.ControllerManager, controlplane.Scheduler} {
@@ -226,12 +229,29 @@ func (l *Launcher) installFleet(ctx context.Context, control, target *kubeapi.Cl
 	if err := control.Apply(ctx, manifests.FleetControl()); err != nil {
 		return fmt.Errorf("access of the fleet to the control cluster: %w", err)
 	}
-	if l.options.MachineConfiguration {
-		if err := l.installCRDs(ctx, target, fleetcrds.FS); err != nil {
+	return nil
+}
+
+// define installs the custom resource definitions of a cluster, before its controller manager starts: the garbage collector of that looks
+// for new ones every 30 s, and until then it does not know their objects.
+func (l *Launcher) define(ctx context.Context, cluster *controlplane.Cluster) error {
+	if l.options.Replicas == 0 {
+		return nil // The Helm chart may install its own.
+	}
+	client, err := cluster.Admin()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if cluster == l.target && l.options.MachineConfiguration {
+		if err := l.installCRDs(ctx, client, fleetcrds.FS); err != nil {
 			return err
 		}
 	}
-	return l.installCRDs(ctx, control, crds.FS)
+	if cluster != l.control {
+		return nil
+	}
+	return l.installCRDs(ctx, client, crds.FS)
 }
 
 // installCRDs installs the custom resource definitions in a folder.
