@@ -165,7 +165,7 @@ test-unit: ## The unit tests of make test; SHUFFLE=7 runs them in another order
 
 .PHONY: test-e2e
 test-e2e: ## All end-to-end tests
-	@hack/test.sh e2e e2e-rest
+	@hack/test.sh e2e e2e-rest smoke
 
 .PHONY: helm-e2e
 helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose a Node and reinstall under load, in some minutes

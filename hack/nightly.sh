@@ -37,7 +37,7 @@ properties() {
   RAPID_SEED=$SEED RAPID_CHECKS=${RAPID_CHECKS:-10000} go test -count=1 -timeout 3h "${drawn[@]}"
 }
 orders() { SHUFFLE=$SEED hack/test.sh unit race long modules; }
-rest() { hack/test.sh e2e-rest chaos-more; }
+rest() { hack/test.sh smoke e2e-rest; }
 alerts() { hack/test.sh alerts; }
 faults() { hack/test.sh chaos; }
 

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 . hack/env.sh
 
 test=(unit e2e+chaos-short)
-more=(modules e2e-rest+attack image+chaos-more alerts-short+helm-short)
+more=(modules+smoke e2e-rest+chaos-more image+attack alerts-short+helm-short)
 SEED=${SEED:-$(date -u +%Y%m%d)}
 order=()
 [[ -z ${SHUFFLE:-} ]] || order=("-shuffle=$SHUFFLE")
@@ -25,8 +25,8 @@ for word in "${@:-test}"; do
 done
 IFS=+ read -ra names <<<"$(IFS=+; echo "${groups[*]}")"
 for name in "${names[@]}"; do
-  [[ $name =~ ^(unit|race|long|modules|e2e|e2e-rest|attack|image|alerts-short|alerts|helm-short|helm|chaos-short|chaos-more|chaos)$ ]] || {
-    echo "hack/test.sh: expected test, more, unit, race, long, modules, e2e, e2e-rest, attack, image, alerts-short, alerts, helm-short," \
+  [[ $name =~ ^(unit|race|long|modules|e2e|e2e-rest|smoke|attack|image|alerts-short|alerts|helm-short|helm|chaos-short|chaos-more|chaos)$ ]] || {
+    echo "hack/test.sh: expected test, more, unit, race, long, modules, e2e, e2e-rest, smoke, attack, image, alerts-short, alerts, helm-short," \
       "helm, chaos-short, chaos-more or chaos, got '$name'" >&2
     exit 2
   }
@@ -160,7 +160,7 @@ e2e() {
   tests . -tags e2e -count=1 -short -- ./e2e
 }
 
-# All but the journeys, and the lab itself.
+# All but the journeys.
 e2e-rest() {
   lab || return
   build make build-azure
@@ -168,8 +168,13 @@ e2e-rest() {
   build hack/build-jaeger.sh
   build hack/build-prometheus.sh # promtool checks the metrics of replicas
   build go -C e2e/autoscaler build -o ../../bin/ .
-  tests lab -tags e2e -count=1 -parallel 4 -- ./smoke
   tests . -tags e2e -count=1 -- ./e2e -rest
+}
+
+# The lab itself.
+smoke() {
+  lab || return
+  tests lab -tags e2e -count=1 -parallel 4 -- ./smoke
 }
 
 attack() { lab && tests . -tags e2e -count=1 -- ./e2e/attack; }
@@ -215,7 +220,6 @@ chaos-short() { faults -short -run '^TestFaults$'; }
 chaos-more() {
   build make build-azure
   faults -parallel 4 -short -skip '^TestFaults$'
-  faults -parallel 4 -run '^(TestRestoredEtcd|TestRollingRestart|TestMoreReplicasThanSlots)$'
 }
 
 chaos() {
