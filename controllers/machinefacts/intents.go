@@ -34,6 +34,8 @@ type Intents struct {
 	Delete []Doomed `json:"delete,omitempty"`
 	// Leaving holds machines that are being deleted, and that do not have the reason recorded on them yet.
 	Leaving []Doomed `json:"leaving,omitempty"`
+	// Losses are the failures of machines in a row; nil when none has failed. They are replaced, and never changed.
+	Losses *Losses `json:"losses,omitempty"`
 }
 
 // Doomed identifies a machine that is recorded for deletion.
@@ -91,7 +93,8 @@ func (in Intents) Write(set *v1alpha1.MachineSet) {
 
 // Clone returns a copy that shares nothing with the original.
 func (in Intents) Clone() Intents {
-	return Intents{Set: in.Set, Next: in.Next, Create: slices.Clone(in.Create), Delete: slices.Clone(in.Delete), Leaving: slices.Clone(in.Leaving)}
+	in.Create, in.Delete, in.Leaving = slices.Clone(in.Create), slices.Clone(in.Delete), slices.Clone(in.Leaving)
+	return in
 }
 
 // Dooms reports whether a machine is recorded for deletion.

@@ -142,6 +142,13 @@ var plays = map[string]func(b *bench){
 		b.patchMachine(b.machines()[0].Name, fmt.Sprintf(`{"metadata":{"labels":{%q:"drifted"}}}`, v1alpha1.LabelName))
 		b.touches()
 	},
+	v1alpha1.ReasonMachinesFailEarly: func(b *bench) {
+		b.create(2)
+		for range 20 * 60 {
+			b.fails()
+			b.pass(time.Second)
+		}
+	},
 	v1alpha1.ReasonFailedCreate: func(b *bench) {
 		b.refuses("create", func() { b.create(3) })
 	},

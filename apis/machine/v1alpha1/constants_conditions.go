@@ -19,6 +19,8 @@ const (
 	MachineDeploymentFrozen MachineDeploymentConditionType = "Frozen"
 	// MachineDeploymentMachinesReleased is what MachineSetMachinesReleased is, of the first of its MachineSets. MCM does not have it.
 	MachineDeploymentMachinesReleased MachineDeploymentConditionType = "MachinesReleased"
+	// MachineDeploymentCreationDelayed is what MachineSetCreationDelayed is, of the first of its MachineSets. MCM does not have it.
+	MachineDeploymentCreationDelayed MachineDeploymentConditionType = "CreationDelayed"
 	// MachineDeploymentValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
 	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not replaced because too
@@ -46,6 +48,9 @@ const (
 	// MachineSetMachinesReleased is True for an hour after the set has released machines, because their labels do not match its selector any
 	// more. It creates others in their place. Else it is not there. MCM does not have it.
 	MachineSetMachinesReleased MachineSetConditionType = "MachinesReleased"
+	// MachineSetCreationDelayed is True while machines of the set fail again and again soon after their creation, so that the next is created
+	// some time after the failure of the last. Else it is not there. MCM does not have it.
+	MachineSetCreationDelayed MachineSetConditionType = "CreationDelayed"
 	// MachineSetValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineSetValid MachineSetConditionType = "Valid"
 	// MachineSetCircuitBreakerOpen is what MachineDeploymentCircuitBreakerOpen is, on a set without a controller. MCM does not
@@ -134,6 +139,9 @@ const (
 
 // ReasonLabelsDoNotMatch is the reason of the MachinesReleased conditions. MCM does not have it.
 const ReasonLabelsDoNotMatch = "LabelsDoNotMatch"
+
+// ReasonMachinesFailEarly is the reason of the CreationDelayed conditions. MCM does not have it.
+const ReasonMachinesFailEarly = "MachinesFailEarly"
 
 // Reasons of the Valid conditions. MCM does not have them.
 const (

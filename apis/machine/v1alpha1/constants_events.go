@@ -80,6 +80,11 @@ func machineSetEvents() []EventReason {
 			"",
 		},
 		{
+			ReasonMachinesFailEarly, true, set,
+			"Machines of the set fail again and again soon after their creation. The next is created 10 s after the failure of the last, later up to 6 min after it. It is emitted once until a machine lives for 10 min.",
+			"The conditions and Events of the Machines have the cause; timeouts that are too short are one. A change of the spec ends the delay.",
+		},
+		{
 			EventReleased, true,
 			[]string{"MachineSet", "MachineDeployment"},
 			"Machines of the set, or MachineSets of the deployment, do not match the selector any more, are no longer its own, and live on. Others are created in their place. The message names them.",

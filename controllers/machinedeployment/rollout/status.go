@@ -57,6 +57,7 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	s.copyFailure(&st, v1alpha1.MachineSetReplicaFailure, v1alpha1.MachineDeploymentReplicaFailure)
 	s.copyFailure(&st, v1alpha1.MachineSetMachineCreateFailure, v1alpha1.MachineDeploymentMachineCreateFailure)
 	s.copyFailure(&st, v1alpha1.MachineSetMachinesReleased, v1alpha1.MachineDeploymentMachinesReleased)
+	s.copyFailure(&st, v1alpha1.MachineSetCreationDelayed, v1alpha1.MachineDeploymentCreationDelayed)
 	s.setFrozen(&st)
 	s.setStalled(&st)
 	return st

@@ -40,6 +40,7 @@ func balance(w World, in machinefacts.Intents) Verdict {
 	own := slices.DeleteFunc(slices.Clone(all), func(m *v1alpha1.Machine) bool { return isTransferred(w, m) })
 	missing, excess := desired-len(all)-coming, len(own)+coming-desired
 	switch {
+	case missing > 0 && next.Losses.Wait(w.Set.Generation, w.Now) > 0: // see losses.go
 	case missing > 0 && !frozen && hasRoomFor(missing, next):
 		if w.Live == nil {
 			return Verdict{Do: ListLive}
@@ -117,6 +118,7 @@ func doom(w World, in *machinefacts.Intents, standing, changing []*v1alpha1.Mach
 		why := whyNamed(w, m)
 		if !chosen {
 			why = whyFailed(w, m)
+			lose(w, in, m)
 		}
 		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Failed: !chosen, Why: why})
 		return true
@@ -170,7 +172,7 @@ func hasRoomFor(missing int, in machinefacts.Intents) bool {
 // order records machines for creation. It skips the ordinal of a machine whose name is taken: by a machine that is being
 // deleted, or that does not belong to the set.
 func order(w World, in *machinefacts.Intents, count int) {
-	in.Next = max(in.Next, highestOrdinal(w.Owned)+1)
+	in.Next = nextOrdinal(w, *in)
 	for range count {
 		for w.Live.Names[machinefacts.Name(w.Set.Name, w.Set.UID, in.Next)] {
 			in.Next++

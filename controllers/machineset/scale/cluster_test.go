@@ -28,6 +28,7 @@ type cluster struct {
 	shown             int
 	serial            int
 	dying, held       bool
+	now               time.Time
 
 	// most and fewest are how many machines were ever wanted since the last time that all was quiet, and lost is how many
 	// were taken away by others since.
@@ -35,7 +36,7 @@ type cluster struct {
 }
 
 func newCluster(t *rapid.T) *cluster {
-	return &cluster{t: t, dying: true, history: []map[types.UID]*v1alpha1.Machine{{}}, sets: []*v1alpha1.MachineSet{{
+	return &cluster{t: t, dying: true, now: born, history: []map[types.UID]*v1alpha1.Machine{{}}, sets: []*v1alpha1.MachineSet{{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "s", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Annotations: map[string]string{},
 			UID: types.UID(rapid.StringMatching(`[a-f0-9]{8}`).Draw(t, "uid")),
@@ -97,7 +98,7 @@ func (c *cluster) observe(current bool) World {
 		c.shown = rapid.IntRange(c.shown, len(c.history)-1).Draw(c.t, "cache")
 		c.shownSet = rapid.IntRange(max(c.shownSet, c.written), len(c.sets)-1).Draw(c.t, "cache of the set")
 	}
-	w := World{Now: born, Set: c.sets[c.shownSet], Held: c.held, Done: Done{
+	w := World{Now: c.now, Set: c.sets[c.shownSet], Held: c.held, Done: Done{
 		Created: map[int64]bool{}, Occupied: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
 		Updated: map[types.UID]bool{},
 	}}
@@ -357,10 +358,11 @@ func (c *cluster) hold() {
 	}
 }
 
-// quiet completes everything that has begun.
+// quiet completes everything that has begun, and machines that have failed delay nothing any more.
 func (c *cluster) quiet() {
 	dying := c.dying
 	c.dying = false
+	c.now = c.now.Add(machinefacts.EarlyFailure)
 	for range 12 {
 		if c.set() == nil {
 			break

@@ -23,5 +23,6 @@ func nextChange(w World) (next time.Duration) {
 	if is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetMachinesReleased); is != nil {
 		next = machinefacts.Sooner(next, releasedStill(w.Now, is))
 	}
+	next = machinefacts.Sooner(next, lossesChange(w))
 	return machinefacts.Sooner(next, machinefacts.PreservationEnds(w.Owned, w.Now))
 }

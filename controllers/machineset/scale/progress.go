@@ -19,6 +19,9 @@ func settle(w World, in machinefacts.Intents) machinefacts.Intents {
 		})
 	})
 	out.Leaving = leaving(w, in)
+	if !in.Losses.Lasts(w.Set.Generation, w.Now) {
+		out.Losses = nil
+	}
 	return out
 }
 
@@ -81,12 +84,13 @@ func settled(in machinefacts.Intents) bool {
 	return len(in.Create) == 0 && len(in.Delete) == 0 && len(in.Leaving) == 0
 }
 
-func highestOrdinal(machines []*v1alpha1.Machine) int64 {
-	highest := int64(-1)
-	for _, m := range machines {
+// nextOrdinal returns an ordinal that is higher than those of all machines, if the API server has none of that name.
+func nextOrdinal(w World, in machinefacts.Intents) int64 {
+	next := in.Next
+	for _, m := range w.Owned {
 		if o, ok := machinefacts.Ordinal(m); ok {
-			highest = max(highest, o)
+			next = max(next, o+1)
 		}
 	}
-	return highest
+	return next
 }

@@ -42,16 +42,16 @@ func TestWithdraw_LastOnesFirst_OnlyThoseThatMay(t *testing.T) {
 	}
 }
 
-func TestHighestOrdinal(t *testing.T) {
+func TestNextOrdinal(t *testing.T) {
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "s"}}
 	for name, c := range map[string]struct {
 		machines []*v1alpha1.Machine
 		want     int64
 	}{
-		"none": {nil, -1}, "without an ordinal": {[]*v1alpha1.Machine{numbered(set, 3, "")}, -1},
-		"in any order": {[]*v1alpha1.Machine{numbered(set, 2, "2"), numbered(set, 7, "7"), numbered(set, 5, "5")}, 7},
+		"none": {nil, 4}, "without an ordinal": {[]*v1alpha1.Machine{numbered(set, 9, "")}, 4}, "lower": {[]*v1alpha1.Machine{numbered(set, 3, "3")}, 4},
+		"in any order": {[]*v1alpha1.Machine{numbered(set, 2, "2"), numbered(set, 7, "7"), numbered(set, 5, "5")}, 8},
 	} {
-		if got := highestOrdinal(c.machines); got != c.want {
+		if got := nextOrdinal(World{Set: set, Owned: c.machines}, machinefacts.Intents{Next: 4}); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

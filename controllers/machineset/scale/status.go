@@ -58,6 +58,7 @@ func status(w World) v1alpha1.MachineSetStatus {
 	machinefacts.DropMachineSetCondition(&s, v1alpha1.MachineSetValid)
 	setFrozen(w, &s)
 	setReleased(w, &s)
+	setLosses(w, &s)
 	setReplicaFailure(w, &s)
 	setCreateFailure(w, &s, firstProblem)
 	return s
@@ -102,13 +103,17 @@ func news(w World, written v1alpha1.MachineSetStatus) (events []Event) {
 		}
 		return []Event{{Reason: validation.EventReason(is.Reason), Message: is.Message}}
 	}
-	before, is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetReplicaFailure), machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetReplicaFailure)
+	before, is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetCreationDelayed), machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetCreationDelayed)
+	if before == nil && is != nil {
+		events = append(events, Event{Reason: v1alpha1.ReasonMachinesFailEarly, Message: is.Message})
+	}
+	before, is = machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetReplicaFailure), machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetReplicaFailure)
 	known := ""
 	if before != nil && before.Status == corev1.ConditionTrue {
 		known = before.Reason
 	}
 	if is == nil || is.Reason == known {
-		return nil
+		return events
 	}
 	for _, refused := range []Event{
 		{Reason: v1alpha1.ReasonFailedCreate, Message: w.Done.CreateError}, {Reason: v1alpha1.ReasonFailedDelete, Message: w.Done.DeleteError},

@@ -1,0 +1,53 @@
+package scale
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+)
+
+// lose records that a machine has failed and is about to be deleted. A set whose machines fail as soon as they are created, because of a
+// timeout in its template for example, would else create and delete VMs without end.
+func lose(w World, in *machinefacts.Intents, m *v1alpha1.Machine) {
+	if ordinal, ok := machinefacts.OrdinalIn(w.Set, m); ok {
+		in.Losses = in.Losses.Then(ordinal, nextOrdinal(w, *in), w.Set.Generation, w.Now)
+	}
+}
+
+// losses returns the failures in a row that delay the creation of machines; nil when there are none: a single failure delays nothing.
+func losses(w World) *machinefacts.Losses {
+	in, err := machinefacts.ReadIntents(w.Set)
+	if err != nil || !in.Losses.Lasts(w.Set.Generation, w.Now) || in.Losses.Count < 2 {
+		return nil
+	}
+	return in.Losses
+}
+
+// setLosses sets the condition while failures in a row delay the creation of machines.
+func setLosses(w World, s *v1alpha1.MachineSetStatus) {
+	l := losses(w)
+	if l == nil {
+		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetCreationDelayed)
+		return
+	}
+	machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
+		Type: v1alpha1.MachineSetCreationDelayed, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachinesFailEarly,
+		Message: fmt.Sprintf("%d times in a row a machine failed soon after its creation; the next is not created before %s", l.Count, l.Until.UTC().Format(time.RFC3339)),
+	}, w.Now)
+}
+
+// lossesChange returns when, from now, a machine may be created, or the failures no longer count; 0 when neither is about to happen.
+func lossesChange(w World) time.Duration {
+	l := losses(w)
+	if l == nil {
+		return 0
+	}
+	if wait := l.Wait(w.Set.Generation, w.Now); wait > 0 {
+		return wait
+	}
+	return l.Until.Add(machinefacts.EarlyFailure).Sub(w.Now)
+}
