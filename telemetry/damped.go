@@ -14,13 +14,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 )
 
-// damped is a recorder that drops Events when too many have the same reason on the same object.
+// damped is a recorder that drops Events when too many have the same reason on the same object, or are in the same namespace.
 type damped struct {
 	events.EventRecorder
 
-	clock clock.PassiveClock
-	rates *rates.Rates[eventKey]
-	log   klog.Logger // discards, until WithLogger sets it
+	clock      clock.PassiveClock
+	rates      *rates.Rates[eventKey]
+	namespaces *rates.Rates[string]
+	log        klog.Logger // discards, until WithLogger sets it
 }
 
 var _ events.EventRecorderLogger = (*damped)(nil)
@@ -32,9 +33,14 @@ type eventKey struct {
 }
 
 // Damped returns a recorder that records, of each reason on each object, rates.EventBurst Events at once and then one in
-// rates.EventInterval, and as many lines of the log; see Emit. What is dropped is visible in the status of the object, and the next Event describes the state at its own time.
+// rates.EventInterval, and as many lines of the log; see Emit. Of all in a namespace it records rates.NamespaceEventBurst at once and then one
+// in rates.NamespaceEventInterval. What is dropped is visible in the status of the object, and the next Event describes the state at its own
+// time.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
-	return &damped{EventRecorder: recorder, clock: c, rates: rates.New[eventKey](rates.EventBurst, rates.EventInterval)}
+	return &damped{
+		EventRecorder: recorder, clock: c, rates: rates.New[eventKey](rates.EventBurst, rates.EventInterval),
+		namespaces: rates.New[string](rates.NamespaceEventBurst, rates.NamespaceEventInterval),
+	}
 }
 
 // WithLogger returns the recorder with the log to which it writes a line for each Event.
@@ -46,21 +52,23 @@ func (d *damped) WithLogger(log klog.Logger) events.EventRecorderLogger {
 
 // Eventf records an Event, unless there were too many.
 func (d *damped) Eventf(about, related runtime.Object, eventtype, reason, action, note string, args ...any) {
-	key, now := eventKey{uidOf(about), reason}, d.clock.Now()
-	if d.rates.Wait(key, now) > 0 {
+	uid, namespace := identify(about)
+	key, now := eventKey{uid, reason}, d.clock.Now()
+	if d.rates.Wait(key, now) > 0 || d.namespaces.Wait(namespace, now) > 0 {
 		return
 	}
 	d.rates.Count(key, now)
+	d.namespaces.Count(namespace, now)
 	d.log.Info("Emitted Event", "reason", reason, "message", fmt.Sprintf(note, args...))
 	d.EventRecorder.Eventf(about, related, eventtype, reason, action, note, args...)
 }
 
-func uidOf(about runtime.Object) types.UID {
+func identify(about runtime.Object) (uid types.UID, namespace string) {
 	switch o := about.(type) {
 	case *corev1.ObjectReference:
-		return o.UID
+		return o.UID, o.Namespace
 	case metav1.Object:
-		return o.GetUID()
+		return o.GetUID(), o.GetNamespace()
 	}
-	return ""
+	return "", ""
 }

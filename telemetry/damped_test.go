@@ -19,7 +19,9 @@ import (
 type counter map[string]int
 
 func (c counter) Eventf(about, _ runtime.Object, _, reason, _, _ string, _ ...any) {
-	c[fmt.Sprint(uidOf(about), " ", reason)]++
+	uid, namespace := identify(about)
+	c[fmt.Sprint(uid, " ", reason)]++
+	c[namespace]++
 }
 
 type notes []string
@@ -56,7 +58,27 @@ func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 	if got := emitted["flaps NodeUnhealthy"]; got < rates.EventBurst || got > most {
 		t.Errorf("%d Events of an object that flaps, want %d to %d", got, rates.EventBurst, most)
 	}
-	if emitted["flaps NodeHealthy"] != 1 || len(emitted) != 102 {
+	if emitted["flaps NodeHealthy"] != 1 || len(emitted) != 103 {
 		t.Errorf("Events of another reason, or on other objects, are dropped: %v", emitted)
+	}
+}
+
+// Machines that are created and deleted without end have an Event each, and those of other namespaces are recorded as usual.
+func TestEventsInOneNamespaceAreDamped(t *testing.T) {
+	now, emitted := clocktesting.NewFakePassiveClock(time.Unix(0, 0)), counter{}
+	recorder := Damped(emitted, now)
+	machine := func(i int, namespace string) *v1alpha1.Machine {
+		return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(namespace, i)), Namespace: namespace}}
+	}
+	for i := range 80 * 60 {
+		Emit(t.Context(), recorder, machine(i, "loud"), v1alpha1.EventCreateFailed, "no")
+		if i%80 == 0 {
+			Emit(t.Context(), recorder, machine(i, "other"), v1alpha1.EventCreateFailed, "no")
+		}
+		now.SetTime(now.Now().Add(time.Second / 80))
+	}
+	most := rates.NamespaceEventBurst + int(time.Minute/rates.NamespaceEventInterval)
+	if got := emitted["loud"]; got < rates.NamespaceEventBurst || got > most || emitted["other"] != 60 {
+		t.Errorf("%d Events in one namespace, want %d to %d; %d in the other, want 60", got, rates.NamespaceEventBurst, most, emitted["other"])
 	}
 }

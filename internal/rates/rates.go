@@ -14,6 +14,10 @@ const (
 	// EventBurst and EventInterval are for Events of one reason on one object.
 	EventBurst    = 20
 	EventInterval = 10 * time.Second
+	// NamespaceEventBurst and NamespaceEventInterval are for all Events on objects of one namespace: a rollout of 1,000 machines has some
+	// five Events for each, within several minutes.
+	NamespaceEventBurst    = 1000
+	NamespaceEventInterval = 50 * time.Millisecond
 )
 
 // Rates limit how often an operation is done, for each of many keys. Make one with New; it is safe for concurrent use.
