@@ -112,7 +112,7 @@ type rules struct {
 	next    func(record orphans.Record, suspects []orphans.Suspect, more int) orphans.Record
 	confirm func(facts orphans.Facts) orphans.Verdict
 
-	due    func(suspects []orphans.Suspect, record orphans.Record, age time.Duration) time.Duration
+	due    func(suspects []orphans.Suspect, before, after orphans.Record, age time.Duration) time.Duration
 	spaced func(wanted, last, spacing time.Duration) time.Duration
 }
 

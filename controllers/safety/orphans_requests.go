@@ -111,7 +111,7 @@ func (s *sweep) confirms() (after time.Duration) {
 		if !sc.recorded {
 			continue
 		}
-		if due := s.rules.due(sc.suspects, sc.stored, s.rules.age); due > 0 && (after == 0 || due < after) {
+		if due := s.rules.due(sc.suspects, sc.before, sc.stored, s.rules.age); due > 0 && (after == 0 || due < after) {
 			after = due
 		}
 	}

@@ -40,7 +40,7 @@ func (*cloud) Scope(req driver.ScopeRequest) (string, error) {
 
 func (c *cloud) ListResources(ctx context.Context, req driver.ListResourcesRequest) (answer driver.ListResourcesResponse, err error) {
 	from, _ := strconv.Atoi(req.Continue)
-	if err := c.p.send(ctx, req.Continue != ""); err != nil {
+	if err := c.p.send(ctx, "list "+req.Class.Namespace+string(req.Secret["account"])+req.Continue, req.Continue != ""); err != nil {
 		if c.w.broken.partialLists && from > 0 {
 			return driver.ListResourcesResponse{}, nil
 		}
@@ -75,7 +75,7 @@ func (w *world) countList(scope string) {
 }
 
 func (c *cloud) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (answer driver.DeleteResourceResponse, err error) {
-	if err := c.p.send(ctx, false); err != nil {
+	if err := c.p.send(ctx, "delete "+req.Resource.ID, false); err != nil {
 		return answer, err
 	}
 	answer = c.w.deleteAt(req)
@@ -94,7 +94,7 @@ func (w *world) deleteAt(req driver.DeleteResourceRequest) (answer driver.Delete
 		if i.ID == req.Resource.ID && i.MachineUID == req.Resource.MachineUID && i.fleet == req.ControlCluster {
 			if i.ends.IsZero() {
 				w.judge(i)
-				i.ends = time.Now().Add(time.Duration(w.random.IntN(3)) * time.Minute)
+				i.ends = time.Now().Add(time.Duration(w.randomOf("end "+i.ID).IntN(3)) * time.Minute)
 			}
 			answer.Gone = !time.Now().Before(i.ends)
 			if i.gone {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -51,7 +53,7 @@ type way struct {
 func (v *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	w, p := v.p.w, v.p
 	later := r.URL.Query().Get("continue") != ""
-	if err := p.send(r.Context(), later); err != nil {
+	if err := p.send(r.Context(), r.Method+" "+r.URL.String(), later); err != nil {
 		if w.broken.partialLists && later {
 			return &http.Response{
 				StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {"application/json"}},
@@ -82,8 +84,8 @@ func emptyList(r *http.Request) string {
 }
 
 // send lets time pass, and fails when the request does not arrive. It is where a process is killed. later reports whether the request is for
-// another page than the first.
-func (p *process) send(ctx context.Context, later bool) error {
+// another page than the first. What happens follows from the request and its time, so that requests at the same time may come in any order.
+func (p *process) send(ctx context.Context, request string, later bool) error {
 	w := p.w
 	if p.dead.Load() {
 		return errDead
@@ -92,18 +94,20 @@ func (p *process) send(ctx context.Context, later bool) error {
 		p.kill()
 		return errDead
 	}
+	random := w.randomOf(request)
 	w.mu.Lock()
-	delay := time.Duration(0)
-	if w.random.IntN(8) == 0 {
-		delay = time.Duration(w.random.IntN(2000)) * time.Millisecond
-	}
-	fails := w.faults > 0 && w.random.IntN(100) < w.faults
-	if later && w.broken.partialLists {
-		fails = w.random.IntN(3) == 0
-	} else if later {
-		fails = fails || w.faults > 0 && w.random.IntN(100) < 4*w.faults
-	}
+	faults := w.faults
 	w.mu.Unlock()
+	delay := time.Duration(0)
+	if random.IntN(8) == 0 {
+		delay = time.Duration(random.IntN(2000)) * time.Millisecond
+	}
+	fails := random.IntN(100) < faults
+	if later && w.broken.partialLists {
+		fails = random.IntN(3) == 0
+	} else if later {
+		fails = fails || random.IntN(100) < 4*faults
+	}
 	if p.leading.Load() == nil { // the fence
 		return errors.New("the session does not lead")
 	}
@@ -118,6 +122,13 @@ func (p *process) send(ctx context.Context, later bool) error {
 		return fmt.Errorf("the request failed")
 	}
 	return nil
+}
+
+// randomOf returns the source of what happens to a request at this time.
+func (w *world) randomOf(request string) *rand.Rand {
+	sum := fnv.New64a()
+	fmt.Fprint(sum, request, time.Now().UnixNano())
+	return rand.New(rand.NewPCG(w.seed, sum.Sum64()))
 }
 
 // loses reports whether an answer is lost: the process is killed between effect and answer.
@@ -191,7 +202,7 @@ func (w *world) newProcess(t *testing.T) *process {
 		Targets: target.Single{Cluster: target.New(nodes.Core)}, Events: eventLog{w}, Ledger: types.NamespacedName{Namespace: "fleet", Name: "fleet-safety"},
 		ControlCluster: func() string { return "ours" },
 		Served: func(ctx context.Context, namespace string) (bool, error) {
-			err := p.send(ctx, false)
+			err := p.send(ctx, "served "+namespace, false)
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return !w.off[namespace], err

@@ -20,7 +20,7 @@ func (b promises) breakRequests(o *Orphans) {
 		o.rules.spaced = func(wanted, _, _ time.Duration) time.Duration { return wanted }
 	}
 	if b.usualSweeps {
-		o.rules.due = func([]orphans.Suspect, orphans.Record, time.Duration) time.Duration { return 0 }
+		o.rules.due = func([]orphans.Suspect, orphans.Record, orphans.Record, time.Duration) time.Duration { return 0 }
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
@@ -151,7 +152,20 @@ func (w *world) wasHeld(i *item) bool {
 			left++
 		}
 	}
-	return w.approved[i.ID] || w.isNodeReady(i.NodeName) || left > w.limit
+	return w.approved[i.ID] || w.isNodeReady(i.NodeName) || left > w.limit || w.reserved(i.Namespace) >= w.limit
+}
+
+// reserved is how many deletions of a namespace the ledger has: after a restore or a change of the leader they count for longer than an hour.
+func (w *world) reserved(namespace string) int {
+	lease := w.control.Get("leases", "fleet", "fleet-safety")
+	if lease == nil {
+		return 0
+	}
+	ledger, err := orphans.ParseLedger(lease.GetAnnotations()[v1alpha1.AnnotationOrphanDeletions])
+	if err != nil {
+		panic(err)
+	}
+	return len(ledger.Reserved[namespace])
 }
 
 // orphans returns what belongs to no machine and is still there.

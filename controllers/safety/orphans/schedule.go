@@ -6,13 +6,16 @@ import "time"
 const slack = 10 * time.Second
 
 // Due returns after which time a sweep can confirm the oldest of the surplus VMs that are younger than age, because their Machines wait for
-// that; 0 where there are none. record is as it was written after the last sweep. A VM that could be confirmed in that sweep is not due
-// again: what has prevented its deletion is left to usual sweeps.
-func Due(suspects []Suspect, record Record, age time.Duration) (soonest time.Duration) {
+// that; 0 where there are none. before is the record as the last sweep found it, and after as that has written it. A VM that could be
+// confirmed in that sweep is not due again: what has prevented its deletion is left to usual sweeps. One that became old enough during it
+// was not confirmed, and is.
+func Due(suspects []Suspect, before, after Record, age time.Duration) (soonest time.Duration) {
 	for _, s := range suspects {
-		left := age - record.Suspects[s.Key()].Duration()
-		if s.Surplus && left > 0 && (soonest == 0 || left+slack < soonest) {
-			soonest = left + slack
+		if !s.Surplus || before.Suspects[s.Key()].Duration() >= age {
+			continue
+		}
+		if left := max(age-after.Suspects[s.Key()].Duration(), 0) + slack; soonest == 0 || left < soonest {
+			soonest = left
 		}
 	}
 	return soonest

@@ -41,8 +41,13 @@ func TestDue(t *testing.T) {
 		"one that is old enough, and left": {[]Suspect{surplus}, map[Key]Entry{surplus.Key(): {Age: 780}}, 0},
 		"old enough, and a new one":        {[]Suspect{surplus, other}, map[Key]Entry{surplus.Key(): {Age: 780}, other.Key(): {}}, age + slack},
 	} {
-		if got := Due(c.suspects, Record{Suspects: c.ages}, age); got != c.want {
+		record := Record{Suspects: c.ages}
+		if got := Due(c.suspects, record, record, age); got != c.want {
 			t.Errorf("%s: in %s, want %s", name, got, c.want)
 		}
+	}
+	young, old := Record{Suspects: map[Key]Entry{surplus.Key(): {Age: 779}}}, Record{Suspects: map[Key]Entry{surplus.Key(): {Age: 790}}}
+	if got := Due([]Suspect{surplus}, young, old, age); got != slack {
+		t.Errorf("one that became old enough during the sweep: in %s, want %s", got, slack)
 	}
 }
