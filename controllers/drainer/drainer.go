@@ -16,7 +16,7 @@ import (
 
 // Config is what a Drainer needs. All fields are required.
 type Config struct {
-	Clock    clock.PassiveClock
+	Clock    clock.WithDelayedExecution
 	Settings drain.Settings
 	// Patience is how long requests to a target cluster may fail before a drain reports the error.
 	Patience time.Duration
@@ -69,7 +69,7 @@ const (
 
 // New returns a Drainer without drains.
 func New(cfg Config) *Drainer {
-	return &Drainer{cfg: cfg, watches: drainwatch.New(), detaches: newDetaches(), known: map[errand]*Drain{}}
+	return &Drainer{cfg: cfg, watches: drainwatch.New(cfg.Clock), detaches: newDetaches(), known: map[errand]*Drain{}}
 }
 
 // Run watches what drains wait for until ctx ends.

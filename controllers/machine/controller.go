@@ -82,7 +82,7 @@ type Config struct {
 	// FirstConfig returns the values of the placeholders of machine configuration for a machine. problem is why there are none, as a sentence
 	// for the machine's status; a change of which FirstConfigChanged must report. Nil where there is no machine configuration.
 	FirstConfig func(ctx context.Context, m *v1alpha1.Machine) (values map[string]string, problem string, err error)
-	Clock       clock.WithTicker
+	Clock       clock.WithTickerAndDelayedExecution
 	Gate        runner.Gate[types.NamespacedName]
 	// GoneGate admits machines that are gone; nil admits all.
 	GoneGate runner.Gate[credentials.Gone]

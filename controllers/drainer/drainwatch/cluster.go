@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
@@ -19,7 +20,7 @@ const (
 	byVolume = "volume" // the PersistentVolume
 )
 
-// cluster is shared by the drains of one target cluster, from the begin of the first to the end of the last.
+// cluster is shared by the drains of one target cluster, from the begin of the first until idleFor after the end of the last.
 type cluster struct {
 	client kubernetes.Interface
 
@@ -34,6 +35,7 @@ type cluster struct {
 	ends     []func() // of its watches
 	unsynced int      // kinds that were not listed yet
 	sessions map[*Session]bool
+	idle     clock.Timer // ends the watches, if there are no drains by then; nil before the first has ended
 }
 
 // newCluster begins to watch a cluster.

@@ -57,7 +57,7 @@ func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Sess
 	return session
 }
 
-// End ends the session. After the last one in its cluster, nothing is watched there any more.
+// End ends the session. Some time after the last one in its cluster, nothing is watched there any more.
 func (s *Session) End() {
 	s.end()
 	s.set.leave(s.cluster, s)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 )
@@ -33,7 +34,7 @@ type bench struct {
 func inBench(t *testing.T, objects []runtime.Object, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, client: fake.NewClientset(objects...), set: New()}
+		b := &bench{T: t, client: fake.NewClientset(objects...), set: New(clock.RealClock{})}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -243,7 +244,7 @@ func TestOnlyPodsOfTheNodeAreListed(t *testing.T) {
 	})
 }
 
-func TestDrainsOfAClusterShareWatchesWhileThereAreAny(t *testing.T) {
+func TestDrainsOfAClusterShareWatches(t *testing.T) {
 	inBench(t, nil, func(b *bench) {
 		first, _ := b.drainOf("n")
 		synctest.Wait()
@@ -267,16 +268,25 @@ func TestDrainsOfAClusterShareWatchesWhileThereAreAny(t *testing.T) {
 			b.Error("the second drain gets no events after the first one has ended")
 		}
 		second.End()
+		time.Sleep(idleFor - time.Second)
+		third, _ := b.drainOf("n")
+		time.Sleep(idleFor)
+		third.End()
+		time.Sleep(idleFor - time.Second)
+		if got := b.lists()["poddisruptionbudgets"]; got != 1 {
+			b.Errorf("budgets were listed %d times, want once for drains that follow each other", got)
+		}
+		time.Sleep(time.Second)
 		synctest.Wait()
 		if n := len(b.set.clusters); n > 0 {
-			b.Errorf("%d clusters are watched, and nothing is drained", n)
+			b.Errorf("%d clusters are watched, and nothing was drained for %s", n, idleFor)
 		}
-		third, _ := b.drainOf("n")
+		last, _ := b.drainOf("n")
 		synctest.Wait()
 		if got := b.lists()["poddisruptionbudgets"]; got != 2 {
 			b.Errorf("budgets were listed %d times, want once more for a later drain", got)
 		}
-		third.End()
+		last.End()
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/tasks"
@@ -16,17 +17,22 @@ import (
 // page is the number of objects in one page of a list.
 const page = 500
 
+// idleFor is how long a cluster is watched after its last drain: machines that are replaced one by one are drained within minutes of each
+// other, and each would else list the whole cluster.
+const idleFor = 10 * time.Minute
+
 // Set is all watches of all target clusters. New returns one.
 type Set struct {
 	watches *tasks.Set
+	clock   clock.WithDelayedExecution
 
 	joining  sync.Mutex // for clusters
 	clusters map[kubernetes.Interface]*cluster
 }
 
 // New returns a Set without drains.
-func New() *Set {
-	return &Set{watches: tasks.New(), clusters: map[kubernetes.Interface]*cluster{}}
+func New(clock clock.WithDelayedExecution) *Set {
+	return &Set{watches: tasks.New(), clock: clock, clusters: map[kubernetes.Interface]*cluster{}}
 }
 
 // join adds a session to those of its cluster, which is watched from the first one on.
@@ -41,16 +47,33 @@ func (s *Set) join(client kubernetes.Interface, session *Session) *cluster {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions[session] = true
+	if c.idle != nil {
+		c.idle.Stop()
+	}
 	return c
 }
 
-// leave removes a session.
+// leave removes a session. A cluster without drains is watched for some time.
 func (s *Set) leave(c *cluster, session *Session) {
 	s.joining.Lock()
 	defer s.joining.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.sessions[session] {
+		return
+	}
 	delete(c.sessions, session)
+	if len(c.sessions) == 0 {
+		c.idle = s.clock.AfterFunc(idleFor, func() { s.drop(c) })
+	}
+}
+
+// drop ends the watches of a cluster, unless there are drains again.
+func (s *Set) drop(c *cluster) {
+	s.joining.Lock()
+	defer s.joining.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if len(c.sessions) > 0 || s.clusters[c.client] != c {
 		return
 	}
