@@ -23,6 +23,9 @@ type Options struct {
 	// TagField is the field of the provider spec, an object of strings at its top, to which a create adds the Machine's UID with the key TagUID;
 	// "" adds none.
 	TagField string
+	// ProviderSpec is a value of the type into which the driver decodes provider specs with encoding/json, so that fields are reported that it
+	// does not know. Fields that the driver decodes and makes no use of are not reported. nil reports none, and that none are reported.
+	ProviderSpec any
 	// PassProviderID passes the Machine's provider ID on to the driver. Any client that may write a Machine may write any provider ID there:
 	// only drivers that compare it with the Machine's name can be given it.
 	PassProviderID bool
@@ -65,6 +68,15 @@ func New(d mcm.Driver, o Options) *Driver {
 		o.Limit = defaultLimit
 	}
 	return &Driver{next: d, options: o, work: work{patience: o.Patience, limit: o.Limit, running: map[string]*task{}}}
+}
+
+// GetUnknownFields returns the fields that Options.ProviderSpec does not have. It does not ask the driver.
+func (d *Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	if d.options.ProviderSpec == nil {
+		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.Unimplemented,
+			"a driver of Machine Controller Manager does not report which fields it ignores, and the bridge does not know the type of its provider spec")
+	}
+	return driver.UnknownFields(req.Class.ProviderSpec.Raw, d.options.ProviderSpec)
 }
 
 // CreateMachine looks for the VM, and has the driver create one only when there is none for certain.

@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 		t.Helper()
 		c := newCloud()
 		return drivertest.Env{
-			Driver: drivertest.OverSocket(t, bridge.New(c, bridge.Options{TagField: "tags"})),
+			Driver: drivertest.OverSocket(t, bridge.New(c, bridge.Options{TagField: "tags", ProviderSpec: spec{}})),
 			Class: &v1alpha1.MachineClass{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--a", Name: "class"}, Provider: "fake",
 				ProviderSpec: runtime.RawExtension{Raw: []byte(`{"size": "small", "tags": {"mine": "x"}}`)},
@@ -60,6 +60,13 @@ func TestConformance(t *testing.T) {
 			}}},
 		}
 	})
+}
+
+func TestUnknownFields_WithoutTheTypeOfTheSpec_AreNotReported(t *testing.T) {
+	_, err := bridge.New(newCloud(), bridge.Options{}).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: machine().Class})
+	if driver.CodeOf(err) != driver.Unimplemented {
+		t.Errorf("%v, want Unimplemented", err)
+	}
 }
 
 // machine is a target for the other tests.

@@ -109,6 +109,25 @@ func isID(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) })
 }
 
+// GetUnknownFields checks the number of fields, and their paths.
+func (d checkedDriver) GetUnknownFields(ctx context.Context, req GetUnknownFieldsRequest) (GetUnknownFieldsResponse, error) {
+	resp, err := d.next.GetUnknownFields(ctx, req)
+	if err != nil {
+		return GetUnknownFieldsResponse{}, err
+	}
+	if len(resp.Fields) > MaxUnknownFields {
+		return GetUnknownFieldsResponse{}, Errorf(OpFields, Internal, "the driver answered with %d unknown fields; expected at most %d",
+			len(resp.Fields), MaxUnknownFields)
+	}
+	for _, path := range resp.Fields {
+		if !isFieldPath(path) {
+			return GetUnknownFieldsResponse{}, Errorf(OpFields, Internal, "the driver answered with the field %q; expected 1 to %d printable characters without spaces and commas",
+				Clean(path), MaxFieldPath)
+		}
+	}
+	return resp, nil
+}
+
 // CreateMachine checks the VM.
 func (d checkedDriver) CreateMachine(ctx context.Context, req CreateMachineRequest) (CreateMachineResponse, error) {
 	resp, err := d.next.CreateMachine(ctx, req)

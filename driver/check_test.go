@@ -18,7 +18,12 @@ type liar struct {
 	note  string
 	list  map[string]string
 	ids   []string
+	paths []string // of fields
 	fails error
+}
+
+func (l liar) GetUnknownFields(context.Context, GetUnknownFieldsRequest) (GetUnknownFieldsResponse, error) {
+	return GetUnknownFieldsResponse{Fields: l.paths}, l.fails
 }
 
 func (l liar) CreateMachine(context.Context, CreateMachineRequest) (CreateMachineResponse, error) {
@@ -61,7 +66,9 @@ func codes(t *testing.T, l liar) map[Op]Code {
 	status, err4 := d.GetMachineStatus(t.Context(), GetMachineStatusRequest{})
 	list, err5 := d.ListMachines(t.Context(), ListMachinesRequest{})
 	volumes, err6 := d.GetVolumeIDs(t.Context(), GetVolumeIDsRequest{Volumes: []*corev1.PersistentVolumeSpec{{}}})
+	unknown, err7 := d.GetUnknownFields(t.Context(), GetUnknownFieldsRequest{})
 	for op, refused := range map[Op]bool{
+		OpFields:     CodeOf(err7) == Internal && len(unknown.Fields) > 0,
 		OpCreate:     create.wrong() || create.LastKnownState != "" && create.LastKnownState != strings.Repeat("\n", MaxLastKnownState),
 		OpInitialize: initialized.wrong(), OpDelete: !deleted.Gone || len(deleted.LastKnownState) > MaxLastKnownState,
 		OpStatus: status.wrong(), OpList: CodeOf(err5) == Internal && len(list.Machines) > 0,
@@ -73,7 +80,7 @@ func codes(t *testing.T, l liar) map[Op]Code {
 	}
 	return map[Op]Code{
 		OpCreate: CodeOf(err1), OpInitialize: CodeOf(err2), OpDelete: CodeOf(err3),
-		OpStatus: CodeOf(err4), OpList: CodeOf(err5), OpVolumeIDs: CodeOf(err6),
+		OpStatus: CodeOf(err4), OpList: CodeOf(err5), OpVolumeIDs: CodeOf(err6), OpFields: CodeOf(err7),
 	}
 }
 
@@ -97,13 +104,13 @@ func TestAnswersAreChecked(t *testing.T) {
 			vm: VM{ProviderID: "azure:///subscriptions/a(b)/übung/i-1", NodeName: "ip-10-0-0-1.internal", Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: "fd00::1"}, {Type: corev1.NodeHostName, Address: "a.b"},
 			}},
-			note: strings.Repeat("\n", MaxLastKnownState), list: map[string]string{"cloud:///i-1": "m"}, ids: []string{"vol-1"},
+			note: strings.Repeat("\n", MaxLastKnownState), list: map[string]string{"cloud:///i-1": "m"}, ids: []string{"vol-1"}, paths: []string{"a.b[].c"},
 		}, nil},
 		"at the limits": {liar{
 			vm: VM{ProviderID: strings.Repeat("x", MaxProviderID), Addresses: slices.Repeat([]corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: strings.Repeat("1", MaxAddress)},
 			}, MaxAddresses)},
-			list: most,
+			list: most, paths: slices.Repeat([]string{strings.Repeat("x", MaxFieldPath)}, MaxUnknownFields),
 		}, nil},
 		"a line in the ID":         {liar{vm: VM{ProviderID: "cloud:///i-1\nx"}}, ofVM},
 		"a space in the ID":        {liar{vm: VM{ProviderID: "cloud:///i 1"}}, ofVM},
@@ -123,6 +130,11 @@ func TestAnswersAreChecked(t *testing.T) {
 		"a VM without ID":          {liar{list: map[string]string{"": "m"}}, []Op{OpList}},
 		"a VM with a bad ID":       {liar{list: map[string]string{"cloud:///i\n1": "m"}}, []Op{OpList}},
 		"a VM with a bad name":     {liar{list: map[string]string{"cloud:///i-1": "a\nb"}}, []Op{OpList}},
+		"many fields":              {liar{paths: slices.Repeat([]string{"a"}, MaxUnknownFields+1)}, []Op{OpFields}},
+		"a field without end":      {liar{paths: []string{strings.Repeat("x", MaxFieldPath+1)}}, []Op{OpFields}},
+		"a field without a name":   {liar{paths: []string{""}}, []Op{OpFields}},
+		"a field with a comma":     {liar{paths: []string{"a,b"}}, []Op{OpFields}},
+		"a field with a line":      {liar{paths: []string{"a\nb"}}, []Op{OpFields}},
 		"more IDs than volumes":    {liar{ids: []string{"a", "b"}}, []Op{OpVolumeIDs}},
 	} {
 		t.Run(name, func(t *testing.T) {

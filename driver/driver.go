@@ -10,6 +10,13 @@ import (
 
 // Driver is one cloud. Implementations are safe for concurrent use. What applies to all methods is in the package comment.
 type Driver interface {
+	// GetUnknownFields returns the fields of the class' provider spec that CreateMachine would ignore: because the driver does not know
+	// them, or because it knows them and makes no use of them. A misspelled field is one that it does not know. The fleet reports all of
+	// them on the class before it has a VM made, and refuses to have one made if they concern security or price, until a user allows it.
+	// It makes no request. Whether the spec can work otherwise does not matter.
+	// Errors: InvalidArgument for more than MaxUnknownFields; Unimplemented where what is ignored is not known.
+	GetUnknownFields(ctx context.Context, req GetUnknownFieldsRequest) (GetUnknownFieldsResponse, error)
+
 	// CreateMachine makes the VM of req.Machine, or finds the one that has the Machine's UID already.
 	// Repeating it, also at the same time or after an answer was lost, leaves one VM.
 	// It returns as soon as the cloud has accepted the VM; the VM may still be booting. It never returns one that has
@@ -69,6 +76,19 @@ type Target struct {
 	// their VMs. It is "" when it is not known; what is made then is never swept. It may become known between two creates for one
 	// Machine; the second one finds the VM of the first.
 	ControlCluster string
+}
+
+// GetUnknownFieldsRequest names a class.
+type GetUnknownFieldsRequest struct {
+	// Class is read only.
+	Class *v1alpha1.MachineClass
+}
+
+// GetUnknownFieldsResponse holds the fields.
+type GetUnknownFieldsResponse struct {
+	// Fields are their paths in the provider spec, each once, such as "properties.priority", or "disks[].size" for a field of elements of
+	// a list: at most MaxUnknownFields of MaxFieldPath bytes, without spaces and commas.
+	Fields []string
 }
 
 // CreateMachineRequest requests a VM.

@@ -78,6 +78,7 @@ const (
 	OpStatus     Op = "get_machine_status"
 	OpList       Op = "list_machine"
 	OpVolumeIDs  Op = "get_volume_ids"
+	OpFields     Op = "get_unknown_fields"
 	OpScope      Op = "scope"
 	OpResources  Op = "list_resources"
 	OpSweep      Op = "delete_resource"

@@ -36,6 +36,10 @@ const (
 	MaxListed = 100_000
 	// MaxResources is how many resources one page of ListResources has: two thirds of a MiB with the longest provider IDs.
 	MaxResources = 500
+	// MaxUnknownFields is how many fields of a provider spec are reported as unknown.
+	MaxUnknownFields = 100
+	// MaxFieldPath is how many bytes the path of one has.
+	MaxFieldPath = 256
 	// MaxContinue is how many bytes the token for the next page has.
 	MaxContinue = 4 << 10
 )

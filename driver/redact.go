@@ -67,6 +67,11 @@ func (r redactor) redactError(err error) error {
 	return &Error{Code: typed.Code, Op: typed.Op, RetryAfter: typed.RetryAfter, Pending: typed.Pending, Err: errors.New(clean)}
 }
 
+// GetUnknownFields calls the driver, which gets no secrets.
+func (d redactedDriver) GetUnknownFields(ctx context.Context, req GetUnknownFieldsRequest) (GetUnknownFieldsResponse, error) {
+	return d.next.GetUnknownFields(ctx, req)
+}
+
 // CreateMachine redacts the error and the driver's note.
 func (d redactedDriver) CreateMachine(ctx context.Context, req CreateMachineRequest) (CreateMachineResponse, error) {
 	return redacted(of(req.Target, req.UserData), func() (CreateMachineResponse, error) { return d.next.CreateMachine(ctx, req) },

@@ -183,6 +183,11 @@ func (d *driverOf) ListMachines(ctx context.Context, _ driver.ListMachinesReques
 	return resp, err
 }
 
+// GetUnknownFields knows all fields.
+func (*driverOf) GetUnknownFields(context.Context, driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	return driver.GetUnknownFieldsResponse{}, nil
+}
+
 // GetVolumeIDs is not implemented.
 func (*driverOf) GetVolumeIDs(context.Context, driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	return driver.GetVolumeIDsResponse{}, nil

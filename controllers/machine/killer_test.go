@@ -191,6 +191,11 @@ func (d *mortalDriver) ListMachines(ctx context.Context, req driver.ListMachines
 	return mortal(ctx, d.process, driver.OpList, d.next.ListMachines, req)
 }
 
+// GetUnknownFields is driver.Driver's.
+func (d *mortalDriver) GetUnknownFields(ctx context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	return mortal(ctx, d.process, driver.OpFields, d.next.GetUnknownFields, req)
+}
+
 // GetVolumeIDs is driver.Driver's.
 func (d *mortalDriver) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	return mortal(ctx, d.process, driver.OpVolumeIDs, d.next.GetVolumeIDs, req)

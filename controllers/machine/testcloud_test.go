@@ -286,6 +286,11 @@ func (c *testCloud) ListMachines(context.Context, driver.ListMachinesRequest) (d
 	return driver.ListMachinesResponse{}, driver.Errorf(driver.OpList, driver.Unimplemented, "not called")
 }
 
+// GetUnknownFields is driver.Driver's. It makes no call of the cloud.
+func (*testCloud) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	return driver.UnknownFields(req.Class.ProviderSpec.Raw, struct{ Size string }{})
+}
+
 // GetVolumeIDs is driver.Driver's. The cloud knows its own volumes, which are attached without CSI.
 func (c *testCloud) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	var ids []string

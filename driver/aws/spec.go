@@ -3,7 +3,7 @@ package aws
 import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 
 // ProviderSpec is MachineClass.providerSpec for AWS: the fields of Machine Controller Manager's driver, with their names and meaning.
-// Fields that are not listed are ignored, as they are there.
+// Fields that are not listed are ignored, as they are there, and reported, see driver.UnknownFields.
 type ProviderSpec struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	// AMI is the ID of the image. Required.

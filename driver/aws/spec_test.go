@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
 // changed returns validSpec with fields that are set to other values, by their path; nil removes one.
@@ -175,6 +176,23 @@ func TestExampleOfTheDocumentationIsValid(t *testing.T) {
 	}
 	if _, err := ParseProviderSpec(class.ProviderSpec.Raw); err != nil || class.Provider != Provider {
 		t.Errorf("provider %q, %v", class.Provider, err)
+	}
+	if got, err := driver.UnknownFields(class.ProviderSpec.Raw, ProviderSpec{}); err != nil || len(got.Fields) > 0 {
+		t.Errorf("the driver ignores %q (%v)", got.Fields, err)
+	}
+}
+
+// Fields of EC2's API that the driver does not know.
+func TestUnknownFields(t *testing.T) {
+	class := classOf(string(changed(t, map[string]any{
+		"instanceMarketOptions": map[string]any{"marketType": "spot"}, "enclaveOptions": map[string]any{"enabled": true}, "spotPrize": "0.1",
+		"blockDevices": []any{map[string]any{"virtualName": "x", "ebs": map[string]any{"volumeSize": 50, "volumeType": "gp3", "encripted": true}}},
+		"spotPrice":    "",
+	})))
+	want := []string{"blockDevices[].ebs.encripted", "blockDevices[].virtualName", "enclaveOptions", "instanceMarketOptions", "spotPrize"}
+	got, err := (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: class})
+	if err != nil || !slices.Equal(got.Fields, want) {
+		t.Errorf("%q (%v), want %q", got.Fields, err, want)
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 )
 
 // ParseProviderSpec reads and validates a provider spec. Unknown fields are ignored, because Machine Controller Manager ignores them:
-// a MachineClass with one must continue to work. Fields of another type are errors, and so is all that the cloud would reject in each
+// the VMs of a MachineClass with one must be found. GetUnknownFields reports them. Fields of another type are errors, and so is all that the cloud would reject in each
 // case; the error lists all of them by their paths.
 func ParseProviderSpec(raw []byte) (ProviderSpec, error) {
 	spec, err := decode(raw)

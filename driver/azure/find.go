@@ -266,6 +266,11 @@ func (s *session) shortage(ctx context.Context, vm resource) (string, error) {
 	return "", nil
 }
 
+// GetUnknownFields returns the fields that are no fields of ProviderSpec. It makes no request.
+func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	return driver.UnknownFields(req.Class.ProviderSpec.Raw, ProviderSpec{})
+}
+
 // GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver, and the names of those of the driver before it. It makes no
 // request.
 func (*Driver) GetVolumeIDs(_ context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {

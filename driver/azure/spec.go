@@ -1,7 +1,8 @@
 package azure
 
 // ProviderSpec is MachineClass.providerSpec for Azure. It has the fields of Machine Controller Manager's provider for Azure, so that a
-// MachineClass that was written for it works without a change. Fields without a comment are passed to the cloud as they are.
+// MachineClass that was written for it works without a change, but for those that have no effect there: as all fields that are not listed
+// they are ignored, and reported, see driver.UnknownFields. Fields without a comment are passed to the cloud as they are.
 type ProviderSpec struct {
 	Location           string              `json:"location,omitempty"`
 	ResourceGroup      string              `json:"resourceGroup,omitempty"`
@@ -67,9 +68,8 @@ type ImageReference struct {
 	SharedGalleryImageID     *string `json:"sharedGalleryImageID,omitempty"`
 }
 
-// OSDisk is the disk that the VM boots from. Name is ignored, as Machine Controller Manager's provider does.
+// OSDisk is the disk that the VM boots from.
 type OSDisk struct {
-	Name         string      `json:"name,omitempty"`
 	Caching      string      `json:"caching,omitempty"`
 	ManagedDisk  ManagedDisk `json:"managedDisk"`
 	DiskSizeGB   int32       `json:"diskSizeGB,omitempty"`
@@ -78,7 +78,6 @@ type OSDisk struct {
 
 // ManagedDisk are the parameters of the managed disk that an OSDisk is.
 type ManagedDisk struct {
-	ID                 string               `json:"id,omitempty"`
 	StorageAccountType string               `json:"storageAccountType,omitempty"`
 	SecurityProfile    *DiskSecurityProfile `json:"securityProfile,omitempty"`
 }
@@ -98,13 +97,10 @@ type DataDisk struct {
 	ImageRef           *ImageReference `json:"imageRef,omitempty"`
 }
 
-// OSProfile is what is set in the operating system. ComputerName, AdminPassword and CustomData are ignored: the computer has the name
-// of the VM, no password can be used, and the custom data is the user data.
+// OSProfile is what is set in the operating system. The computer has the name of the VM, no password can be used, and the custom data is
+// the user data.
 type OSProfile struct {
-	ComputerName       string             `json:"computerName,omitempty"`
 	AdminUsername      string             `json:"adminUsername,omitempty"`
-	AdminPassword      string             `json:"adminPassword,omitempty"`
-	CustomData         string             `json:"customData,omitempty"`
 	LinuxConfiguration LinuxConfiguration `json:"linuxConfiguration"`
 }
 
@@ -126,7 +122,7 @@ type SSHPublicKey struct {
 	KeyData string `json:"keyData,omitempty"`
 }
 
-// NetworkProfile is about the network interface. NetworkInterfaces is deprecated and ignored.
+// NetworkProfile is about the network interface.
 type NetworkProfile struct {
 	AcceleratedNetworking *bool `json:"acceleratedNetworking,omitempty"`
 }

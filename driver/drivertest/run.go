@@ -17,6 +17,7 @@ func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 		{"create with other user data finds the VM", testCreateWithOtherUserData},
 		{"create does not return a VM that has ended", testCreateAfterEnd},
 		{"create rejects a provider spec that cannot work", testBadSpecs},
+		{"fields that a create ignores are reported", testUnknownFields},
 		{"initialize can be repeated", testInitialize},
 		{"delete of nothing succeeds", testDeleteNothing},
 		{"delete by provider ID removes that VM only", testDeleteByProviderID},

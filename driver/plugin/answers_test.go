@@ -95,6 +95,15 @@ func TestRequestsAndAnswersOfADriver(t *testing.T) {
 	}
 	got6, err := client.GetVolumeIDs(ctx, volumes)
 	answered(t, found, got6, err)
+
+	fields := driver.GetUnknownFieldsRequest{Class: of("m").Class}
+	unknown := driver.GetUnknownFieldsResponse{Fields: []string{"a.b", "c[].d"}}
+	d.fields = func(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+		asked(t, fields, req)
+		return unknown, nil
+	}
+	got7, err := client.GetUnknownFields(ctx, fields)
+	answered(t, unknown, got7, err)
 }
 
 func TestRequestsAndAnswersOfASweeper(t *testing.T) {

@@ -11,6 +11,19 @@ import (
 	driverv1 "github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin/v1"
 )
 
+// GetUnknownFields calls the driver, if it knows which fields it ignores.
+func (c *Client) GetUnknownFields(ctx context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	class, err := toClass(req.Class)
+	if err != nil {
+		return driver.GetUnknownFieldsResponse{}, unsendable(driver.OpFields, err)
+	}
+	if c.agree(ctx) == nil && !c.agreement.Load().can(driverv1.Capability_CAPABILITY_UNKNOWN_FIELDS) {
+		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.Unimplemented, "the driver does not report which fields it ignores")
+	}
+	got, err := invoke(ctx, c, driver.OpFields, c.remote.GetUnknownFields, &driverv1.GetUnknownFieldsRequest{Class: class})
+	return driver.GetUnknownFieldsResponse{Fields: got.GetFields()}, err
+}
+
 // CreateMachine calls the driver.
 func (c *Client) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	target, err := toTarget(req.Target)

@@ -394,3 +394,15 @@ func TestListen(t *testing.T) {
 		}
 	}
 }
+
+// An older driver ignores fields as it did. That it does not report them is no failure of a call.
+func TestDriverWithoutUnknownFields_IsNotAsked(t *testing.T) {
+	client := runForeign(t, &foreign{negotiated: version1()}, healthv1.HealthCheckResponse_SERVING)
+	_, err := client.GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: of("m").Class})
+	want(t, "without the capability", err, driver.Unimplemented)
+	promised := version1()
+	promised.Capabilities = []driverv1.Capability{driverv1.Capability_CAPABILITY_UNKNOWN_FIELDS}
+	client = runForeign(t, &foreign{negotiated: promised}, healthv1.HealthCheckResponse_SERVING)
+	_, err = client.GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: of("m").Class})
+	want(t, "with the capability, and without the method", err, driver.Unknown)
+}

@@ -145,7 +145,10 @@ type negotiation struct {
 
 // Negotiate returns the version and the capabilities of the driver.
 func (n negotiation) Negotiate(context.Context, *driverv1.NegotiateRequest) (*driverv1.NegotiateResponse, error) {
-	answer := &driverv1.NegotiateResponse{Versions: []uint32{version}, Provider: n.served.Provider, Driver: n.served.Version}
+	answer := &driverv1.NegotiateResponse{
+		Versions: []uint32{version}, Provider: n.served.Provider, Driver: n.served.Version,
+		Capabilities: []driverv1.Capability{driverv1.Capability_CAPABILITY_UNKNOWN_FIELDS},
+	}
 	if !n.served.NeverInitializes {
 		answer.Capabilities = append(answer.Capabilities, driverv1.Capability_CAPABILITY_INITIALIZE)
 	}

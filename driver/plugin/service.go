@@ -32,6 +32,16 @@ func newService(d driver.Driver) *service {
 // undecodable is the status of a call whose request cannot be decoded.
 func undecodable(err error) error { return status.Errorf(codes.InvalidArgument, "%v", err) }
 
+// GetUnknownFields calls the driver.
+func (s *service) GetUnknownFields(ctx context.Context, req *driverv1.GetUnknownFieldsRequest) (*driverv1.GetUnknownFieldsResponse, error) {
+	class, err := fromClass(req.GetClass())
+	if err != nil {
+		return nil, undecodable(err)
+	}
+	resp, err := s.driver.GetUnknownFields(ctx, driver.GetUnknownFieldsRequest{Class: class})
+	return &driverv1.GetUnknownFieldsResponse{Fields: resp.Fields, Failure: toFailure(driver.OpFields, err)}, nil
+}
+
 // CreateMachine calls the driver.
 func (s *service) CreateMachine(ctx context.Context, req *driverv1.CreateMachineRequest) (*driverv1.CreateMachineResponse, error) {
 	target, err := fromTarget(req.GetTarget())

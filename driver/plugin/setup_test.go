@@ -31,12 +31,17 @@ const patience = 20 * time.Second
 type scripted struct {
 	driver.Driver
 
+	fields     func(context.Context, driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error)
 	create     func(context.Context, driver.CreateMachineRequest) (driver.CreateMachineResponse, error)
 	initialize func(context.Context, driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error)
 	remove     func(context.Context, driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error)
 	status     func(context.Context, driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error)
 	list       func(context.Context, driver.ListMachinesRequest) (driver.ListMachinesResponse, error)
 	volumes    func(context.Context, driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error)
+}
+
+func (d *scripted) GetUnknownFields(ctx context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	return d.fields(ctx, req)
 }
 
 func (d *scripted) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {

@@ -227,6 +227,11 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 	return driver.ListMachinesResponse{Machines: machines}, nil
 }
 
+// GetUnknownFields returns the fields that ParseProviderSpec rejects. It makes no request.
+func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	return driver.UnknownFields(req.Class.ProviderSpec.Raw, ProviderSpec{})
+}
+
 // GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver. It makes no request.
 func (d *Driver) GetVolumeIDs(_ context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	var ids []string

@@ -52,6 +52,11 @@ func nameOf(t driver.Target) string {
 	return t.Machine.Namespace + "/" + t.Machine.Name
 }
 
+// GetUnknownFields calls the driver, which makes no request.
+func (d *fencedDriver) GetUnknownFields(ctx context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	return d.next.GetUnknownFields(ctx, req)
+}
+
 // CreateMachine calls the driver if there is enough time before the fence.
 func (d *fencedDriver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	return fenced(ctx, d.fence, driver.OpCreate, create, nameOf(req.Target), d.next.CreateMachine, req)

@@ -57,6 +57,11 @@ func parseSpec(raw []byte) (spec providerSpec, err error) {
 	return spec, nil
 }
 
+// GetUnknownFields returns the fields that parseSpec rejects.
+func (*cloud) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	return driver.UnknownFields(req.Class.ProviderSpec.Raw, providerSpec{})
+}
+
 // CreateMachine makes the VM. The name of its file is the Machine's UID, and the file system makes a file of a name once: that is the
 // idempotency token.
 func (c *cloud) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {

@@ -37,6 +37,9 @@ const (
 	// Scope, ListResources and DeleteResource are there: the fleet finds VMs, and left-overs of creates, that have no Machine. Without
 	// it the fleet calls none of the three, and deletes nothing without its Machine.
 	Capability_CAPABILITY_SWEEP Capability = 2
+	// GetUnknownFields is there: the fleet reports the fields of a provider spec that the driver ignores, and refuses VMs whose security or price
+	// they concern. Without it users get VMs without what they have requested, and no notice.
+	Capability_CAPABILITY_UNKNOWN_FIELDS Capability = 3
 )
 
 // Enum value maps for Capability.
@@ -45,11 +48,13 @@ var (
 		0: "CAPABILITY_UNSPECIFIED",
 		1: "CAPABILITY_INITIALIZE",
 		2: "CAPABILITY_SWEEP",
+		3: "CAPABILITY_UNKNOWN_FIELDS",
 	}
 	Capability_value = map[string]int32{
-		"CAPABILITY_UNSPECIFIED": 0,
-		"CAPABILITY_INITIALIZE":  1,
-		"CAPABILITY_SWEEP":       2,
+		"CAPABILITY_UNSPECIFIED":    0,
+		"CAPABILITY_INITIALIZE":     1,
+		"CAPABILITY_SWEEP":          2,
+		"CAPABILITY_UNKNOWN_FIELDS": 3,
 	}
 )
 
@@ -646,6 +651,104 @@ func (x *Address) GetAddress() string {
 	return ""
 }
 
+type GetUnknownFieldsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Class         *MachineClass          `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUnknownFieldsRequest) Reset() {
+	*x = GetUnknownFieldsRequest{}
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUnknownFieldsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUnknownFieldsRequest) ProtoMessage() {}
+
+func (x *GetUnknownFieldsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUnknownFieldsRequest.ProtoReflect.Descriptor instead.
+func (*GetUnknownFieldsRequest) Descriptor() ([]byte, []int) {
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetUnknownFieldsRequest) GetClass() *MachineClass {
+	if x != nil {
+		return x.Class
+	}
+	return nil
+}
+
+type GetUnknownFieldsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The fields of the provider spec that a create would ignore, by their paths, each once: such as "properties.priority", or "disks[].size"
+	// for a field of elements of a list. At most 100 of 256 bytes, without spaces and commas.
+	Fields        []string `protobuf:"bytes,1,rep,name=fields,proto3" json:"fields,omitempty"`
+	Failure       *Failure `protobuf:"bytes,15,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUnknownFieldsResponse) Reset() {
+	*x = GetUnknownFieldsResponse{}
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUnknownFieldsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUnknownFieldsResponse) ProtoMessage() {}
+
+func (x *GetUnknownFieldsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUnknownFieldsResponse.ProtoReflect.Descriptor instead.
+func (*GetUnknownFieldsResponse) Descriptor() ([]byte, []int) {
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetUnknownFieldsResponse) GetFields() []string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *GetUnknownFieldsResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 type CreateMachineRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        *Target                `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
@@ -656,7 +759,7 @@ type CreateMachineRequest struct {
 
 func (x *CreateMachineRequest) Reset() {
 	*x = CreateMachineRequest{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +771,7 @@ func (x *CreateMachineRequest) String() string {
 func (*CreateMachineRequest) ProtoMessage() {}
 
 func (x *CreateMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[7]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +784,7 @@ func (x *CreateMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateMachineRequest.ProtoReflect.Descriptor instead.
 func (*CreateMachineRequest) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{7}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateMachineRequest) GetTarget() *Target {
@@ -710,7 +813,7 @@ type CreateMachineResponse struct {
 
 func (x *CreateMachineResponse) Reset() {
 	*x = CreateMachineResponse{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +825,7 @@ func (x *CreateMachineResponse) String() string {
 func (*CreateMachineResponse) ProtoMessage() {}
 
 func (x *CreateMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[8]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +838,7 @@ func (x *CreateMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateMachineResponse.ProtoReflect.Descriptor instead.
 func (*CreateMachineResponse) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{8}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateMachineResponse) GetVm() *VM {
@@ -768,7 +871,7 @@ type InitializeMachineRequest struct {
 
 func (x *InitializeMachineRequest) Reset() {
 	*x = InitializeMachineRequest{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +883,7 @@ func (x *InitializeMachineRequest) String() string {
 func (*InitializeMachineRequest) ProtoMessage() {}
 
 func (x *InitializeMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[9]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +896,7 @@ func (x *InitializeMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitializeMachineRequest.ProtoReflect.Descriptor instead.
 func (*InitializeMachineRequest) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{9}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InitializeMachineRequest) GetTarget() *Target {
@@ -813,7 +916,7 @@ type InitializeMachineResponse struct {
 
 func (x *InitializeMachineResponse) Reset() {
 	*x = InitializeMachineResponse{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +928,7 @@ func (x *InitializeMachineResponse) String() string {
 func (*InitializeMachineResponse) ProtoMessage() {}
 
 func (x *InitializeMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[10]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +941,7 @@ func (x *InitializeMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitializeMachineResponse.ProtoReflect.Descriptor instead.
 func (*InitializeMachineResponse) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{10}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InitializeMachineResponse) GetVm() *VM {
@@ -864,7 +967,7 @@ type DeleteMachineRequest struct {
 
 func (x *DeleteMachineRequest) Reset() {
 	*x = DeleteMachineRequest{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +979,7 @@ func (x *DeleteMachineRequest) String() string {
 func (*DeleteMachineRequest) ProtoMessage() {}
 
 func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[11]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +992,7 @@ func (x *DeleteMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMachineRequest.ProtoReflect.Descriptor instead.
 func (*DeleteMachineRequest) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{11}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteMachineRequest) GetTarget() *Target {
@@ -915,7 +1018,7 @@ type DeleteMachineResponse struct {
 
 func (x *DeleteMachineResponse) Reset() {
 	*x = DeleteMachineResponse{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1030,7 @@ func (x *DeleteMachineResponse) String() string {
 func (*DeleteMachineResponse) ProtoMessage() {}
 
 func (x *DeleteMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[12]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1043,7 @@ func (x *DeleteMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteMachineResponse.ProtoReflect.Descriptor instead.
 func (*DeleteMachineResponse) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{12}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteMachineResponse) GetGone() bool {
@@ -987,7 +1090,7 @@ type GetMachineStatusRequest struct {
 
 func (x *GetMachineStatusRequest) Reset() {
 	*x = GetMachineStatusRequest{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1102,7 @@ func (x *GetMachineStatusRequest) String() string {
 func (*GetMachineStatusRequest) ProtoMessage() {}
 
 func (x *GetMachineStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[13]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1115,7 @@ func (x *GetMachineStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineStatusRequest) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{13}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetMachineStatusRequest) GetTarget() *Target {
@@ -1035,7 +1138,7 @@ type GetMachineStatusResponse struct {
 
 func (x *GetMachineStatusResponse) Reset() {
 	*x = GetMachineStatusResponse{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1150,7 @@ func (x *GetMachineStatusResponse) String() string {
 func (*GetMachineStatusResponse) ProtoMessage() {}
 
 func (x *GetMachineStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[14]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1163,7 @@ func (x *GetMachineStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineStatusResponse) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{14}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetMachineStatusResponse) GetVm() *VM {
@@ -1094,7 +1197,7 @@ type ListMachinesRequest struct {
 
 func (x *ListMachinesRequest) Reset() {
 	*x = ListMachinesRequest{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1209,7 @@ func (x *ListMachinesRequest) String() string {
 func (*ListMachinesRequest) ProtoMessage() {}
 
 func (x *ListMachinesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[15]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1222,7 @@ func (x *ListMachinesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMachinesRequest.ProtoReflect.Descriptor instead.
 func (*ListMachinesRequest) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{15}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListMachinesRequest) GetClass() *MachineClass {
@@ -1148,7 +1251,7 @@ type ListMachinesResponse struct {
 
 func (x *ListMachinesResponse) Reset() {
 	*x = ListMachinesResponse{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1263,7 @@ func (x *ListMachinesResponse) String() string {
 func (*ListMachinesResponse) ProtoMessage() {}
 
 func (x *ListMachinesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[16]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1276,7 @@ func (x *ListMachinesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMachinesResponse.ProtoReflect.Descriptor instead.
 func (*ListMachinesResponse) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{16}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListMachinesResponse) GetMachines() map[string]string {
@@ -1200,7 +1303,7 @@ type GetVolumeIDsRequest struct {
 
 func (x *GetVolumeIDsRequest) Reset() {
 	*x = GetVolumeIDsRequest{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1315,7 @@ func (x *GetVolumeIDsRequest) String() string {
 func (*GetVolumeIDsRequest) ProtoMessage() {}
 
 func (x *GetVolumeIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[17]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1328,7 @@ func (x *GetVolumeIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVolumeIDsRequest.ProtoReflect.Descriptor instead.
 func (*GetVolumeIDsRequest) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{17}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetVolumeIDsRequest) GetVolumes() [][]byte {
@@ -1245,7 +1348,7 @@ type GetVolumeIDsResponse struct {
 
 func (x *GetVolumeIDsResponse) Reset() {
 	*x = GetVolumeIDsResponse{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1360,7 @@ func (x *GetVolumeIDsResponse) String() string {
 func (*GetVolumeIDsResponse) ProtoMessage() {}
 
 func (x *GetVolumeIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[18]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1373,7 @@ func (x *GetVolumeIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetVolumeIDsResponse.ProtoReflect.Descriptor instead.
 func (*GetVolumeIDsResponse) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{18}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetVolumeIDsResponse) GetIds() []string {
@@ -1298,7 +1401,7 @@ type ScopeRequest struct {
 
 func (x *ScopeRequest) Reset() {
 	*x = ScopeRequest{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1413,7 @@ func (x *ScopeRequest) String() string {
 func (*ScopeRequest) ProtoMessage() {}
 
 func (x *ScopeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[19]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1426,7 @@ func (x *ScopeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeRequest.ProtoReflect.Descriptor instead.
 func (*ScopeRequest) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{19}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScopeRequest) GetClass() *MachineClass {
@@ -1357,7 +1460,7 @@ type ScopeResponse struct {
 
 func (x *ScopeResponse) Reset() {
 	*x = ScopeResponse{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1472,7 @@ func (x *ScopeResponse) String() string {
 func (*ScopeResponse) ProtoMessage() {}
 
 func (x *ScopeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[20]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1485,7 @@ func (x *ScopeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeResponse.ProtoReflect.Descriptor instead.
 func (*ScopeResponse) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{20}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ScopeResponse) GetScope() string {
@@ -1410,7 +1513,7 @@ type ListResourcesRequest struct {
 
 func (x *ListResourcesRequest) Reset() {
 	*x = ListResourcesRequest{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1525,7 @@ func (x *ListResourcesRequest) String() string {
 func (*ListResourcesRequest) ProtoMessage() {}
 
 func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[21]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1538,7 @@ func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{21}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListResourcesRequest) GetScope() *ScopeRequest {
@@ -1464,7 +1567,7 @@ type ListResourcesResponse struct {
 
 func (x *ListResourcesResponse) Reset() {
 	*x = ListResourcesResponse{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1476,7 +1579,7 @@ func (x *ListResourcesResponse) String() string {
 func (*ListResourcesResponse) ProtoMessage() {}
 
 func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[22]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1592,7 @@ func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{22}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListResourcesResponse) GetItems() []*Resource {
@@ -1529,7 +1632,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1644,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[23]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1657,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{23}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Resource) GetKind() string {
@@ -1609,7 +1712,7 @@ type DeleteResourceRequest struct {
 
 func (x *DeleteResourceRequest) Reset() {
 	*x = DeleteResourceRequest{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1724,7 @@ func (x *DeleteResourceRequest) String() string {
 func (*DeleteResourceRequest) ProtoMessage() {}
 
 func (x *DeleteResourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[24]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1737,7 @@ func (x *DeleteResourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResourceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteResourceRequest) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{24}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteResourceRequest) GetScope() *ScopeRequest {
@@ -1661,7 +1764,7 @@ type DeleteResourceResponse struct {
 
 func (x *DeleteResourceResponse) Reset() {
 	*x = DeleteResourceResponse{}
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1776,7 @@ func (x *DeleteResourceResponse) String() string {
 func (*DeleteResourceResponse) ProtoMessage() {}
 
 func (x *DeleteResourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_plugin_v1_driver_proto_msgTypes[25]
+	mi := &file_driver_plugin_v1_driver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1789,7 @@ func (x *DeleteResourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResourceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResourceResponse) Descriptor() ([]byte, []int) {
-	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{25}
+	return file_driver_plugin_v1_driver_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteResourceResponse) GetGone() bool {
@@ -1743,7 +1846,12 @@ const file_driver_plugin_v1_driver_proto_rawDesc = "" +
 	"\taddresses\x18\x03 \x03(\v2,.fleet.machine.sapcloud.io.driver.v1.AddressR\taddresses\"7\n" +
 	"\aAddress\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"x\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"b\n" +
+	"\x17GetUnknownFieldsRequest\x12G\n" +
+	"\x05class\x18\x01 \x01(\v21.fleet.machine.sapcloud.io.driver.v1.MachineClassR\x05class\"z\n" +
+	"\x18GetUnknownFieldsResponse\x12\x16\n" +
+	"\x06fields\x18\x01 \x03(\tR\x06fields\x12F\n" +
+	"\afailure\x18\x0f \x01(\v2,.fleet.machine.sapcloud.io.driver.v1.FailureR\afailure\"x\n" +
 	"\x14CreateMachineRequest\x12C\n" +
 	"\x06target\x18\x01 \x01(\v2+.fleet.machine.sapcloud.io.driver.v1.TargetR\x06target\x12\x1b\n" +
 	"\tuser_data\x18\x02 \x01(\fR\buserData\"\xc2\x01\n" +
@@ -1818,12 +1926,13 @@ const file_driver_plugin_v1_driver_proto_rawDesc = "" +
 	"\bresource\x18\x02 \x01(\v2-.fleet.machine.sapcloud.io.driver.v1.ResourceR\bresource\"t\n" +
 	"\x16DeleteResourceResponse\x12\x12\n" +
 	"\x04gone\x18\x01 \x01(\bR\x04gone\x12F\n" +
-	"\afailure\x18\x0f \x01(\v2,.fleet.machine.sapcloud.io.driver.v1.FailureR\afailure*Y\n" +
+	"\afailure\x18\x0f \x01(\v2,.fleet.machine.sapcloud.io.driver.v1.FailureR\afailure*x\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15CAPABILITY_INITIALIZE\x10\x01\x12\x14\n" +
-	"\x10CAPABILITY_SWEEP\x10\x02*\xa3\x03\n" +
+	"\x10CAPABILITY_SWEEP\x10\x02\x12\x1d\n" +
+	"\x19CAPABILITY_UNKNOWN_FIELDS\x10\x03*\xa3\x03\n" +
 	"\x04Code\x12\v\n" +
 	"\aCODE_OK\x10\x00\x12\x11\n" +
 	"\rCODE_CANCELED\x10\x01\x12\x10\n" +
@@ -1845,8 +1954,10 @@ const file_driver_plugin_v1_driver_proto_rawDesc = "" +
 	"\x14CODE_UNAUTHENTICATED\x10\x10\x12\x16\n" +
 	"\x12CODE_UNINITIALIZED\x10\x112\x89\x01\n" +
 	"\vNegotiation\x12z\n" +
-	"\tNegotiate\x125.fleet.machine.sapcloud.io.driver.v1.NegotiateRequest\x1a6.fleet.machine.sapcloud.io.driver.v1.NegotiateResponse2\xd4\t\n" +
-	"\x06Driver\x12\x86\x01\n" +
+	"\tNegotiate\x125.fleet.machine.sapcloud.io.driver.v1.NegotiateRequest\x1a6.fleet.machine.sapcloud.io.driver.v1.NegotiateResponse2\xe6\n" +
+	"\n" +
+	"\x06Driver\x12\x8f\x01\n" +
+	"\x10GetUnknownFields\x12<.fleet.machine.sapcloud.io.driver.v1.GetUnknownFieldsRequest\x1a=.fleet.machine.sapcloud.io.driver.v1.GetUnknownFieldsResponse\x12\x86\x01\n" +
 	"\rCreateMachine\x129.fleet.machine.sapcloud.io.driver.v1.CreateMachineRequest\x1a:.fleet.machine.sapcloud.io.driver.v1.CreateMachineResponse\x12\x92\x01\n" +
 	"\x11InitializeMachine\x12=.fleet.machine.sapcloud.io.driver.v1.InitializeMachineRequest\x1a>.fleet.machine.sapcloud.io.driver.v1.InitializeMachineResponse\x12\x86\x01\n" +
 	"\rDeleteMachine\x129.fleet.machine.sapcloud.io.driver.v1.DeleteMachineRequest\x1a:.fleet.machine.sapcloud.io.driver.v1.DeleteMachineResponse\x12\x8f\x01\n" +
@@ -1870,7 +1981,7 @@ func file_driver_plugin_v1_driver_proto_rawDescGZIP() []byte {
 }
 
 var file_driver_plugin_v1_driver_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_driver_plugin_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_driver_plugin_v1_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_driver_plugin_v1_driver_proto_goTypes = []any{
 	(Capability)(0),                   // 0: fleet.machine.sapcloud.io.driver.v1.Capability
 	(Code)(0),                         // 1: fleet.machine.sapcloud.io.driver.v1.Code
@@ -1881,88 +1992,94 @@ var file_driver_plugin_v1_driver_proto_goTypes = []any{
 	(*Target)(nil),                    // 6: fleet.machine.sapcloud.io.driver.v1.Target
 	(*VM)(nil),                        // 7: fleet.machine.sapcloud.io.driver.v1.VM
 	(*Address)(nil),                   // 8: fleet.machine.sapcloud.io.driver.v1.Address
-	(*CreateMachineRequest)(nil),      // 9: fleet.machine.sapcloud.io.driver.v1.CreateMachineRequest
-	(*CreateMachineResponse)(nil),     // 10: fleet.machine.sapcloud.io.driver.v1.CreateMachineResponse
-	(*InitializeMachineRequest)(nil),  // 11: fleet.machine.sapcloud.io.driver.v1.InitializeMachineRequest
-	(*InitializeMachineResponse)(nil), // 12: fleet.machine.sapcloud.io.driver.v1.InitializeMachineResponse
-	(*DeleteMachineRequest)(nil),      // 13: fleet.machine.sapcloud.io.driver.v1.DeleteMachineRequest
-	(*DeleteMachineResponse)(nil),     // 14: fleet.machine.sapcloud.io.driver.v1.DeleteMachineResponse
-	(*GetMachineStatusRequest)(nil),   // 15: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusRequest
-	(*GetMachineStatusResponse)(nil),  // 16: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusResponse
-	(*ListMachinesRequest)(nil),       // 17: fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest
-	(*ListMachinesResponse)(nil),      // 18: fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse
-	(*GetVolumeIDsRequest)(nil),       // 19: fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsRequest
-	(*GetVolumeIDsResponse)(nil),      // 20: fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsResponse
-	(*ScopeRequest)(nil),              // 21: fleet.machine.sapcloud.io.driver.v1.ScopeRequest
-	(*ScopeResponse)(nil),             // 22: fleet.machine.sapcloud.io.driver.v1.ScopeResponse
-	(*ListResourcesRequest)(nil),      // 23: fleet.machine.sapcloud.io.driver.v1.ListResourcesRequest
-	(*ListResourcesResponse)(nil),     // 24: fleet.machine.sapcloud.io.driver.v1.ListResourcesResponse
-	(*Resource)(nil),                  // 25: fleet.machine.sapcloud.io.driver.v1.Resource
-	(*DeleteResourceRequest)(nil),     // 26: fleet.machine.sapcloud.io.driver.v1.DeleteResourceRequest
-	(*DeleteResourceResponse)(nil),    // 27: fleet.machine.sapcloud.io.driver.v1.DeleteResourceResponse
-	nil,                               // 28: fleet.machine.sapcloud.io.driver.v1.Target.SecretEntry
-	nil,                               // 29: fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest.SecretEntry
-	nil,                               // 30: fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse.MachinesEntry
-	nil,                               // 31: fleet.machine.sapcloud.io.driver.v1.ScopeRequest.SecretEntry
-	(*durationpb.Duration)(nil),       // 32: google.protobuf.Duration
+	(*GetUnknownFieldsRequest)(nil),   // 9: fleet.machine.sapcloud.io.driver.v1.GetUnknownFieldsRequest
+	(*GetUnknownFieldsResponse)(nil),  // 10: fleet.machine.sapcloud.io.driver.v1.GetUnknownFieldsResponse
+	(*CreateMachineRequest)(nil),      // 11: fleet.machine.sapcloud.io.driver.v1.CreateMachineRequest
+	(*CreateMachineResponse)(nil),     // 12: fleet.machine.sapcloud.io.driver.v1.CreateMachineResponse
+	(*InitializeMachineRequest)(nil),  // 13: fleet.machine.sapcloud.io.driver.v1.InitializeMachineRequest
+	(*InitializeMachineResponse)(nil), // 14: fleet.machine.sapcloud.io.driver.v1.InitializeMachineResponse
+	(*DeleteMachineRequest)(nil),      // 15: fleet.machine.sapcloud.io.driver.v1.DeleteMachineRequest
+	(*DeleteMachineResponse)(nil),     // 16: fleet.machine.sapcloud.io.driver.v1.DeleteMachineResponse
+	(*GetMachineStatusRequest)(nil),   // 17: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusRequest
+	(*GetMachineStatusResponse)(nil),  // 18: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusResponse
+	(*ListMachinesRequest)(nil),       // 19: fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest
+	(*ListMachinesResponse)(nil),      // 20: fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse
+	(*GetVolumeIDsRequest)(nil),       // 21: fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsRequest
+	(*GetVolumeIDsResponse)(nil),      // 22: fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsResponse
+	(*ScopeRequest)(nil),              // 23: fleet.machine.sapcloud.io.driver.v1.ScopeRequest
+	(*ScopeResponse)(nil),             // 24: fleet.machine.sapcloud.io.driver.v1.ScopeResponse
+	(*ListResourcesRequest)(nil),      // 25: fleet.machine.sapcloud.io.driver.v1.ListResourcesRequest
+	(*ListResourcesResponse)(nil),     // 26: fleet.machine.sapcloud.io.driver.v1.ListResourcesResponse
+	(*Resource)(nil),                  // 27: fleet.machine.sapcloud.io.driver.v1.Resource
+	(*DeleteResourceRequest)(nil),     // 28: fleet.machine.sapcloud.io.driver.v1.DeleteResourceRequest
+	(*DeleteResourceResponse)(nil),    // 29: fleet.machine.sapcloud.io.driver.v1.DeleteResourceResponse
+	nil,                               // 30: fleet.machine.sapcloud.io.driver.v1.Target.SecretEntry
+	nil,                               // 31: fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest.SecretEntry
+	nil,                               // 32: fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse.MachinesEntry
+	nil,                               // 33: fleet.machine.sapcloud.io.driver.v1.ScopeRequest.SecretEntry
+	(*durationpb.Duration)(nil),       // 34: google.protobuf.Duration
 }
 var file_driver_plugin_v1_driver_proto_depIdxs = []int32{
 	0,  // 0: fleet.machine.sapcloud.io.driver.v1.NegotiateResponse.capabilities:type_name -> fleet.machine.sapcloud.io.driver.v1.Capability
 	1,  // 1: fleet.machine.sapcloud.io.driver.v1.Failure.code:type_name -> fleet.machine.sapcloud.io.driver.v1.Code
-	32, // 2: fleet.machine.sapcloud.io.driver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
+	34, // 2: fleet.machine.sapcloud.io.driver.v1.Failure.retry_after:type_name -> google.protobuf.Duration
 	5,  // 3: fleet.machine.sapcloud.io.driver.v1.Target.class:type_name -> fleet.machine.sapcloud.io.driver.v1.MachineClass
-	28, // 4: fleet.machine.sapcloud.io.driver.v1.Target.secret:type_name -> fleet.machine.sapcloud.io.driver.v1.Target.SecretEntry
+	30, // 4: fleet.machine.sapcloud.io.driver.v1.Target.secret:type_name -> fleet.machine.sapcloud.io.driver.v1.Target.SecretEntry
 	8,  // 5: fleet.machine.sapcloud.io.driver.v1.VM.addresses:type_name -> fleet.machine.sapcloud.io.driver.v1.Address
-	6,  // 6: fleet.machine.sapcloud.io.driver.v1.CreateMachineRequest.target:type_name -> fleet.machine.sapcloud.io.driver.v1.Target
-	7,  // 7: fleet.machine.sapcloud.io.driver.v1.CreateMachineResponse.vm:type_name -> fleet.machine.sapcloud.io.driver.v1.VM
-	4,  // 8: fleet.machine.sapcloud.io.driver.v1.CreateMachineResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
-	6,  // 9: fleet.machine.sapcloud.io.driver.v1.InitializeMachineRequest.target:type_name -> fleet.machine.sapcloud.io.driver.v1.Target
-	7,  // 10: fleet.machine.sapcloud.io.driver.v1.InitializeMachineResponse.vm:type_name -> fleet.machine.sapcloud.io.driver.v1.VM
-	4,  // 11: fleet.machine.sapcloud.io.driver.v1.InitializeMachineResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
-	6,  // 12: fleet.machine.sapcloud.io.driver.v1.DeleteMachineRequest.target:type_name -> fleet.machine.sapcloud.io.driver.v1.Target
-	4,  // 13: fleet.machine.sapcloud.io.driver.v1.DeleteMachineResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
-	6,  // 14: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusRequest.target:type_name -> fleet.machine.sapcloud.io.driver.v1.Target
-	7,  // 15: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusResponse.vm:type_name -> fleet.machine.sapcloud.io.driver.v1.VM
-	4,  // 16: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
-	5,  // 17: fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest.class:type_name -> fleet.machine.sapcloud.io.driver.v1.MachineClass
-	29, // 18: fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest.secret:type_name -> fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest.SecretEntry
-	30, // 19: fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse.machines:type_name -> fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse.MachinesEntry
-	4,  // 20: fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
-	4,  // 21: fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
-	5,  // 22: fleet.machine.sapcloud.io.driver.v1.ScopeRequest.class:type_name -> fleet.machine.sapcloud.io.driver.v1.MachineClass
-	31, // 23: fleet.machine.sapcloud.io.driver.v1.ScopeRequest.secret:type_name -> fleet.machine.sapcloud.io.driver.v1.ScopeRequest.SecretEntry
-	4,  // 24: fleet.machine.sapcloud.io.driver.v1.ScopeResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
-	21, // 25: fleet.machine.sapcloud.io.driver.v1.ListResourcesRequest.scope:type_name -> fleet.machine.sapcloud.io.driver.v1.ScopeRequest
-	25, // 26: fleet.machine.sapcloud.io.driver.v1.ListResourcesResponse.items:type_name -> fleet.machine.sapcloud.io.driver.v1.Resource
-	4,  // 27: fleet.machine.sapcloud.io.driver.v1.ListResourcesResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
-	21, // 28: fleet.machine.sapcloud.io.driver.v1.DeleteResourceRequest.scope:type_name -> fleet.machine.sapcloud.io.driver.v1.ScopeRequest
-	25, // 29: fleet.machine.sapcloud.io.driver.v1.DeleteResourceRequest.resource:type_name -> fleet.machine.sapcloud.io.driver.v1.Resource
-	4,  // 30: fleet.machine.sapcloud.io.driver.v1.DeleteResourceResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
-	2,  // 31: fleet.machine.sapcloud.io.driver.v1.Negotiation.Negotiate:input_type -> fleet.machine.sapcloud.io.driver.v1.NegotiateRequest
-	9,  // 32: fleet.machine.sapcloud.io.driver.v1.Driver.CreateMachine:input_type -> fleet.machine.sapcloud.io.driver.v1.CreateMachineRequest
-	11, // 33: fleet.machine.sapcloud.io.driver.v1.Driver.InitializeMachine:input_type -> fleet.machine.sapcloud.io.driver.v1.InitializeMachineRequest
-	13, // 34: fleet.machine.sapcloud.io.driver.v1.Driver.DeleteMachine:input_type -> fleet.machine.sapcloud.io.driver.v1.DeleteMachineRequest
-	15, // 35: fleet.machine.sapcloud.io.driver.v1.Driver.GetMachineStatus:input_type -> fleet.machine.sapcloud.io.driver.v1.GetMachineStatusRequest
-	17, // 36: fleet.machine.sapcloud.io.driver.v1.Driver.ListMachines:input_type -> fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest
-	19, // 37: fleet.machine.sapcloud.io.driver.v1.Driver.GetVolumeIDs:input_type -> fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsRequest
-	21, // 38: fleet.machine.sapcloud.io.driver.v1.Driver.Scope:input_type -> fleet.machine.sapcloud.io.driver.v1.ScopeRequest
-	23, // 39: fleet.machine.sapcloud.io.driver.v1.Driver.ListResources:input_type -> fleet.machine.sapcloud.io.driver.v1.ListResourcesRequest
-	26, // 40: fleet.machine.sapcloud.io.driver.v1.Driver.DeleteResource:input_type -> fleet.machine.sapcloud.io.driver.v1.DeleteResourceRequest
-	3,  // 41: fleet.machine.sapcloud.io.driver.v1.Negotiation.Negotiate:output_type -> fleet.machine.sapcloud.io.driver.v1.NegotiateResponse
-	10, // 42: fleet.machine.sapcloud.io.driver.v1.Driver.CreateMachine:output_type -> fleet.machine.sapcloud.io.driver.v1.CreateMachineResponse
-	12, // 43: fleet.machine.sapcloud.io.driver.v1.Driver.InitializeMachine:output_type -> fleet.machine.sapcloud.io.driver.v1.InitializeMachineResponse
-	14, // 44: fleet.machine.sapcloud.io.driver.v1.Driver.DeleteMachine:output_type -> fleet.machine.sapcloud.io.driver.v1.DeleteMachineResponse
-	16, // 45: fleet.machine.sapcloud.io.driver.v1.Driver.GetMachineStatus:output_type -> fleet.machine.sapcloud.io.driver.v1.GetMachineStatusResponse
-	18, // 46: fleet.machine.sapcloud.io.driver.v1.Driver.ListMachines:output_type -> fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse
-	20, // 47: fleet.machine.sapcloud.io.driver.v1.Driver.GetVolumeIDs:output_type -> fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsResponse
-	22, // 48: fleet.machine.sapcloud.io.driver.v1.Driver.Scope:output_type -> fleet.machine.sapcloud.io.driver.v1.ScopeResponse
-	24, // 49: fleet.machine.sapcloud.io.driver.v1.Driver.ListResources:output_type -> fleet.machine.sapcloud.io.driver.v1.ListResourcesResponse
-	27, // 50: fleet.machine.sapcloud.io.driver.v1.Driver.DeleteResource:output_type -> fleet.machine.sapcloud.io.driver.v1.DeleteResourceResponse
-	41, // [41:51] is the sub-list for method output_type
-	31, // [31:41] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	5,  // 6: fleet.machine.sapcloud.io.driver.v1.GetUnknownFieldsRequest.class:type_name -> fleet.machine.sapcloud.io.driver.v1.MachineClass
+	4,  // 7: fleet.machine.sapcloud.io.driver.v1.GetUnknownFieldsResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	6,  // 8: fleet.machine.sapcloud.io.driver.v1.CreateMachineRequest.target:type_name -> fleet.machine.sapcloud.io.driver.v1.Target
+	7,  // 9: fleet.machine.sapcloud.io.driver.v1.CreateMachineResponse.vm:type_name -> fleet.machine.sapcloud.io.driver.v1.VM
+	4,  // 10: fleet.machine.sapcloud.io.driver.v1.CreateMachineResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	6,  // 11: fleet.machine.sapcloud.io.driver.v1.InitializeMachineRequest.target:type_name -> fleet.machine.sapcloud.io.driver.v1.Target
+	7,  // 12: fleet.machine.sapcloud.io.driver.v1.InitializeMachineResponse.vm:type_name -> fleet.machine.sapcloud.io.driver.v1.VM
+	4,  // 13: fleet.machine.sapcloud.io.driver.v1.InitializeMachineResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	6,  // 14: fleet.machine.sapcloud.io.driver.v1.DeleteMachineRequest.target:type_name -> fleet.machine.sapcloud.io.driver.v1.Target
+	4,  // 15: fleet.machine.sapcloud.io.driver.v1.DeleteMachineResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	6,  // 16: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusRequest.target:type_name -> fleet.machine.sapcloud.io.driver.v1.Target
+	7,  // 17: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusResponse.vm:type_name -> fleet.machine.sapcloud.io.driver.v1.VM
+	4,  // 18: fleet.machine.sapcloud.io.driver.v1.GetMachineStatusResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	5,  // 19: fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest.class:type_name -> fleet.machine.sapcloud.io.driver.v1.MachineClass
+	31, // 20: fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest.secret:type_name -> fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest.SecretEntry
+	32, // 21: fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse.machines:type_name -> fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse.MachinesEntry
+	4,  // 22: fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	4,  // 23: fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	5,  // 24: fleet.machine.sapcloud.io.driver.v1.ScopeRequest.class:type_name -> fleet.machine.sapcloud.io.driver.v1.MachineClass
+	33, // 25: fleet.machine.sapcloud.io.driver.v1.ScopeRequest.secret:type_name -> fleet.machine.sapcloud.io.driver.v1.ScopeRequest.SecretEntry
+	4,  // 26: fleet.machine.sapcloud.io.driver.v1.ScopeResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	23, // 27: fleet.machine.sapcloud.io.driver.v1.ListResourcesRequest.scope:type_name -> fleet.machine.sapcloud.io.driver.v1.ScopeRequest
+	27, // 28: fleet.machine.sapcloud.io.driver.v1.ListResourcesResponse.items:type_name -> fleet.machine.sapcloud.io.driver.v1.Resource
+	4,  // 29: fleet.machine.sapcloud.io.driver.v1.ListResourcesResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	23, // 30: fleet.machine.sapcloud.io.driver.v1.DeleteResourceRequest.scope:type_name -> fleet.machine.sapcloud.io.driver.v1.ScopeRequest
+	27, // 31: fleet.machine.sapcloud.io.driver.v1.DeleteResourceRequest.resource:type_name -> fleet.machine.sapcloud.io.driver.v1.Resource
+	4,  // 32: fleet.machine.sapcloud.io.driver.v1.DeleteResourceResponse.failure:type_name -> fleet.machine.sapcloud.io.driver.v1.Failure
+	2,  // 33: fleet.machine.sapcloud.io.driver.v1.Negotiation.Negotiate:input_type -> fleet.machine.sapcloud.io.driver.v1.NegotiateRequest
+	9,  // 34: fleet.machine.sapcloud.io.driver.v1.Driver.GetUnknownFields:input_type -> fleet.machine.sapcloud.io.driver.v1.GetUnknownFieldsRequest
+	11, // 35: fleet.machine.sapcloud.io.driver.v1.Driver.CreateMachine:input_type -> fleet.machine.sapcloud.io.driver.v1.CreateMachineRequest
+	13, // 36: fleet.machine.sapcloud.io.driver.v1.Driver.InitializeMachine:input_type -> fleet.machine.sapcloud.io.driver.v1.InitializeMachineRequest
+	15, // 37: fleet.machine.sapcloud.io.driver.v1.Driver.DeleteMachine:input_type -> fleet.machine.sapcloud.io.driver.v1.DeleteMachineRequest
+	17, // 38: fleet.machine.sapcloud.io.driver.v1.Driver.GetMachineStatus:input_type -> fleet.machine.sapcloud.io.driver.v1.GetMachineStatusRequest
+	19, // 39: fleet.machine.sapcloud.io.driver.v1.Driver.ListMachines:input_type -> fleet.machine.sapcloud.io.driver.v1.ListMachinesRequest
+	21, // 40: fleet.machine.sapcloud.io.driver.v1.Driver.GetVolumeIDs:input_type -> fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsRequest
+	23, // 41: fleet.machine.sapcloud.io.driver.v1.Driver.Scope:input_type -> fleet.machine.sapcloud.io.driver.v1.ScopeRequest
+	25, // 42: fleet.machine.sapcloud.io.driver.v1.Driver.ListResources:input_type -> fleet.machine.sapcloud.io.driver.v1.ListResourcesRequest
+	28, // 43: fleet.machine.sapcloud.io.driver.v1.Driver.DeleteResource:input_type -> fleet.machine.sapcloud.io.driver.v1.DeleteResourceRequest
+	3,  // 44: fleet.machine.sapcloud.io.driver.v1.Negotiation.Negotiate:output_type -> fleet.machine.sapcloud.io.driver.v1.NegotiateResponse
+	10, // 45: fleet.machine.sapcloud.io.driver.v1.Driver.GetUnknownFields:output_type -> fleet.machine.sapcloud.io.driver.v1.GetUnknownFieldsResponse
+	12, // 46: fleet.machine.sapcloud.io.driver.v1.Driver.CreateMachine:output_type -> fleet.machine.sapcloud.io.driver.v1.CreateMachineResponse
+	14, // 47: fleet.machine.sapcloud.io.driver.v1.Driver.InitializeMachine:output_type -> fleet.machine.sapcloud.io.driver.v1.InitializeMachineResponse
+	16, // 48: fleet.machine.sapcloud.io.driver.v1.Driver.DeleteMachine:output_type -> fleet.machine.sapcloud.io.driver.v1.DeleteMachineResponse
+	18, // 49: fleet.machine.sapcloud.io.driver.v1.Driver.GetMachineStatus:output_type -> fleet.machine.sapcloud.io.driver.v1.GetMachineStatusResponse
+	20, // 50: fleet.machine.sapcloud.io.driver.v1.Driver.ListMachines:output_type -> fleet.machine.sapcloud.io.driver.v1.ListMachinesResponse
+	22, // 51: fleet.machine.sapcloud.io.driver.v1.Driver.GetVolumeIDs:output_type -> fleet.machine.sapcloud.io.driver.v1.GetVolumeIDsResponse
+	24, // 52: fleet.machine.sapcloud.io.driver.v1.Driver.Scope:output_type -> fleet.machine.sapcloud.io.driver.v1.ScopeResponse
+	26, // 53: fleet.machine.sapcloud.io.driver.v1.Driver.ListResources:output_type -> fleet.machine.sapcloud.io.driver.v1.ListResourcesResponse
+	29, // 54: fleet.machine.sapcloud.io.driver.v1.Driver.DeleteResource:output_type -> fleet.machine.sapcloud.io.driver.v1.DeleteResourceResponse
+	44, // [44:55] is the sub-list for method output_type
+	33, // [33:44] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_driver_plugin_v1_driver_proto_init() }
@@ -1976,7 +2093,7 @@ func file_driver_plugin_v1_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_plugin_v1_driver_proto_rawDesc), len(file_driver_plugin_v1_driver_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

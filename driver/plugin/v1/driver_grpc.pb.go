@@ -132,6 +132,7 @@ var Negotiation_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Driver_GetUnknownFields_FullMethodName  = "/fleet.machine.sapcloud.io.driver.v1.Driver/GetUnknownFields"
 	Driver_CreateMachine_FullMethodName     = "/fleet.machine.sapcloud.io.driver.v1.Driver/CreateMachine"
 	Driver_InitializeMachine_FullMethodName = "/fleet.machine.sapcloud.io.driver.v1.Driver/InitializeMachine"
 	Driver_DeleteMachine_FullMethodName     = "/fleet.machine.sapcloud.io.driver.v1.Driver/DeleteMachine"
@@ -156,6 +157,8 @@ const (
 // the call is made; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
 // the limits of its cloud), and traceparent (W3C).
 type DriverClient interface {
+	// GetUnknownFields makes no request to the cloud.
+	GetUnknownFields(ctx context.Context, in *GetUnknownFieldsRequest, opts ...grpc.CallOption) (*GetUnknownFieldsResponse, error)
 	CreateMachine(ctx context.Context, in *CreateMachineRequest, opts ...grpc.CallOption) (*CreateMachineResponse, error)
 	InitializeMachine(ctx context.Context, in *InitializeMachineRequest, opts ...grpc.CallOption) (*InitializeMachineResponse, error)
 	DeleteMachine(ctx context.Context, in *DeleteMachineRequest, opts ...grpc.CallOption) (*DeleteMachineResponse, error)
@@ -176,6 +179,16 @@ type driverClient struct {
 
 func NewDriverClient(cc grpc.ClientConnInterface) DriverClient {
 	return &driverClient{cc}
+}
+
+func (c *driverClient) GetUnknownFields(ctx context.Context, in *GetUnknownFieldsRequest, opts ...grpc.CallOption) (*GetUnknownFieldsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUnknownFieldsResponse)
+	err := c.cc.Invoke(ctx, Driver_GetUnknownFields_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *driverClient) CreateMachine(ctx context.Context, in *CreateMachineRequest, opts ...grpc.CallOption) (*CreateMachineResponse, error) {
@@ -290,6 +303,8 @@ func (c *driverClient) DeleteResource(ctx context.Context, in *DeleteResourceReq
 // the call is made; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
 // the limits of its cloud), and traceparent (W3C).
 type DriverServer interface {
+	// GetUnknownFields makes no request to the cloud.
+	GetUnknownFields(context.Context, *GetUnknownFieldsRequest) (*GetUnknownFieldsResponse, error)
 	CreateMachine(context.Context, *CreateMachineRequest) (*CreateMachineResponse, error)
 	InitializeMachine(context.Context, *InitializeMachineRequest) (*InitializeMachineResponse, error)
 	DeleteMachine(context.Context, *DeleteMachineRequest) (*DeleteMachineResponse, error)
@@ -312,6 +327,9 @@ type DriverServer interface {
 // pointer dereference when methods are called.
 type UnimplementedDriverServer struct{}
 
+func (UnimplementedDriverServer) GetUnknownFields(context.Context, *GetUnknownFieldsRequest) (*GetUnknownFieldsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUnknownFields not implemented")
+}
 func (UnimplementedDriverServer) CreateMachine(context.Context, *CreateMachineRequest) (*CreateMachineResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateMachine not implemented")
 }
@@ -358,6 +376,24 @@ func RegisterDriverServer(s grpc.ServiceRegistrar, srv DriverServer) {
 		t.testEmbeddedByValue()
 	}
 	s.RegisterService(&Driver_ServiceDesc, srv)
+}
+
+func _Driver_GetUnknownFields_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUnknownFieldsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).GetUnknownFields(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_GetUnknownFields_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).GetUnknownFields(ctx, req.(*GetUnknownFieldsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _Driver_CreateMachine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
@@ -522,6 +558,10 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "fleet.machine.sapcloud.io.driver.v1.Driver",
 	HandlerType: (*DriverServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "GetUnknownFields",
+			Handler:    _Driver_GetUnknownFields_Handler,
+		},
 		{
 			MethodName: "CreateMachine",
 			Handler:    _Driver_CreateMachine_Handler,

@@ -1,0 +1,43 @@
+package azure
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// Fields of Azure's API that the driver does not know, and fields of Machine Controller Manager's provider that have no effect.
+func TestUnknownFields(t *testing.T) {
+	withoutEffect := []string{
+		"properties.networkProfile.networkInterfaces", "properties.osProfile.adminPassword", "properties.osProfile.computerName", "properties.osProfile.customData",
+		"properties.storageProfile.osDisk.name",
+	}
+	for path, tc := range map[string]struct {
+		value any
+		want  string
+	}{
+		"location": {"westeurope", ""},
+		"properties securityProfile encryptionAtHost":                    {true, "properties.securityProfile.encryptionAtHost"},
+		"properties storageProfile osDisk managedDisk diskEncryptionSet": {map[string]string{"id": "s"}, "properties.storageProfile.osDisk.managedDisk.diskEncryptionSet"},
+		"properties storageProfile osDisk managedDisk id":                {"disk", "properties.storageProfile.osDisk.managedDisk.id"},
+		"properties storageProfile dataDisks diskEncryptionSet":          {"s", "properties.storageProfile.dataDisks[].diskEncryptionSet"},
+		"properties additionalCapabilities":                              {map[string]bool{"ultraSSDEnabled": true}, "properties.additionalCapabilities"},
+		"properties priority":                                            {"Spot", "properties.priority"},
+		"priority":                                                       {"Spot", "priority"},
+	} {
+		want := slices.Clone(withoutEffect)
+		if tc.want != "" {
+			want = append(want, tc.want)
+		}
+		slices.Sort(want)
+		class := &v1alpha1.MachineClass{ProviderSpec: runtime.RawExtension{Raw: changed(t, path, tc.value)}}
+		got, err := (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: class})
+		if err != nil || !slices.Equal(got.Fields, want) {
+			t.Errorf("%s: %q (%v), want %q", path, got.Fields, err, want)
+		}
+	}
+}
