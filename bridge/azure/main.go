@@ -3,11 +3,14 @@ package main
 
 import (
 	"github.com/gardener/machine-controller-manager-provider-azure/pkg/azure/access"
+	"github.com/gardener/machine-controller-manager-provider-azure/pkg/azure/api"
 	"github.com/gardener/machine-controller-manager-provider-azure/pkg/azure/provider"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/bridge"
 )
 
 func main() {
-	bridge.Main("Azure", provider.NewDefaultDriver(access.NewDefaultAccessFactory()), bridge.Options{TagField: "tags", ProviderID: ofNode})
+	bridge.Main("Azure", provider.NewDefaultDriver(access.NewDefaultAccessFactory()), bridge.Options{
+		TagField: "tags", ProviderID: ofNode, ProviderSpec: api.AzureProviderSpec{},
+	})
 }

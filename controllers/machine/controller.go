@@ -331,6 +331,8 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.readConfig(ctx, p)
 	case lifecycle.AddFinalizers:
 		return c.addFinalizers(ctx, p)
+	case lifecycle.CheckFields:
+		return c.checkFields(ctx, p)
 	case lifecycle.FindVM, lifecycle.CreateVM, lifecycle.InitializeVM, lifecycle.DeleteVM:
 		return c.callDriver(ctx, p, verdict)
 	case lifecycle.MakeToken:

@@ -128,7 +128,7 @@ var lives = []struct {
 // everyCall are the writes and the calls of the cloud that machines' lives have.
 var everyCall = []string{
 	"create pods/eviction", "create secrets", "create_machine", "delete machines", "delete nodes", "delete pods", "delete secrets",
-	"delete volumeattachments", "delete_machine", "get_machine_status", "get_volume_ids", "initialize_machine", "patch machineclasses",
+	"delete volumeattachments", "delete_machine", "get_machine_status", "get_unknown_fields", "get_volume_ids", "initialize_machine", "patch machineclasses",
 	"patch machines", "patch machines/status", "patch nodes", "patch nodes/status", "patch poddisruptionbudgets/status", "update secrets",
 }
 

@@ -53,9 +53,11 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.forget(before)
 }
 
-// classChanged enqueues the machines of a class that is new, or has a new generation: they may have waited for it.
+// classChanged enqueues the machines of a class that is new, has a new generation, or allows fields to be ignored: they may have waited for
+// it.
 func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
-	if after == nil || before != nil && before.Generation == after.Generation {
+	const allow = v1alpha1.AnnotationAllowUnknownFields
+	if after == nil || before != nil && before.Generation == after.Generation && before.Annotations[allow] == after.Annotations[allow] {
 		return
 	}
 	for _, m := range c.cfg.View.Machines.By(indexByClass, objectcache.Key(after).String()) {

@@ -208,6 +208,8 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 		if v != nil {
 			w.VM = lifecycle.VMFact{State: lifecycle.VMPresent, VM: driver.VM{ProviderID: "cloud:///" + string(w.Machine.UID), NodeName: w.Machine.Name}}
 		}
+	case lifecycle.CheckFields:
+		w.Class.Fields.Read = true
 	case lifecycle.MakeToken, lifecycle.ProlongToken:
 		w.Token = lifecycle.TokenPresent
 	case lifecycle.DropToken:

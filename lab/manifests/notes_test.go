@@ -110,6 +110,8 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 		"a tenant has minReadySeconds count":         {update(tenant, set(v1alpha1.AnnotationCountMinReady, "true")), ""},
 		"a tenant omits the taint of updated Nodes":  {update(tenant, set(v1alpha1.AnnotationComponentsTaint, "false")), ""},
 		"a tenant sets thresholds":                   {update(tenant, set(v1alpha1.AnnotationCircuitBreaker, "not-ready=1")), ""},
+		"a tenant allows fields to be ignored":       {request{user: tenant, before: noted(class, nothing), after: noted(class, set(v1alpha1.AnnotationAllowUnknownFields, "priority"))}, ""},
+		"a tenant hides which fields are ignored":    {request{user: tenant, before: noted(class, nothing), after: noted(class, set(v1alpha1.AnnotationUnknownFields, "none"))}, notes},
 		"a tenant changes a slot":                    {update(tenant, slot("8")), notes},
 		"a tenant removes a slot":                    {update(tenant, func(o metav1.Object) { o.SetLabels(nil) }), notes},
 		"a tenant removes everything":                {update(tenant, bare), notes},

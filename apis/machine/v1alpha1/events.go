@@ -36,7 +36,7 @@ const (
 // tables that this is made of; all else that needs the reasons uses this function, or is checked by a test.
 func EventReasons() []EventReason {
 	return slices.Concat(machineEvents(), deletionEvents(), preservationEvents(), fleetEvents(), inPlaceEvents(), drainEvents(), machineSetEvents(), machineDeploymentEvents(), invalidEvents(),
-		replacementEvents(), holdEvents(), replicaEvents(), orphanEvents(), configEvents(), poolEvents())
+		replacementEvents(), holdEvents(), replicaEvents(), classEvents(), orphanEvents(), configEvents(), poolEvents())
 }
 
 // FindEventReason returns the row of a reason; ok reports whether the reason is one of the fleet's.

@@ -98,7 +98,7 @@ func endBackoff(m *v1alpha1.Machine) { delete(m.Annotations, v1alpha1.Annotation
 // inputs are the versions of what the cloud is asked with. When they change, waiting on is pointless.
 func inputs(w World) string {
 	if class := w.Class.Class; class != nil {
-		return fmt.Sprintf("%s/%d,%s", class.UID, class.Generation, w.Secret.Versions)
+		return fmt.Sprintf("%s/%d,%s", class.UID, class.Generation, w.Secret.Versions+class.Annotations[v1alpha1.AnnotationAllowUnknownFields])
 	}
 	return w.Secret.Versions
 }

@@ -90,6 +90,11 @@ func makeVM(w World) Verdict {
 		// Aborted, and not NotFound: no change of inputs helps, and a replacement does.
 		return failCreate(w, w.Machine.DeepCopy(), driver.Aborted,
 			fmt.Sprintf("the cloud has no VM %s of this machine%s; a machine gets one VM in its life; to get another VM, delete the machine", had, notOwned(w)))
+	}
+	if v, wrong := checkFields(w); wrong {
+		return v
+	}
+	switch {
 	case w.Token == TokenUnknown && !w.NoTarget && wantsToken(w.Secret.UserData):
 		return do(MakeToken)
 	case w.Machine.Annotations[v1alpha1.AnnotationCreateSent] == "":

@@ -158,7 +158,13 @@ func setClass(w *World, value string) error {
 		w.Class.Class.DeletionTimestamp = &metav1.Time{Time: born}
 	case "without a driver":
 		w.Class.ProviderError = errors.New(`unknown provider "absent"`)
+	case "not checked for fields that are ignored":
+		w.Class.Fields.Read = false
 	default:
+		if fields, isList := strings.CutPrefix(value, "ignored fields "); isList {
+			w.Class.Fields.Unknown = strings.Split(fields, ",")
+			return nil
+		}
 		return merge(w.Class.Class, value)
 	}
 	return nil

@@ -178,6 +178,8 @@ func (l *life) act(w *World, v Verdict) {
 	switch v.Do {
 	case AddFinalizers:
 		l.hasFinalizers, w.Class.HasFinalizers = true, true
+	case CheckFields:
+		w.Class.Fields.Read = true
 	case MakeToken:
 		l.token, w.Token = true, TokenPresent
 	case ProlongToken:

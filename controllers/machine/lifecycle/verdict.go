@@ -27,6 +27,8 @@ const (
 	AddFinalizers Action = "Hold"
 	// FindVM asks the cloud for the machine's VM.
 	FindVM Action = "FindVM"
+	// CheckFields asks the driver which fields of the class' provider spec it ignores, and reports them on the class.
+	CheckFields Action = "CheckFields"
 	// MakeToken makes the machine's bootstrap token, or reads the one that it has.
 	MakeToken Action = "MakeToken"
 	// ProlongToken extends the validity of the machine's bootstrap token, if there is one.
@@ -119,6 +121,8 @@ func (a Action) reason() string {
 		return "the class or a Secret lacks the finalizer"
 	case FindVM:
 		return "whether the cloud has a VM of the machine is not known"
+	case CheckFields:
+		return "whether the driver ignores fields of the class is not known"
 	case MakeToken:
 		return "the user data need a bootstrap token"
 	case ProlongToken:

@@ -25,7 +25,7 @@ func TestVerdictsHaveAReason(t *testing.T) {
 		}
 	}
 	for _, action := range []Action{
-		Rest, Save, ReadSecret, ReadConfig, AddFinalizers, FindVM, MakeToken, ProlongToken, DropToken, CreateVM, InitializeVM, DeleteVM, FindNode, FindNodeRivals,
+		Rest, Save, ReadSecret, ReadConfig, AddFinalizers, FindVM, CheckFields, MakeToken, ProlongToken, DropToken, CreateVM, InitializeVM, DeleteVM, FindNode, FindNodeRivals,
 		FindVMRivals, ClaimNode, PatchNode, DrainPreserved, DrainForUpdate, SetTerminating, DrainNode, DeleteNode, DeleteMachine,
 	} {
 		if do(action).Reason() == "" {

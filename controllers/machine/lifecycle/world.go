@@ -93,6 +93,8 @@ type ClassFact struct {
 	ProviderError error
 	// HasFinalizers reports whether class and Secrets have our finalizers, so that they outlive the machine.
 	HasFinalizers bool
+	// Fields are those of its provider spec that its driver ignores.
+	Fields FieldsFact
 }
 
 // SecretFact is what is known of the class' secrets.

@@ -1,0 +1,24 @@
+package v1alpha1
+
+// AnnotationUnknownFields on a MachineClass lists, separated by commas, the fields of its provider spec that its driver ignores, or is
+// UnknownFieldsUnreported. It is written before the first VM is created of the class as it is. A MachineClass has no status.
+const AnnotationUnknownFields = FleetDomain + "unknown-fields"
+
+// UnknownFieldsUnreported is the value of AnnotationUnknownFields for a driver that does not report which fields it ignores.
+const UnknownFieldsUnreported = "not reported by the driver"
+
+// AnnotationAllowUnknownFields on a MachineClass lists, separated by commas, the fields of its provider spec without which VMs may be
+// created although they can concern security or price, as AnnotationUnknownFields names them. There is no wildcard.
+const AnnotationAllowUnknownFields = FleetDomain + "allow-unknown-fields"
+
+// EventUnknownFields is the reason of Events about the fields that a driver ignores.
+const EventUnknownFields = "UnknownFields"
+
+func classEvents() []EventReason {
+	return []EventReason{{
+		EventUnknownFields, true,
+		[]string{"MachineClass"},
+		"The driver ignores fields of the provider spec, or does not report which it ignores. It is emitted when they change, before a VM is created. The message names the fields, and those for which no VM is created because they can concern security or price.",
+		"Correct or remove the fields. To have VMs created without them all the same, annotate the MachineClass with `fleet.machine.sapcloud.io/allow-unknown-fields=<the value in the message>`; see [fields that a driver ignores](operations/configure.md#fields-that-a-driver-ignores).",
+	}}
+}
