@@ -26,6 +26,18 @@ func (p AnnotationPrefix) DesiredDrain() string { return string(p) + "/desiredDr
 // LastAppliedDrain is the last value of DesiredDrain whose work is done. The controllers write it.
 func (p AnnotationPrefix) LastAppliedDrain() string { return string(p) + "/lastAppliedDrain" }
 
+// IsNodeAnnotationOfDaemons reports whether controllers of machine configuration or daemons write the annotation on Nodes. The prefix is a
+// setting of theirs, so names that no other client uses count with any prefix.
+func IsNodeAnnotationOfDaemons(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	switch p := AnnotationPrefix(prefix); key {
+	case p.CurrentConfig(), p.DesiredConfig(), p.DesiredDrain(), p.LastAppliedDrain():
+		return true
+	default:
+		return p == DaemonPrefix
+	}
+}
+
 // DrainFor is the value of DesiredDrain that requests a drain before an update to a RenderedMachineConfig.
 func DrainFor(config string) string { return "drain-" + config }
 

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
@@ -71,12 +73,15 @@ func (w Wanted) tie(n *corev1.Node) {
 }
 
 // isReserved reports whether a label, annotation or taint of that name is controlled by the fleet, whatever a template has: it
-// would be removed and added forever, or delete each machine of the template.
+// would be removed and added forever, delete each machine of the template, or assign a configuration that no administrator has.
 func isReserved(key string) bool {
+	if strings.HasPrefix(key, v1alpha1.FleetDomain) || fleetv1alpha1.IsNodeAnnotationOfDaemons(key) {
+		return true
+	}
 	switch key {
-	case v1alpha1.LabelMachineName, v1alpha1.LabelSlot, v1alpha1.AnnotationMachine, v1alpha1.AnnotationNotManaged,
+	case v1alpha1.LabelMachineName, v1alpha1.AnnotationNotManaged,
 		v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity,
-		v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationUpdateFailedReason,
+		v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationUpdateFailedReason, fleetv1alpha1.TaintUpdateInProgress,
 		v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult,
 		v1alpha1.TaintPreserved, v1alpha1.TaintPreferNoSchedule:
 		return true
