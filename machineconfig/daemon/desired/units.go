@@ -41,9 +41,13 @@ func (c *Config) UnitsOfMachine() (names []string) {
 
 func hasText(contents *string) bool { return contents != nil && *contents != "" }
 
-// isUnitName reports whether a text is the name of a file in a folder.
+// isUnitName reports whether a text is the name of a file in a folder, of the characters of systemd's names, and cannot be taken for an
+// option of a command.
 func isUnitName(name string) bool {
-	return name != "" && !strings.ContainsAny(name, "/\x00\n%") && name[0] != '.' && len(name) < 200
+	isOther := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(`:-_.\@`, r)
+	}
+	return name != "" && len(name) < 200 && name[0] != '.' && name[0] != '-' && !strings.ContainsFunc(name, isOther)
 }
 
 // templateOf returns the name of the template of an instance, foo@.service of foo@bar.service, and other names unchanged.
@@ -74,7 +78,7 @@ func (b *builder) addUnits(units []types.Unit) {
 func (b *builder) unit(u types.Unit) {
 	field := fmt.Sprintf("config.systemd.units[%s]", u.Name)
 	if !isUnitName(u.Name) {
-		b.refuse(field, "expected the name of a unit: a file name without slashes and %%")
+		b.refuse(field, "expected the name of a unit: a file name of letters, digits and : - _ . \\ @, with neither - nor . at the beginning")
 		return
 	}
 	isMasked := u.Mask != nil && *u.Mask
@@ -91,7 +95,7 @@ func (b *builder) unit(u types.Unit) {
 		}
 		of := fmt.Sprintf("%s.dropins[%s]", field, d.Name)
 		if !isUnitName(d.Name) {
-			b.refuse(of, "expected a file name without slashes and %%")
+			b.refuse(of, "expected a file name of letters, digits and : - _ . \\ @, with neither - nor . at the beginning")
 			continue
 		}
 		b.addFile(place+".d/"+d.Name, []byte(*d.Contents), b.unitFile(of, u.Name))

@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -157,6 +159,9 @@ func (w World) missing(name string, to map[string]bool) {
 func (w World) refuse(name string, entry Entry, found State, isManaged bool) string {
 	if why := CheckPath(name); why != "" {
 		return why
+	}
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Sprintf("%q: expected printable characters: a line break would end the path in a list or a log", abbreviatedPath(name))
 	}
 	for _, reserved := range w.Reserved {
 		if within(name, reserved) || within(reserved, name) {
