@@ -70,7 +70,7 @@ func readUnit(machine disk.Reader, name, folder string, managed map[string]plan.
 	if observed.Paths[place].Kind != plan.File {
 		return nil
 	}
-	text, err := machine.ReadFile(place, maxUnit)
+	text, _, err := machine.ReadFile(place, maxUnit)
 	if err != nil {
 		return fmt.Errorf("read the unit %s: %w", name, err)
 	}
@@ -127,7 +127,7 @@ func namesIn(machine disk.Reader, folder string) ([]string, error) {
 }
 
 func readIfExists(machine disk.Reader, name string, limit int64) ([]byte, error) {
-	content, err := machine.ReadFile(name, limit)
+	content, _, err := machine.ReadFile(name, limit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -17,8 +17,9 @@ type Info struct {
 // Reader reads. Errors are those of io/fs, such as fs.ErrNotExist.
 type Reader interface {
 	Lstat(name string) (Info, error)
-	// ReadFile returns the content of a regular file of at most limit bytes.
-	ReadFile(name string, limit int64) ([]byte, error)
+	// ReadFile returns the content of a regular file of at most limit bytes, and what Lstat returns of this very file: between two calls
+	// another one can be at the path.
+	ReadFile(name string, limit int64) ([]byte, Info, error)
 	Readlink(name string) (string, error)
 	// ReadDir returns the names in a folder, sorted.
 	ReadDir(name string) ([]string, error)
@@ -29,8 +30,9 @@ type Changer interface {
 	// Create creates a file with mode 0600 where nothing is.
 	Create(name string) (File, error)
 	Symlink(target, name string) error
-	// Mkdir creates a folder with mode 0700.
-	Mkdir(name string) error
+	// Mkdir creates a folder with mode 0700, and opens it, to set mode and owner of what was created: between two calls another folder can be
+	// at the path.
+	Mkdir(name string) (File, error)
 	// Rename renames within a folder, and replaces what has the new name.
 	Rename(from, to string) error
 	// Remove removes a file, a link or an empty folder.
@@ -59,6 +61,16 @@ type FS interface {
 type LinkError struct {
 	// Path is the link.
 	Path string
+}
+
+// ExchangedError is the error of a folder that was exchanged for another one while it was created.
+type ExchangedError struct {
+	// Path is that of the folder.
+	Path string
+}
+
+func (e *ExchangedError) Error() string {
+	return fmt.Sprintf("%s was exchanged while it was created", e.Path)
 }
 
 func (e *LinkError) Error() string {

@@ -149,27 +149,27 @@ func describe(found fs.FileInfo) Info {
 }
 
 // ReadFile is Reader's.
-func (r *Root) ReadFile(name string, limit int64) ([]byte, error) {
+func (r *Root) ReadFile(name string, limit int64) ([]byte, Info, error) {
 	file, err := r.open(name)
 	if err != nil {
-		return nil, err
+		return nil, Info{}, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, Info{}, fmt.Errorf("read %s: %w", name, err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: expected a regular file, found %s: %w", name, describe(info).Kind, fs.ErrInvalid)
+		return nil, Info{}, fmt.Errorf("read %s: expected a regular file, found %s: %w", name, describe(info).Kind, fs.ErrInvalid)
 	}
 	content, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, Info{}, fmt.Errorf("read %s: %w", name, err)
 	}
 	if int64(len(content)) > limit {
-		return nil, fmt.Errorf("read %s: expected at most %d bytes, found more: %w", name, limit, fs.ErrInvalid)
+		return nil, Info{}, fmt.Errorf("read %s: expected at most %d bytes, found more: %w", name, limit, fs.ErrInvalid)
 	}
-	return content, nil
+	return content, describe(info), nil
 }
 
 // Readlink is Reader's.
@@ -217,10 +217,47 @@ func (r *Root) Symlink(target, name string) error {
 }
 
 // Mkdir is Changer's.
-func (r *Root) Mkdir(name string) error {
-	return r.in(name, func(folder *os.Root, last string) error {
-		return folder.Mkdir(last, createdFolderMode) //nolint:wrapcheck // it names the path
+func (r *Root) Mkdir(name string) (made File, err error) {
+	err = r.in(name, func(folder *os.Root, last string) error {
+		if err := folder.Mkdir(last, createdFolderMode); err != nil {
+			return err //nolint:wrapcheck // it names the path
+		}
+		file, err := openMade(folder, last, name)
+		if err == nil {
+			made = handle{file}
+		}
+		return err
 	})
+	return made, err
+}
+
+// openMade opens a folder that was created a moment ago. The owner of the folder above can have exchanged it since, and no system call creates
+// and opens a folder. So it has to be as it was created: of this process, with the mode of a new one, and empty. A folder that is another
+// one and all of that has nothing that its new owner must not have.
+func openMade(folder *os.Root, last, name string) (*os.File, error) {
+	file, err := folder.OpenFile(last, os.O_RDONLY|syscall.O_DIRECTORY|unblocked, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder %s that was created: %w", name, err)
+	}
+	info, err := file.Stat()
+	if err == nil {
+		err = sameEntry(folder, last, name, info)
+	}
+	if err == nil && !isNew(file, describe(info)) {
+		err = &ExchangedError{Path: name}
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// isNew reports whether a folder is as one that this process has created. It can have the bit by which new entries get the group of the folder, as
+// the one above.
+func isNew(file *os.File, info Info) bool {
+	_, err := file.Readdirnames(1)
+	return errors.Is(err, io.EOF) && info.UID == os.Geteuid() && info.Mode&^(createdFolderMode|syscall.S_ISGID) == 0
 }
 
 // Rename is Changer's.

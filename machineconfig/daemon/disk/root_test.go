@@ -31,13 +31,13 @@ func openRoot(t *testing.T, dir string) *disk.Root {
 func TestHostileLinks(t *testing.T) {
 	calls := map[string]func(root *disk.Root, folder string) error{
 		"Create":   func(r *disk.Root, folder string) error { _, err := r.Create(folder + "/new"); return err },
-		"Mkdir":    func(r *disk.Root, folder string) error { return r.Mkdir(folder + "/new") },
+		"Mkdir":    func(r *disk.Root, folder string) error { _, err := r.Mkdir(folder + "/new"); return err },
 		"Symlink":  func(r *disk.Root, folder string) error { return r.Symlink("x", folder+"/new") },
 		"Rename":   func(r *disk.Root, folder string) error { return r.Rename(folder+"/secret", folder+"/new") },
 		"Remove":   func(r *disk.Root, folder string) error { return r.Remove(folder + "/secret") },
 		"Open":     func(r *disk.Root, folder string) error { _, err := r.Open(folder + "/secret"); return err },
 		"Lstat":    func(r *disk.Root, folder string) error { _, err := r.Lstat(folder + "/secret"); return err },
-		"ReadFile": func(r *disk.Root, folder string) error { _, err := r.ReadFile(folder+"/secret", 100); return err },
+		"ReadFile": func(r *disk.Root, folder string) error { _, _, err := r.ReadFile(folder+"/secret", 100); return err },
 		"ReadDir":  func(r *disk.Root, folder string) error { _, err := r.ReadDir(folder); return err },
 		"Readlink": func(r *disk.Root, folder string) error { _, err := r.Readlink(folder + "/link"); return err },
 	}
@@ -81,7 +81,7 @@ func TestLinkAtThePathItself_IsNotFollowed(t *testing.T) {
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "real"), []byte("x"), 0o600), os.Symlink("real", filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
-	_, readErr := root.ReadFile("/link", 10)
+	_, _, readErr := root.ReadFile("/link", 10)
 	_, openErr := root.Open("/link")
 	for _, err := range []error{readErr, openErr} {
 		if _, ok := errors.AsType[*disk.LinkError](err); !ok {
@@ -104,7 +104,7 @@ func TestReadFile_OfFIFO_DoesNotWait(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openRoot(t, dir).ReadFile("/fifo", 10); !errors.Is(err, fs.ErrInvalid) {
+	if _, _, err := openRoot(t, dir).ReadFile("/fifo", 10); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("expected fs.ErrInvalid, got %v", err)
 	}
 }
@@ -114,7 +114,7 @@ func TestReadFile_IsBounded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 11), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openRoot(t, dir).ReadFile("/big", 10); !errors.Is(err, fs.ErrInvalid) {
+	if _, _, err := openRoot(t, dir).ReadFile("/big", 10); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("expected fs.ErrInvalid, got %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestReadFile_IsBounded(t *testing.T) {
 func TestPathsThatAreNotClean_AreRefused(t *testing.T) {
 	root := openRoot(t, t.TempDir())
 	for _, name := range []string{"", "/", "x", "/..", "/a/../b", "//a", "/a/", "/a\x00"} {
-		if err := root.Mkdir(name); !errors.Is(err, fs.ErrInvalid) {
+		if _, err := root.Mkdir(name); !errors.Is(err, fs.ErrInvalid) {
 			t.Errorf("%q: expected fs.ErrInvalid, got %v", name, err)
 		}
 	}
@@ -189,7 +189,10 @@ func call(on disk.FS, what, name, other string, i int) string {
 	case "symlink":
 		err = on.Symlink(other, name)
 	case "mkdir":
-		err = on.Mkdir(name)
+		var made disk.File
+		if made, err = on.Mkdir(name); err == nil {
+			err = errors.Join(made.Chmod(uint32(0o700+i%8)), made.Close())
+		}
 	case "rename":
 		err = on.Rename(name, other)
 	case "remove":
@@ -201,14 +204,14 @@ func call(on disk.FS, what, name, other string, i int) string {
 		}
 	}
 	info, lookErr := on.Lstat(name)
-	content, readErr := on.ReadFile(name, 100)
+	content, of, readErr := on.ReadFile(name, 100)
 	entries, listErr := on.ReadDir(name)
 	target, linkErr := on.Readlink(name)
 	mode := info.Mode
 	if info.Kind == "link" {
 		mode = 0
 	}
-	return fmt.Sprintf("%s; %s %o %s; %q %s; %q %s; %q %v", class(err), info.Kind, mode, class(lookErr), content, class(readErr), entries, class(listErr), target, linkErr == nil)
+	return fmt.Sprintf("%s; %s %o %s; %q %o %d %s; %q %s; %q %v", class(err), info.Kind, mode, class(lookErr), content, of.Mode, of.Size, class(readErr), entries, class(listErr), target, linkErr == nil)
 }
 
 type writer struct{ disk.File }

@@ -23,7 +23,7 @@ type drawn struct {
 // plant puts files and links where a config may want others.
 func (r *crashRun) plant() {
 	for _, folder := range []string{"/etc", "/etc/old", "/var", "/var/lib"} {
-		if err := r.model.Mkdir(folder); err != nil {
+		if _, err := r.model.Mkdir(folder); err != nil {
 			r.Fatal(err)
 		}
 	}

@@ -62,7 +62,7 @@ func stateOf(machine disk.Reader, name string) (plan.State, error) {
 	}
 	switch info.Kind {
 	case plan.File:
-		content, err := machine.ReadFile(name, maxFile)
+		content, info, err := machine.ReadFile(name, maxFile)
 		if err != nil {
 			return plan.State{}, err //nolint:wrapcheck // Observe names what it does
 		}

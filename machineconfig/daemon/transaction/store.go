@@ -51,12 +51,12 @@ func Prepare(machine disk.FS, dir string) error {
 
 func (s *Store) prepare() error {
 	for _, folder := range plan.Folders([]string{s.dir}) {
-		if err := s.mkdir(plan.Directory{Path: folder, Mode: publicFolder}, false); err != nil {
+		if err := s.mkdir(plan.Directory{Path: folder, Mode: publicFolder, UID: keepOwner}); err != nil {
 			return err
 		}
 	}
 	for _, folder := range []string{s.dir, s.path(objectsFolder)} {
-		if err := s.mkdir(plan.Directory{Path: folder, Mode: privateFolder}, false); err != nil {
+		if err := s.mkdir(plan.Directory{Path: folder, Mode: privateFolder, UID: keepOwner}); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (s *Store) prepare() error {
 
 // read reads the records.
 func (s *Store) read() error {
-	content, err := s.fs.ReadFile(s.path(manifestFile), maxFile)
+	content, _, err := s.fs.ReadFile(s.path(manifestFile), maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		s.manifest = journal.Manifest{}
@@ -76,7 +76,7 @@ func (s *Store) read() error {
 			return fmt.Errorf("%s: %w", s.path(manifestFile), err)
 		}
 	}
-	content, err = s.fs.ReadFile(s.path(journalFile), maxFile)
+	content, _, err = s.fs.ReadFile(s.path(journalFile), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.journal = nil
 		return nil
@@ -100,7 +100,7 @@ func (s *Store) Journal() *journal.Journal { return s.journal }
 
 // Object returns a stored content.
 func (s *Store) Object(digest string) ([]byte, error) {
-	content, err := s.fs.ReadFile(s.objectPath(digest), maxFile)
+	content, _, err := s.fs.ReadFile(s.objectPath(digest), maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("read a stored content: %w", err)
 	}

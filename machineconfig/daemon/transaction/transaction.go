@@ -72,7 +72,7 @@ func (s *Store) stage(j journal.Journal, c Change) error {
 	contents := map[string][]byte{j.To.ConfigDigest: c.Content}
 	for _, step := range j.Steps {
 		if step.Before.Kind == plan.File {
-			content, err := s.fs.ReadFile(step.Path, maxFile)
+			content, _, err := s.fs.ReadFile(step.Path, maxFile)
 			if err != nil {
 				return fmt.Errorf("back up: %w", err)
 			}
@@ -106,7 +106,7 @@ func (s *Store) stage(j journal.Journal, c Change) error {
 // carryOut makes the changes of the tree, and then makes them durable.
 func (s *Store) carryOut(j journal.Journal) error {
 	for _, directory := range j.Directories {
-		if err := s.mkdir(directory, true); err != nil {
+		if err := s.mkdir(directory); err != nil {
 			return err
 		}
 	}

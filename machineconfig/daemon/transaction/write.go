@@ -53,11 +53,11 @@ func (s *Store) remove(name string) error {
 	return nil
 }
 
-// mkdir creates a folder, and synchronizes it and the one above it. One that exists is changed only if it was created by this
-// transaction: an interrupted attempt may have left it without mode and owner.
-func (s *Store) mkdir(d plan.Directory, isOurs bool) error {
-	err := s.fs.Mkdir(d.Path)
-	if errors.Is(err, fs.ErrExist) && !isOurs {
+// mkdir creates a folder, and synchronizes it and the one above it. Owner and mode are set on what was created. One that exists is not
+// changed: another client has made it since the machine was observed.
+func (s *Store) mkdir(d plan.Directory) error {
+	folder, err := s.fs.Mkdir(d.Path)
+	if errors.Is(err, fs.ErrExist) {
 		info, err := s.fs.Lstat(d.Path)
 		if err != nil {
 			return fmt.Errorf("create the folder %s: %w", d.Path, err)
@@ -67,15 +67,11 @@ func (s *Store) mkdir(d plan.Directory, isOurs bool) error {
 		}
 		return s.sync(path.Dir(d.Path))
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err != nil {
 		return fmt.Errorf("create the folder %s: %w", d.Path, err)
 	}
-	folder, err := s.fs.Open(d.Path)
-	if err != nil {
-		return fmt.Errorf("create a folder: %w", err)
-	}
 	err = func() error {
-		if isOurs {
+		if d.UID != keepOwner {
 			if err := folder.Chown(d.UID, d.GID); err != nil {
 				return fmt.Errorf("set the owner of %s to %d:%d: %w", d.Path, d.UID, d.GID, err)
 			}

@@ -82,8 +82,8 @@ func (f *Faulty) Symlink(target, name string) error {
 }
 
 // Mkdir is disk.Changer's.
-func (f *Faulty) Mkdir(name string) error {
-	return f.whole(func() error { return f.FS.Mkdir(name) })
+func (f *Faulty) Mkdir(name string) (disk.File, error) {
+	return f.made("create the folder", name, f.FS.Mkdir)
 }
 
 // Rename is disk.Changer's.
@@ -97,16 +97,21 @@ func (f *Faulty) Remove(name string) error {
 }
 
 // Create is disk.Changer's.
-func (f *Faulty) Create(name string) (created disk.File, err error) {
+func (f *Faulty) Create(name string) (disk.File, error) {
+	return f.made("create", name, f.FS.Create)
+}
+
+// made makes a call that creates a file or a folder, and returns it open.
+func (f *Faulty) made(what, name string, create func(name string) (disk.File, error)) (created disk.File, err error) {
 	err = f.whole(func() (err error) {
-		created, err = f.FS.Create(name)
+		created, err = create(name)
 		return err
 	})
 	if err != nil {
 		if created != nil {
 			_ = created.Close() // the process does not have it
 		}
-		return nil, fmt.Errorf("create %s: %w", name, err)
+		return nil, fmt.Errorf("%s %s: %w", what, name, err)
 	}
 	return &faultyFile{f, created}, nil
 }
@@ -154,16 +159,27 @@ type Unsynced struct{ disk.FS }
 
 // Create is disk.Changer's.
 func (u Unsynced) Create(name string) (disk.File, error) {
-	file, err := u.FS.Create(name)
-	return unsyncedFile{file}, err
+	return withoutSync(u.FS.Create(name))
+}
+
+// Mkdir is disk.Changer's.
+func (u Unsynced) Mkdir(name string) (disk.File, error) {
+	return withoutSync(u.FS.Mkdir(name))
 }
 
 // Open is disk.FS's.
 func (u Unsynced) Open(name string) (disk.File, error) {
-	file, err := u.FS.Open(name)
-	return unsyncedFile{file}, err
+	return withoutSync(u.FS.Open(name))
 }
 
 type unsyncedFile struct{ disk.File }
+
+// withoutSync returns a file that was opened as one of an Unsynced.
+func withoutSync(file disk.File, err error) (disk.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return unsyncedFile{file}, nil
+}
 
 func (unsyncedFile) Sync() error { return nil }

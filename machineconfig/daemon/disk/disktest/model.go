@@ -200,21 +200,25 @@ func (m *Model) Lstat(name string) (disk.Info, error) {
 	if err != nil {
 		return disk.Info{}, err
 	}
-	return disk.Info{Kind: n.kind, Mode: n.mode, UID: n.uid, GID: n.gid, Size: int64(len(n.data))}, nil
+	return n.info(), nil
 }
 
 // ReadFile is disk.Reader's.
-func (m *Model) ReadFile(name string, limit int64) ([]byte, error) {
+func (m *Model) ReadFile(name string, limit int64) ([]byte, disk.Info, error) {
 	n, err := m.existing("read", name)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, disk.Info{}, err
 	case n.kind == plan.Link:
-		return nil, &disk.LinkError{Path: name}
+		return nil, disk.Info{}, &disk.LinkError{Path: name}
 	case n.kind != plan.File || int64(len(n.data)) > limit:
-		return nil, failure("read", name, fs.ErrInvalid)
+		return nil, disk.Info{}, failure("read", name, fs.ErrInvalid)
 	}
-	return slices.Clone(n.data), nil
+	return slices.Clone(n.data), n.info(), nil
+}
+
+func (n *inode) info() disk.Info {
+	return disk.Info{Kind: n.kind, Mode: n.mode, UID: n.uid, GID: n.gid, Size: int64(len(n.data))}
 }
 
 // Readlink is disk.Reader's.
@@ -271,7 +275,13 @@ func (m *Model) Symlink(target, name string) error {
 }
 
 // Mkdir is disk.Changer's.
-func (m *Model) Mkdir(name string) error { return m.add("mkdir", name, newFolder(0o700)) }
+func (m *Model) Mkdir(name string) (disk.File, error) {
+	n := newFolder(0o700)
+	if err := m.add("mkdir", name, n); err != nil {
+		return nil, err
+	}
+	return open{n}, nil
+}
 
 // Rename is disk.Changer's.
 func (m *Model) Rename(from, to string) error {
