@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -13,10 +14,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
+// fieldsTimeout bounds the question, for which a driver makes no request.
+const fieldsTimeout = 5 * time.Second
+
 // checkFields asks the driver which fields of the class it ignores, and reports them on the class. An error of the driver, which makes no
 // request for that, is a Failure. Errors: those of the API server, the end of ctx or of the ownership.
 func (c *Controller) checkFields(ctx context.Context, p *pass) error {
-	call, cancel := context.WithTimeout(ctx, driverTimeout)
+	call, cancel := context.WithTimeout(ctx, fieldsTimeout)
 	defer cancel()
 	resp, err := p.driver.GetUnknownFields(call, driver.GetUnknownFieldsRequest{Class: p.world.Class.Class})
 	code := driver.CodeOf(err)

@@ -76,7 +76,10 @@ type mute struct {
 	err error
 }
 
-func (m *mute) GetUnknownFields(context.Context, driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+func (m *mute) GetUnknownFields(ctx context.Context, _ driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
+	if driver.CodeOf(m.err) == driver.DeadlineExceeded {
+		<-ctx.Done() // no worker waits for long
+	}
 	return driver.GetUnknownFieldsResponse{}, m.err
 }
 
@@ -89,6 +92,7 @@ func TestDriverThatDoesNotReportWhatItIgnores(t *testing.T) {
 	}{
 		"it cannot":                  {driver.Unimplemented, v1alpha1.UnknownFieldsUnreported, 1, 1},
 		"its process is away":        {driver.Unavailable, "", 0, 0},
+		"it does not answer":         {driver.DeadlineExceeded, "", 0, 0},
 		"there are too many of them": {driver.InvalidArgument, "", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
