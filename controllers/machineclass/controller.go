@@ -131,7 +131,7 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 // interval for the machines of other replicas if it is not. No event reports the deletion of the last of these.
 const (
 	userPoll = 5 * time.Second
-	calmPoll = time.Minute
+	calmPoll = 10 * time.Minute
 )
 
 // waitForUsers returns when to check a class again that is used: by machines that are cached here, or only by others.
