@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -21,12 +22,16 @@ type Object struct {
 	partial func() []byte // as PartialObjectMetadata
 }
 
-// newObject makes an object of a document, which must not be changed any more.
+// newObject makes an object of a document, which must not be changed any more. On the wire its kind is first, as an API server writes it.
 func newObject(u *unstructured.Unstructured) (*Object, error) {
-	raw, err := json.Marshal(u.Object)
+	fields := maps.Clone(u.Object)
+	delete(fields, "kind")
+	delete(fields, "apiVersion")
+	raw, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("encode the object: %w", err)
 	}
+	raw = append(fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, u.GetKind(), u.GetAPIVersion()), raw[1:]...)
 	o := &Object{Unstructured: *u, key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, raw: raw}
 	o.partial = sync.OnceValue(func() []byte {
 		raw, _ := json.Marshal(map[string]any{ // it was encoded before
