@@ -18,6 +18,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	typedfleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/agent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/disk"
@@ -151,6 +152,7 @@ func follow(ctx context.Context, o options, cfg agent.Config) error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
+	rest = apianswers.Check(rest)
 	requests := *rest
 	requests.Timeout = requestTimeout
 	nodes, err := metadata.NewForConfig(rest)

@@ -15,6 +15,7 @@ import (
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -84,14 +85,14 @@ func connect(control, target *rest.Config, fence *fence.Fence, checks checks) (c
 	return c, errors.Join(errs[:]...)
 }
 
-// guarded returns a configuration whose clients have the Fence below them, and above it a span for each request of a pass that is traced.
-// server names the cluster.
+// guarded returns a configuration whose clients have the Fence below them, above it a check that an API server has written each answer, and a span for
+// each request of a pass that is traced. server names the cluster.
 func guarded(config *rest.Config, fence *fence.Fence, server string) (*rest.Config, error) {
 	url, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("read the address of the API server: %w", err)
 	}
-	traced := rest.CopyConfig(config)
+	traced := apianswers.Check(config)
 	traced.Wrap(telemetry.TraceRequests(server, url.Path))
 	return fence.Guard(traced)
 }

@@ -32,6 +32,7 @@ func faultKinds() map[string]func(*trial) {
 		"slot labels are edited":     (*trial).relabel,
 		"Leases of MCM change hands": (*trial).writeMCMLeases,
 		"the cloud is away":          (*trial).cloudAway,
+		"a proxy answers":            (*trial).proxyAnswers,
 		"a replica is paused":        (*trial).pauseProcess,
 		"a link is slow":             (*trial).slowLink,
 		"etcd is restored":           (*trial).restoreEtcd,
@@ -77,6 +78,10 @@ func (t *trial) outage() {
 		name: place + " is away", there: true, back: true, refuses: t.random.IntN(2) == 0,
 		of: func(q request) bool { return q.place == place },
 	})
+}
+
+func (t *trial) proxyAnswers() {
+	t.forAWhile(time.Minute, invents([]string{atControl, atTarget}[t.random.IntN(2)]))
 }
 
 func (t *trial) cloudAway() {

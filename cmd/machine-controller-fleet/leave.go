@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/handback"
 )
@@ -102,5 +103,5 @@ func unfenced(file, command string) (*rest.Config, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	config.UserAgent, config.QPS = "machine-controller-fleet/"+command, -1
-	return config, nil
+	return apianswers.Check(config), nil
 }

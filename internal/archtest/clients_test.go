@@ -13,6 +13,34 @@ var clientConstructors = []string{
 	"InClusterConfig", "BuildConfigFromFlags", "BuildConfigFromKubeconfigGetter",
 }
 
+// answersAreChecked: a file of a binary that reads a configuration of a client makes the clients reject answers that no API server has written.
+func answersAreChecked(files []goFile) (findings []string) {
+	for _, f := range files {
+		if !f.inside("cmd") || f.isTest() {
+			continue
+		}
+		reads, checks := "", false
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			function, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			switch function.Sel.Name {
+			case "InClusterConfig", "BuildConfigFromFlags":
+				reads = fmt.Sprintf("%s calls %s: put internal/apianswers.Check below its clients", f.at(function), function.Sel.Name)
+			case "Check":
+				of, isName := function.X.(*ast.Ident)
+				checks = checks || isName && of.Name == "apianswers"
+			}
+			return true
+		})
+		if reads != "" && !checks {
+			findings = append(findings, reads)
+		}
+	}
+	return findings
+}
+
 // clientsAreFenced: cmd makes all clients, and puts the Fence below each. The store of Leases makes its own, to have
 // connections of its own, from a configuration that already has the Fence.
 func clientsAreFenced(files []goFile) (findings []string) {

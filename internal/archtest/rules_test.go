@@ -46,6 +46,10 @@ func rules() []rule {
 			{"controllers/machine/a.go", "package machine\nvar c = kubernetes.NewForConfigOrDie(nil)\n"},
 			{"target/a.go", "package target\nfunc f() { rest.InClusterConfig() }\n"},
 		}},
+		{"clients reject answers of others than API servers", answersAreChecked, []snippet{
+			{"cmd/x/a.go", "package main\nfunc f() { clientcmd.BuildConfigFromFlags(\"\", file) }\n"},
+			{"cmd/x/a.go", "package main\nfunc f() { rest.InClusterConfig(); other.Check(config) }\n"},
+		}},
 		{"pure packages import little", pureImports, []snippet{
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "os")},
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "k8s.io/klog/v2")},

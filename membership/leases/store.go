@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -22,7 +21,8 @@ import (
 
 // Config describes a Store. All fields are required.
 type Config struct {
-	// Client is the configuration for the control cluster; its transport has to check what each request needs.
+	// Client is the configuration for the control cluster; its transport has to check what each request needs, and that an API server has written
+	// each answer: only its own status proves that a Lease is missing, or that a request had no effect.
 	Client *rest.Config
 	// Namespace and Fleet identify the Leases.
 	Namespace, Fleet string
@@ -119,8 +119,7 @@ type invalidError struct{ message string }
 
 func (e *invalidError) Error() string { return e.message }
 
-// outcomeOf returns the outcome of a client's error. Only a status of the API server itself proves that a Lease is missing, or
-// that the request had no effect: a proxy in between returns statuses, too.
+// outcomeOf returns the outcome of a client's error.
 func outcomeOf(err error) membership.Outcome {
 	if err == nil {
 		return membership.Done
@@ -129,7 +128,7 @@ func outcomeOf(err error) membership.Outcome {
 		return membership.Refused
 	}
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || foreign(status.Status()) {
+	if !errors.As(err, &status) {
 		return membership.Unanswered
 	}
 	switch code := status.Status().Code; {
@@ -152,11 +151,4 @@ func notSent(err error) bool {
 		NotSent() bool
 	}](err)
 	return ok && refusal.NotSent()
-}
-
-// foreign reports whether the client made up the status, for an answer that is not the API server's.
-func foreign(status metav1.Status) bool {
-	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
-		return cause.Type == metav1.CauseTypeUnexpectedServerResponse
-	})
 }
