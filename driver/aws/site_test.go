@@ -149,7 +149,7 @@ func (s *site) fail(way *brokenWay, how drivertest.Failure) (heal func()) {
 		return s.Fail(ec2test.Failure{Code: "UnauthorizedOperation", Status: http.StatusForbidden})
 	case drivertest.SecondPage:
 		return s.Fail(ec2test.Failure{Code: "InternalError", Status: http.StatusInternalServerError, FollowingPages: true})
-	case drivertest.Unreachable, drivertest.Nonsense, drivertest.Elsewhere, drivertest.Endless,
+	case drivertest.Unreachable, drivertest.Nonsense, drivertest.Elsewhere, drivertest.Portal, drivertest.Endless,
 		drivertest.WrongTypes, drivertest.OtherVM, drivertest.NoID, drivertest.BadID:
 		way.how.Store(how)
 		return func() { way.how.Store(drivertest.Failure("")) }
@@ -173,6 +173,8 @@ func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("connection refused")
 	case how == drivertest.Nonsense || r.Host == elsewhere:
 		return reply(r, http.StatusNotFound, "<html>not found</html>"), nil
+	case how == drivertest.Portal:
+		return reply(r, http.StatusOK, "<html>log in</html>"), nil
 	case how == drivertest.Elsewhere:
 		answer := reply(r, http.StatusTemporaryRedirect, "")
 		answer.Header.Set("Location", "http://"+elsewhere)

@@ -213,6 +213,9 @@ func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer.Header.Set("Location", "https://elsewhere.example"+r.URL.Path)
 		return answer, nil
 	}
+	if how == drivertest.Portal {
+		return reply(r, http.StatusOK, "<html>log in</html>"), nil
+	}
 	if body := lie(how, r); body != "" {
 		return reply(r, http.StatusOK, body), nil
 	}

@@ -109,6 +109,8 @@ const (
 	// Elsewhere, and all that follows, are answers that no real cloud gives: calls are answered by a redirect to a server
 	// that reports all VMs as absent.
 	Elsewhere Failure = "Elsewhere"
+	// Portal: calls are answered by success and a page of HTML, as a captive portal does.
+	Portal Failure = "Portal"
 	// Endless: calls are answered by more than any cloud returns, in the right format: for example a list of millions of VMs.
 	Endless Failure = "Endless"
 	// WrongTypes: calls are answered in the cloud's format, with values of other types than are expected.
@@ -121,7 +123,7 @@ const (
 )
 
 // lies are the failures that are answers of success.
-var lies = []Failure{Elsewhere, Endless, WrongTypes, OtherVM, NoID, BadID}
+var lies = []Failure{Elsewhere, Portal, Endless, WrongTypes, OtherVM, NoID, BadID}
 
 // ThrottledFor is the time to wait of Throttled.
 const ThrottledFor = 7 * time.Second

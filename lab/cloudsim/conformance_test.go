@@ -245,7 +245,7 @@ func (s *site) fail(t *testing.T, way *brokenWay, how drivertest.Failure) (heal 
 		fault.Kind = cloudapi.FaultUnauthorized
 	case drivertest.Forbidden:
 		fault.Kind = cloudapi.FaultForbidden
-	case drivertest.Unreachable, drivertest.Nonsense, drivertest.SecondPage, drivertest.Elsewhere, drivertest.Endless,
+	case drivertest.Unreachable, drivertest.Nonsense, drivertest.SecondPage, drivertest.Elsewhere, drivertest.Portal, drivertest.Endless,
 		drivertest.WrongTypes, drivertest.OtherVM, drivertest.NoID, drivertest.BadID:
 		way.how.Store(how)
 		return func() { way.how.Store(drivertest.Failure("")) }
@@ -277,6 +277,8 @@ func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("connection refused")
 	case how == drivertest.Nonsense:
 		return reply(r, http.StatusNotFound, "<html>not found</html>"), nil
+	case how == drivertest.Portal:
+		return reply(r, http.StatusOK, "<html>log in</html>"), nil
 	case how == drivertest.SecondPage && r.URL.Query().Has(cloudapi.QueryPageToken):
 		return reply(r, http.StatusInternalServerError, `{"code": "InternalError", "message": "the page is lost"}`), nil
 	case r.Host == elsewhere:

@@ -51,6 +51,8 @@ func (w *brokenWay) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	switch {
 	case how == drivertest.Nonsense:
 		reply(out, http.StatusNotFound, "<html>not found</html>")
+	case how == drivertest.Portal:
+		reply(out, http.StatusOK, "<html>log in</html>")
 	case how == drivertest.PartialCreate && makesVM: // for good: MCM's driver repeats what fails for now
 		reply(out, http.StatusBadRequest, `{"error": {"code": "InvalidParameter", "message": "The VM is rejected."}}`)
 	case how == drivertest.SecondPage && bytes.Contains(body, []byte("$skipToken")):
