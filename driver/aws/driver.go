@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
 // Provider is the name in MachineClass.provider.
@@ -102,7 +103,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 			return a.created(req.Target, vm, err, "")
 		}
 	}
-	requested := note{Requested: now.UTC()}.String()
+	requested := unseen.Note(now)
 	out, err := a.ec2.RunInstances(ctx, in)
 	switch {
 	case codeIs(err, codeTokenMismatch):
@@ -114,7 +115,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 		return a.created(req.Target, vm, err, "")
 	case err != nil:
 		failure := a.failed(ctx, driver.OpCreate, err)
-		if !mayHaveEffect(failure.Code) {
+		if !unseen.MayFollow(failure.Code) {
 			requested = ""
 		}
 		return driver.CreateMachineResponse{LastKnownState: requested}, failure
@@ -182,11 +183,6 @@ func (a *account) created(target driver.Target, vm types.Instance, err error, re
 	return resp, nil
 }
 
-// mayHaveEffect reports whether a create that failed with a code may have made a VM.
-func mayHaveEffect(code driver.Code) bool {
-	return code == driver.Unknown || code == driver.Canceled || code == driver.DeadlineExceeded || code == driver.Unavailable || code == driver.Internal
-}
-
 // imageKey identifies an image: an account may have no access to an image of another one.
 type imageKey struct {
 	account accountKey
@@ -231,9 +227,9 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 	}
 	vm, look, err := a.find(ctx, driver.OpStatus, req.Target)
 	switch {
-	case driver.CodeOf(err) == driver.NotFound && look.isUnknown && isSettling(requestedAt(req.Machine), d.clock.Now()):
+	case driver.CodeOf(err) == driver.NotFound && look.isUnknown && unseen.IsRecent(unseen.RequestedAt(req.Machine), d.clock.Now(), settleTime):
 		return driver.GetMachineStatusResponse{}, driver.Pendingf(driver.OpStatus, driver.Unavailable,
-			"the cloud does not show VM %s yet, which it accepted at %s", req.Machine.Spec.ProviderID, requestedAt(req.Machine))
+			"the cloud does not show VM %s yet, which it accepted at %s", req.Machine.Spec.ProviderID, unseen.RequestedAt(req.Machine))
 	case err != nil:
 		return driver.GetMachineStatusResponse{Left: look.left}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
 // setting is what is to be set on a network interface after the create.
@@ -91,7 +92,7 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 		return driver.InitializeMachineResponse{}, err
 	}
 	vm, look, err := a.find(ctx, driver.OpInitialize, req.Target)
-	if driver.CodeOf(err) == driver.NotFound && !look.left && mayBeUnseen(req.Machine, d.clock.Now()) {
+	if driver.CodeOf(err) == driver.NotFound && !look.left && unseen.MayBe(req.Machine, d.clock.Now(), settleTime) {
 		err = driver.Pendingf(driver.OpInitialize, driver.Unavailable, "the cloud does not show the VM yet")
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
 // DeleteMachine removes the VM with the Machine's provider ID, whose tags it reads immediately before. Where there is none that is the
@@ -60,7 +61,7 @@ func (a *account) remove(ctx context.Context, target driver.Target) (resp driver
 		resp.Gone = gone && isLast
 		return false, err
 	})
-	if !seen && mayBeUnseen(target.Machine, a.driver.clock.Now()) {
+	if !seen && unseen.MayBe(target.Machine, a.driver.clock.Now(), settleTime) {
 		resp.Gone = false
 	}
 	return resp, err

@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
 // underWayFor is how long a create waits before it looks again for a part that is being made.
@@ -24,35 +25,41 @@ const underWayFor = 5 * time.Second
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	made, err := d.create(ctx, req)
+	made, note, err := d.create(ctx, req)
 	if err != nil {
-		return driver.CreateMachineResponse{}, err
+		return driver.CreateMachineResponse{LastKnownState: note}, err
 	}
-	return driver.CreateMachineResponse{VM: describe(made)}, nil
+	return driver.CreateMachineResponse{VM: describe(made), LastKnownState: note}, nil
 }
 
-func (d *Driver) create(ctx context.Context, req driver.CreateMachineRequest) (resource, error) {
+// create returns the VM, and the note that one may have been made.
+func (d *Driver) create(ctx context.Context, req driver.CreateMachineRequest) (vm resource, note string, err error) {
 	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
 	if err != nil {
-		return resource{}, driver.Errorf(driver.OpCreate, driver.InvalidArgument, "%w", err)
+		return resource{}, "", driver.Errorf(driver.OpCreate, driver.InvalidArgument, "%w", err)
 	}
 	s, err := d.begin(driver.OpCreate, req.Secret, req.Class.ProviderSpec.Raw)
 	if err != nil {
-		return resource{}, err
+		return resource{}, "", err
 	}
 	switch name := req.Machine.Name; {
 	case req.Machine.UID == "":
-		return resource{}, s.withoutUID(req.Target)
+		return resource{}, "", s.withoutUID(req.Target)
 	case len(name) > maxVMName || !isName(name):
-		return resource{}, s.invalid("the name %q of the Machine cannot be that of a VM; expected at most %d letters, digits, - and .", name, maxVMName)
+		return resource{}, "", s.invalid("the name %q of the Machine cannot be that of a VM; expected at most %d letters, digits, - and .", name, maxVMName)
 	case len(bytes.TrimSpace(req.UserData)) == 0:
-		return resource{}, s.invalid("data[userData]: Required value")
+		return resource{}, "", s.invalid("data[userData]: Required value")
 	}
 	found, v, err := s.vacancy(ctx, req.Target)
 	if err != nil || v == nil {
-		return found, err
+		return found, "", err
 	}
-	return s.assemble(ctx, req, spec, *v)
+	sent := d.clock.Now()
+	vm, err = s.assemble(ctx, req, spec, *v)
+	if err != nil && !unseen.MayFollow(driver.CodeOf(err)) {
+		return resource{}, "", err
+	}
+	return vm, unseen.Note(sent), err
 }
 
 // vacancy is a name for a new VM.
@@ -79,6 +86,9 @@ func (s *session) vacancy(ctx context.Context, t driver.Target) (vm resource, v 
 		default:
 			return vm, nil, nil
 		}
+	}
+	if s.noGroup != nil {
+		return resource{}, nil, s.noGroup
 	}
 	for _, id := range names {
 		nic, found, err := s.read(ctx, s.id(typeNIC, nicName(id.name)))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
 // DeleteMachine removes the VM with the Machine's provider ID, if it is the Machine's, and otherwise those with the names that its VM can
@@ -15,6 +16,8 @@ import (
 // While a VM is ending a call makes one or two requests. When there is none it looks for what a create has left, by name and by UID: one
 // request for each network interface and disk that there can be, and one more for each that there is. These are deleted after the VM,
 // because the cloud deletes nothing that a VM uses.
+//
+// Soon after a create, while the cloud may not show the VM yet, nothing counts as gone.
 //
 // The provider spec need not be valid: all that is used of it is the resource group, and the names of data disks.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
@@ -54,6 +57,7 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 	if resp.Gone, err = s.removeLeftovers(ctx, req.Target); err != nil {
 		return driver.DeleteMachineResponse{}, err
 	}
+	resp.Gone = resp.Gone && !unseen.MayBe(req.Machine, d.clock.Now(), settleTime)
 	return resp, nil
 }
 

@@ -128,6 +128,8 @@ type session struct {
 	driver *Driver
 	op     driver.Op
 	at     place
+	// noGroup is the error of a read in a resource group that does not exist; nil while there was none.
+	noGroup error
 }
 
 // begin returns the session of a call. It makes no request. Errors: InvalidArgument for credentials that cannot work.

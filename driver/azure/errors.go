@@ -96,6 +96,16 @@ func tokenError(op driver.Op, now time.Time, resp *http.Response) *driver.Error 
 	return failure
 }
 
+// codeNoGroup is the error code of a request about something in a resource group that does not exist. It is not the absence of a VM, which may be in
+// the group that the class has named before.
+const codeNoGroup = "ResourceGroupNotFound"
+
+// refusedError is what the cloud answers to a request that it refuses.
+type refusedError struct{ code, message string }
+
+// Error returns the cloud's code and its message.
+func (r *refusedError) Error() string { return r.code + ": " + r.message }
+
 // answerError returns the error of an answer that is no success.
 func answerError(op driver.Op, now time.Time, resp *http.Response) *driver.Error {
 	var body struct {
@@ -108,7 +118,7 @@ func answerError(op driver.Op, now time.Time, resp *http.Response) *driver.Error
 	if err != nil || json.Unmarshal(raw, &body) != nil || body.Error.Code == "" {
 		return driver.Errorf(op, httpclient.CodeOf(resp.StatusCode), "a server that is not the cloud answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
-	failure := driver.Errorf(op, codeOf(resp.StatusCode, body.Error.Code, body.Error.Message), "%s: %s", body.Error.Code, body.Error.Message)
+	failure := driver.Errorf(op, codeOf(resp.StatusCode, body.Error.Code, body.Error.Message), "%w", &refusedError{body.Error.Code, body.Error.Message})
 	failure.RetryAfter = retryAfter(resp.Header, now)
 	return failure
 }
@@ -127,9 +137,9 @@ func codeOf(status int, code, message string) driver.Code {
 		return driver.ResourceExhausted
 	}
 	switch code {
-	case "ResourceNotFound", "ResourceGroupNotFound", "NotFound":
+	case "ResourceNotFound", "NotFound":
 		return driver.NotFound
-	case "SubscriptionNotFound", "InvalidSubscriptionId", "ParentResourceNotFound", "InvalidResourceReference", "ImageNotFound",
+	case codeNoGroup, "SubscriptionNotFound", "InvalidSubscriptionId", "ParentResourceNotFound", "InvalidResourceReference", "ImageNotFound",
 		"PlatformImageNotFound", "GalleryImageNotFound", "NoRegisteredProviderFound", "VMMarketplaceInvalidInput",
 		"MarketplacePurchaseEligibilityFailed", "ResourcePurchaseValidationFailed":
 		return driver.InvalidArgument

@@ -39,7 +39,7 @@ func TestErrorMap(t *testing.T) {
 		want          driver.Code
 	}{
 		"no VM":                     {404, "ResourceNotFound", "", driver.NotFound},
-		"no resource group":         {404, "ResourceGroupNotFound", "", driver.NotFound},
+		"no resource group":         {404, "ResourceGroupNotFound", "", driver.InvalidArgument},
 		"no subscription":           {404, "SubscriptionNotFound", "", driver.InvalidArgument},
 		"no network":                {404, "ParentResourceNotFound", "", driver.InvalidArgument},
 		"no image":                  {404, "PlatformImageNotFound", "", driver.InvalidArgument},

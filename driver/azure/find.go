@@ -2,14 +2,17 @@ package azure
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
 // The states of resources that matter.
@@ -18,6 +21,9 @@ const (
 	stateFailed    = "Failed"
 	stateSucceeded = "Succeeded"
 )
+
+// settleTime is how long after a create the cloud may answer that there is no such VM. It is seconds as a rule.
+const settleTime = 30 * time.Second
 
 // resource is a VM, network interface or disk at the cloud.
 type resource struct {
@@ -36,7 +42,7 @@ func (r resource) is(state string) bool { return strings.EqualFold(r.state, stat
 // isOf reports whether a resource has the Machine's UID.
 func (r resource) isOf(t driver.Target) bool { return r.tags[TagMachineUID] == string(t.Machine.UID) }
 
-// read reads a resource. found is false when the cloud answers that there is none.
+// read reads a resource. found is false when the cloud answers that there is none, or that there is no such resource group; then s.noGroup is set.
 func (s *session) read(ctx context.Context, id resourceID) (r resource, found bool, err error) {
 	r, err = send(ctx, s, func(ctx context.Context) (resource, error) {
 		switch id.kind {
@@ -51,6 +57,10 @@ func (s *session) read(ctx context.Context, id resourceID) (r resource, found bo
 		return vmOf(&resp.VirtualMachine), err
 	})
 	if driver.CodeOf(err) == driver.NotFound {
+		return resource{}, false, nil
+	}
+	if refused, ok := errors.AsType[*refusedError](err); ok && refused.code == codeNoGroup {
+		s.noGroup = err
 		return resource{}, false, nil
 	}
 	if err == nil && !r.id.same(id) {
@@ -132,7 +142,8 @@ func (s *session) named(ctx context.Context, t driver.Target) (vm resource, foun
 }
 
 // owned returns the VMs that are the Machine's, by their names, those that are ending, too. known is one that was read already, or the
-// zero value; it is not read again.
+// zero value; it is not read again. Where a resource group does not exist it looks for VMs with the Machine's UID in the whole subscription: the
+// class may have named another group when the VM was made.
 func (s *session) owned(ctx context.Context, t driver.Target, known resource) (vms []resource, err error) {
 	if err := s.needsGroup(); err != nil {
 		return nil, err
@@ -146,6 +157,28 @@ func (s *session) owned(ctx context.Context, t driver.Target, known resource) (v
 		}
 		if found && s.isOwn(t, vm) {
 			vms = append(vms, vm)
+		}
+	}
+	if s.noGroup == nil {
+		return vms, nil
+	}
+	return s.ofUID(ctx, t)
+}
+
+// ofUID returns the VMs of the subscription that have the Machine's UID.
+func (s *session) ofUID(ctx context.Context, t driver.Target) (vms []resource, err error) {
+	for next, first := "", true; first || next != ""; first = false {
+		page, err := s.page(ctx, list{kind: typeVM}, next)
+		if err != nil {
+			return nil, err
+		}
+		for _, vm := range page.items {
+			if vm.isOf(t) {
+				vms = append(vms, vm)
+			}
+		}
+		if next = page.next; next != "" && ctx.Err() != nil {
+			return nil, toError(ctx, s.op, s.driver.clock.Now(), ctx.Err())
 		}
 	}
 	return vms, nil
@@ -205,6 +238,9 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 		return driver.GetMachineStatusResponse{}, err
 	}
 	vm, left, err := s.find(ctx, req.Target)
+	if requested := unseen.RequestedAt(req.Machine); driver.CodeOf(err) == driver.NotFound && !left && unseen.IsRecent(requested, d.clock.Now(), settleTime) {
+		return driver.GetMachineStatusResponse{}, driver.Pendingf(s.op, driver.Unavailable, "the cloud does not show the VM yet, which it accepted at %s", requested)
+	}
 	if err != nil {
 		return driver.GetMachineStatusResponse{Left: left}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,11 @@ func specOf(dataDisks string) string {
 		"zone": 2
 	}
 }`
+}
+
+// specIn returns a provider spec of another resource group.
+func specIn(name string) string {
+	return strings.Replace(specOf(emptyDisk), `"resourceGroup": "`+group, `"resourceGroup": "`+name, 1)
 }
 
 // emptyDisk and diskOfImage are data disks.

@@ -24,6 +24,8 @@ type Config struct {
 	PollAfter time.Duration
 	// WritesPerHour is how many writes a subscription has in an hour, and Burst how many of them it has at once; 0 means no limit.
 	WritesPerHour, Burst int
+	// ShowAfter is for how long a new VM is not shown: a read of it finds none.
+	ShowAfter time.Duration
 	// Secrets are those of applications, by client ID.
 	Secrets map[string]string
 	// Plans are the images of the marketplace that have a plan, as publisher:offer:sku.
@@ -50,8 +52,9 @@ type Cloud struct {
 	buckets    map[string]*bucket // by subscription
 	fault      Fault
 	shortage   string
-	everMade   []Resource // VMs
-	made       int        // for IDs, addresses and tokens
+	noGroups   map[string]bool // in lower case
+	everMade   []Resource      // VMs
+	made       int             // for IDs, addresses and tokens
 	cut        cut
 	stats      Stats
 }
@@ -75,6 +78,7 @@ type resource struct {
 	// customData is that of a VM, which the cloud does not show.
 	customData string
 	state      string
+	made       time.Time
 	// due is when the operation on it ends; the zero value while there is none.
 	due time.Time
 	// reason is the code of an operation that will fail or has failed.
@@ -122,7 +126,7 @@ func New(cfg Config) *Cloud {
 	cfg.PageSize = cmp.Or(cfg.PageSize, defaultPageSize)
 	return &Cloud{
 		cfg: cfg, resources: map[string]*resource{}, operations: map[string]*operation{}, agreed: map[string]bool{}, tokens: map[string]bool{},
-		buckets: map[string]*bucket{},
+		buckets: map[string]*bucket{}, noGroups: map[string]bool{},
 	}
 }
 
@@ -191,6 +195,22 @@ func (c *Cloud) End(id string) {
 		const never = 1000 * time.Hour
 		r.state, r.due = stateDeleting, c.cfg.Clock.Now().Add(never)
 	}
+}
+
+// RemoveGroup deletes a resource group with all of its resources. One that never had any does not exist from then on either.
+func (c *Cloud) RemoveGroup(subscription, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noGroups[strings.ToLower(name)] = true
+	prefix := strings.ToLower("/subscriptions/" + subscription + "/resourceGroups/" + name + "/")
+	maps.DeleteFunc(c.resources, func(id string, _ *resource) bool { return strings.HasPrefix(id, prefix) })
+}
+
+// Forget removes a resource without a call.
+func (c *Cloud) Forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.resources, strings.ToLower(id))
 }
 
 // Use has a VM use a network interface or disk.

@@ -129,7 +129,13 @@ func (c *Cloud) route(r *http.Request, p path, body []byte) func(http.ResponseWr
 	default:
 		return notFound("InvalidResourceType", "The resource type could not be found.")
 	}
+	if c.noGroups[strings.ToLower(p.group)] {
+		return notFound("ResourceGroupNotFound", fmt.Sprintf("Resource group '%s' could not be found.", p.group))
+	}
 	found := c.resources[strings.ToLower(r.URL.Path)]
+	if found != nil && action == "GET " && c.isHidden(found) {
+		found = nil
+	}
 	switch {
 	case p.name == "" && r.Method == http.MethodGet:
 		return c.list(r, p)
@@ -157,6 +163,11 @@ func (c *Cloud) route(r *http.Request, p path, body []byte) func(http.ResponseWr
 	return (&refusal{status: http.StatusMethodNotAllowed, code: "MethodNotAllowed", message: "The method is not allowed."}).write
 }
 
+// isHidden reports whether a resource is so new that it is not shown.
+func (c *Cloud) isHidden(r *resource) bool {
+	return r.kind == kindVM && c.cfg.Clock.Since(r.made) < c.cfg.ShowAfter
+}
+
 // list answers with a page of the resources of a kind in a resource group or a subscription.
 func (c *Cloud) list(r *http.Request, p path) func(http.ResponseWriter) {
 	prefix := "/subscriptions/" + p.subscription + "/"
@@ -167,7 +178,7 @@ func (c *Cloud) list(r *http.Request, p path) func(http.ResponseWriter) {
 	after, items, next := r.URL.Query().Get("$skiptoken"), []any{}, ""
 	for _, key := range slices.Sorted(maps.Keys(c.resources)) {
 		found := c.resources[key]
-		if found.kind != p.kind || !strings.HasPrefix(key, prefix) || key <= after {
+		if found.kind != p.kind || !strings.HasPrefix(key, prefix) || key <= after || c.isHidden(found) {
 			continue
 		}
 		if len(items) == c.cfg.PageSize {
