@@ -31,7 +31,7 @@ type Fact struct {
 	// From is when it was last there before the last outage, and Back when it was there again; Back is zero during the first outage, and
 	// before From during a later one. Both are zero before the first outage.
 	From, Back time.Time
-	// Reached is when this process first reached the server.
+	// Reached is when this process first reached the server, and the present while it has not.
 	Reached time.Time
 }
 

@@ -36,14 +36,19 @@ type Server struct {
 // New returns a server that is not checked until Run.
 func New(cfg Config) *Server { return &Server{cfg: cfg, suspect: make(chan struct{}, 1)} }
 
-// Fact returns what decisions need to know of the server.
+// Fact returns what decisions need to know of the server. One that was not reached yet is reached at this moment at the earliest, so that it
+// never settles until then.
 func (s *Server) Fact() reach.Fact {
 	if s == nil {
 		return reach.Fact{}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Fact()
+	fact := s.state.Fact()
+	if fact.Reached.IsZero() {
+		fact.Reached = s.cfg.Clock.Now()
+	}
+	return fact
 }
 
 // OnChange calls f each time that the server is away or is back. Call it before Run; f must return soon.

@@ -234,6 +234,20 @@ mcm_machine_controller_frozen 1
 	})
 }
 
+// What a server shows that was not reached yet is not acted on, however long ago the process has started.
+func TestServerThatWasNotReachedYet_IsNotSettled(t *testing.T) {
+	onServer(t, func(f *fakeServer) {
+		other := New(Config{Name: "other", Settings: settings, Clock: clock.RealClock{}, Read: f.read})
+		time.Sleep(reach.Settle + time.Second)
+		if settled := other.Fact().Settled(); settled.Before(time.Now().Add(reach.Settle)) {
+			t.Errorf("settled at %s, now it is %s", settled, time.Now())
+		}
+		if settled := f.Fact().Settled(); settled.After(time.Now()) {
+			t.Errorf("a server that was reached a minute ago is settled only at %s", settled)
+		}
+	})
+}
+
 func TestNoServerAlwaysAnswers(t *testing.T) {
 	if (*Server)(nil).Fact() != (reach.Fact{}) {
 		t.Error("a server that is not checked is away")
