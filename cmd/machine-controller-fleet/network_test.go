@@ -54,8 +54,8 @@ type disturbance struct {
 	// refuses makes requests fail at once; slowest makes them arrive late, by at most that much. Otherwise they hang.
 	refuses bool
 	slowest time.Duration
-	// invents makes a proxy answer in the place of an API server, as one without a route does.
-	invents bool
+	// answers, if set, answers in the place of an API server; nil for a request that passes.
+	answers func(*http.Request) *http.Response
 
 	over chan struct{} // closed when it has ended
 }
@@ -112,23 +112,32 @@ func (n *network) meets(q request, way direction) *disturbance {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, d := range n.disturbances {
-		if d.slowest == 0 && !d.invents && d.affects(q, way) {
+		if d.slowest == 0 && d.answers == nil && d.affects(q, way) {
 			return d
 		}
 	}
 	return nil
 }
 
-// invented returns the answer of a proxy to a request; nil if there is none on its way.
-func (n *network) invented(r *http.Request, q request) *http.Response {
+// instead returns the answer that a request gets in the place of the API server's; nil for none.
+func (n *network) instead(r *http.Request, q request) *http.Response {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !slices.ContainsFunc(n.disturbances, func(d *disturbance) bool { return d.invents && d.of(q) }) {
-		return nil
+	for _, d := range n.disturbances {
+		if d.answers != nil && d.of(q) {
+			if answer := d.answers(r); answer != nil {
+				return answer
+			}
+		}
 	}
+	return nil
+}
+
+// answerOf returns an answer.
+func answerOf(r *http.Request, status int, contentType, body string) *http.Response {
 	return &http.Response{
-		StatusCode: http.StatusNotFound, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
-		Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<title>404</title>")),
+		StatusCode: status, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
+		Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(strings.NewReader(body)),
 	}
 }
 
@@ -277,7 +286,7 @@ func (l *link) exchange(r *http.Request, q request, wasPaused bool) (*http.Respo
 	if err := n.travel(ctx, l.dead, q, there); err != nil {
 		return nil, err
 	}
-	if answer := n.invented(r, q); answer != nil {
+	if answer := n.instead(r, q); answer != nil {
 		return answer, nil
 	}
 	answer, err := l.server.RoundTrip(r)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,9 +10,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// invents makes a proxy answer all requests to a place.
+// invents makes a proxy without a route answer all requests to a place.
 func invents(place string) *disturbance {
-	return &disturbance{name: "a proxy answers in the place of " + place, invents: true, of: func(q request) bool { return q.place == place }}
+	return &disturbance{
+		name: "a proxy answers in the place of " + place, of: func(q request) bool { return q.place == place },
+		answers: func(r *http.Request) *http.Response {
+			return answerOf(r, http.StatusNotFound, "text/html", "<title>404</title>")
+		},
+	}
 }
 
 // TestProxyThatAnswersForTheTarget_ProvesNoNodeAbsent: machines are deleted while a proxy answers each request to the target cluster with 404. No

@@ -31,6 +31,9 @@ type budgeted struct {
 	limit atomic.Value // the annotation of the Namespace
 }
 
+// Known reports that the limit is known.
+func (*budgeted) Known() bool { return true }
+
 // Annotation returns the limit.
 func (b *budgeted) Annotation(_, key string) (string, bool) {
 	limit, _ := b.limit.Load().(string)

@@ -47,7 +47,7 @@ func (r *roots[T]) keepWaiting(root types.UID, waiting int) {
 	r.waiting.Store(root, waiting)
 }
 
-// heldMessage returns the message of the condition DeletionsHeld; "" if no machine waits, or only for the first list of Namespaces.
+// heldMessage returns the message of the condition DeletionsHeld; "" if no machine waits, or only until Namespaces and the leader Lease are read.
 func heldMessage(why string, waiting int) string {
 	if why == "" || waiting == 0 {
 		return ""
@@ -72,7 +72,7 @@ func atLeast(n int) string {
 // holding is the content of the condition DeletionsHeld of a root. The zero value means that it has none.
 type holding struct{ reason, message string }
 
-// holdingOf returns the condition of a root. by is the annotation that holds deletions, and grant what the deletion budget allows.
+// holdingOf returns the condition of a root. by is what holds deletions, and grant what the deletion budget allows.
 func holdingOf(by string, v disruption.Verdict, grant deletionbudget.Grant) holding {
 	if message := heldMessage(by, v.Waiting); message != "" {
 		return holding{v1alpha1.ReasonHoldAnnotation, message}

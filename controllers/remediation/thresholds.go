@@ -15,8 +15,9 @@ import (
 
 // Namespaces has the annotations of Namespaces.
 type Namespaces interface {
-	// Known reports whether the annotations are known.
+	// Known reports whether the annotations are known, and Denied whether the right to read them is missing.
 	Known() bool
+	Denied() bool
 	// Annotation returns the value of an annotation of a Namespace.
 	Annotation(namespace, key string) (value string, ok bool)
 	// OnChange adds a function that is called with each Namespace whose annotations have changed, and with "" when all may have.
@@ -36,10 +37,10 @@ type thresholds struct {
 	namespaces Namespaces
 }
 
-// of returns the thresholds that apply to a root, and why an annotation with others is ignored; "" if none is. Errors:
-// errNamespacesUnknown, errNotCounted.
+// of returns the thresholds that apply to a root, and why an annotation with others is ignored; "" if none is. Without the right to read Namespaces
+// those that were read last apply: deletions are held then, and roots report that. Errors: errNamespacesUnknown, errNotCounted.
 func (t thresholds) of(root metav1.Object, standing disruption.Snapshots) (is disruption.Thresholds, ignored string, err error) {
-	if !t.namespaces.Known() {
+	if !t.namespaces.Known() && !t.namespaces.Denied() {
 		return t.flags, "", errNamespacesUnknown
 	}
 	all, invalid := t.all(root)

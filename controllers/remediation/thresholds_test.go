@@ -22,6 +22,7 @@ import (
 type namespaces struct {
 	mu      sync.Mutex
 	known   bool
+	denied  bool
 	set     map[string]string
 	changed []func(string)
 }
@@ -30,6 +31,12 @@ func (n *namespaces) Known() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.known
+}
+
+func (n *namespaces) Denied() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.denied
 }
 
 func (n *namespaces) Annotation(namespace, key string) (value string, ok bool) {
@@ -250,6 +257,21 @@ func TestNothingIsDecidedBeforeNamespacesAreKnown(t *testing.T) {
 		b.wait(5 * time.Second)
 		if got := b.state(); got != isOpen {
 			t.Errorf("then: %s, want %s", got, isOpen)
+		}
+	})
+}
+
+// Without the right to read Namespaces the thresholds that were read last apply: deletions are held then, and roots report that.
+func TestThresholdsWithoutTheRightToReadNamespaces(t *testing.T) {
+	withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
+		b.spaces.annotate("n", "not-ready=4")
+		b.spaces.mu.Lock()
+		b.spaces.known, b.spaces.denied = false, true
+		b.spaces.mu.Unlock()
+		b.show(s, 4, 6, time.Now().Add(-time.Hour))
+		b.wait(5 * time.Second)
+		if got := b.state(); got != isOpen {
+			t.Errorf("%s, want %s", got, isOpen)
 		}
 	})
 }

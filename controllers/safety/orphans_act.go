@@ -48,7 +48,7 @@ func (s *sweep) act(ctx context.Context) error {
 // stopped returns why nothing may be deleted at all, whatever was approved; "" if deletions may begin.
 func (s *sweep) stopped() string {
 	if why, held := s.cfg.Held(s.namespace); held {
-		return "deletions are held: " + cmp.Or(why, "the annotations of the Namespace are not known yet")
+		return "deletions are held: " + cmp.Or(why, "it is not known yet whether an annotation holds them")
 	}
 	if s.cfg.DryRun {
 		return "dry run (--safety-dry-run)"

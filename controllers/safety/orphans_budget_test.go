@@ -16,6 +16,10 @@ import (
 // noAnnotations are Namespaces without any.
 type noAnnotations struct{}
 
+// Known reports that they are known.
+func (noAnnotations) Known() bool { return true }
+
+// Annotation returns none.
 func (noAnnotations) Annotation(string, string) (string, bool) { return "", false }
 
 // withBudget returns a leader with a limit for orphans and a deletion budget.

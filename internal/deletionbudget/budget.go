@@ -7,7 +7,7 @@
 // Guarantees:
 //
 //   - However many replicas reserve at the same time, there are no more reservations than the limit.
-//   - Nothing is reserved where the Lease cannot be read, decoded or written.
+//   - Nothing is reserved where the Lease cannot be read, decoded or written, or while the annotations of Namespaces are not known.
 //   - Where nothing is limited, no request is sent.
 //
 // Not guaranteed: the count of what was reserved since a backup, when the Lease is restored from it, or deleted; and an exact hour where the
@@ -16,6 +16,7 @@ package deletionbudget
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -34,8 +35,13 @@ import (
 // some suffice for the workers of a namespace; a caller that still fails tries again later.
 const attempts = 5
 
+// errUnknown means that limits are not known.
+var errUnknown = errors.New("the annotations of Namespaces, which limit deletions, are not known")
+
 // Namespaces has the annotations of Namespaces.
 type Namespaces interface {
+	// Known reports whether the annotations are known.
+	Known() bool
 	Annotation(namespace, key string) (value string, ok bool)
 }
 
@@ -93,8 +99,11 @@ func (b *Budget) limit(namespace string) (limit int, ignored string) {
 }
 
 // Reserve reserves deletions in a namespace, by keys that name each deletion the same whenever it is tried, as many as the limit allows, in
-// their order. Errors: the Lease could not be read or written; then none may begin.
+// their order. Errors: the annotations of Namespaces are not known, or the Lease could not be read or written; then none may begin.
 func (b *Budget) Reserve(ctx context.Context, namespace string, keys []string) (Grant, error) {
+	if !b.Namespaces.Known() {
+		return Grant{}, errUnknown
+	}
 	limit, _ := b.limit(namespace)
 	if limit == 0 || len(keys) == 0 {
 		return grantOf(limit, keys), nil

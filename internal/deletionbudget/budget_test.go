@@ -25,6 +25,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // limits are the annotations of Namespaces.
 type limits map[string]string
 
+// Known reports whether they are known: not with the key "unknown".
+func (l limits) Known() bool { return l["unknown"] == "" }
+
 func (l limits) Annotation(namespace, key string) (string, bool) {
 	value, ok := l[namespace]
 	return value, ok && key == v1alpha1.AnnotationMaxDeletions
@@ -101,6 +104,16 @@ func TestReserve_NoLimit_SendsNoRequest(t *testing.T) {
 	if n := c.sent.Load(); n != 0 {
 		t.Errorf("%d requests", n)
 	}
+}
+
+// Before the annotations of Namespaces are known, which may limit deletions, none is reserved, although the fleet has no limit.
+func TestReserve_UnknownLimits_ReservesNothing(t *testing.T) {
+	c := newCluster(t, limits{"unknown": "x"})
+	if grant, err := c.replica(0).Reserve(t.Context(), "n", []string{"a"}); err == nil || len(grant.Reserved) > 0 {
+		t.Errorf("reserved %v, %v; want an error", grant.Reserved, err)
+	}
+	delete(c.limits, "unknown")
+	c.want(c.replica(0), "a", "a", 0)
 }
 
 // Another replica, and one that has restarted, finds what was reserved. A reservation ends after an hour.

@@ -3,7 +3,8 @@
 //
 // Guarantees:
 //
-//   - While it is not known whether a Namespace has the annotation, deletions in it are held.
+//   - While it is not known whether a Namespace or the leader Lease has the annotation, deletions are held: before either was read, without the right
+//     to read Namespaces, and while there is no leader Lease.
 //   - A change is reported as soon as a watch shows it.
 //
 // Not guaranteed: that another replica has seen the annotation at the same moment.

@@ -16,8 +16,9 @@ const shown = 200
 
 // Namespaces has the annotations of Namespaces.
 type Namespaces interface {
-	// Known reports whether the annotations are known.
+	// Known reports whether the annotations are known, and Denied whether the right to read them is missing.
 	Known() bool
+	Denied() bool
 	Annotation(namespace, key string) (value string, ok bool)
 	// OnChange calls f with each namespace whose annotations have changed, with "" if it may be any.
 	OnChange(f func(namespace string))
@@ -28,11 +29,13 @@ type Holds struct {
 	namespaces Namespaces
 	changes    []func(namespace string)
 
-	mu    sync.Mutex
-	fleet string // the hold by the leader Lease, as a text; "" if there is none
+	mu sync.Mutex
+	// fleet is the hold by the leader Lease as a text, "" if there is none. Without isRead there is no leader Lease, or none was read yet.
+	fleet  string
+	isRead bool
 }
 
-// New returns Holds without one of the leader Lease.
+// New returns Holds that do not know the leader Lease yet.
 func New(namespaces Namespaces) *Holds {
 	h := &Holds{namespaces: namespaces}
 	namespaces.OnChange(h.notify)
@@ -56,20 +59,26 @@ func (h *Holds) LeaderLease(lease *coordinationv1.Lease) {
 		is = describe("Lease "+lease.Namespace+"/"+lease.Name, lease.Annotations[v1alpha1.AnnotationHoldDeletions])
 	}
 	h.mu.Lock()
-	was := h.fleet
-	h.fleet = is
+	hasChanged := h.fleet != is || h.isRead != (lease != nil)
+	h.fleet, h.isRead = is, lease != nil
 	h.mu.Unlock()
-	if was != is {
+	if hasChanged {
 		h.notify("")
 	}
 }
 
+// missingRight is a reason for which deletions are held, like an annotation.
+const missingRight = "missing right to list and watch Namespaces, whose annotations may hold them"
+
 // Held reports whether deletions in a namespace are held. why names the annotations and their reasons; it is "" while the only reason
-// is that the Namespace was not read yet, which is not worth a report.
+// is that the Namespace or the leader Lease was not read yet, which is not worth a report.
 func (h *Holds) Held(namespace string) (why string, held bool) {
 	h.mu.Lock()
-	reasons := []string{h.fleet}
+	reasons, isRead := []string{h.fleet}, h.isRead
 	h.mu.Unlock()
+	if h.namespaces.Denied() {
+		reasons = append(reasons, missingRight)
+	}
 	value, _ := h.namespaces.Annotation(namespace, v1alpha1.AnnotationHoldDeletions)
 	reasons = append(reasons, describe("Namespace "+namespace, value))
 	var parts []string
@@ -78,7 +87,7 @@ func (h *Holds) Held(namespace string) (why string, held bool) {
 			parts = append(parts, reason)
 		}
 	}
-	return strings.Join(parts, "; "), len(parts) > 0 || !h.namespaces.Known()
+	return strings.Join(parts, "; "), len(parts) > 0 || !isRead || !h.namespaces.Known()
 }
 
 // describe returns a hold as a text; "" if the value holds nothing.

@@ -15,10 +15,13 @@ import (
 type annotations struct {
 	value   string
 	unknown bool
+	denied  bool
 	changed func(namespace string)
 }
 
-func (a *annotations) Known() bool { return !a.unknown }
+func (a *annotations) Known() bool { return !a.unknown && !a.denied }
+
+func (a *annotations) Denied() bool { return a.denied }
 
 func (a *annotations) Annotation(namespace, key string) (string, bool) {
 	if namespace != "n" || key != v1alpha1.AnnotationHoldDeletions || a.value == "" {
@@ -46,10 +49,13 @@ func TestHeld(t *testing.T) {
 		why         string
 	}{
 		{"nothing", annotations{}, lease(""), "n", false, ""},
-		{"not known yet", annotations{unknown: true}, nil, "n", true, ""},
+		{"Namespaces are not known yet", annotations{unknown: true}, lease(""), "n", true, ""},
+		{"no leader Lease", annotations{}, nil, "n", true, ""},
+		{"no right to read Namespaces", annotations{denied: true}, lease(""), "n", true, missingRight},
+		{"no right any more", annotations{denied: true, value: "x"}, lease("y"), "n", true, key + "Lease fleets/fleet-leader: y; " + missingRight + "; " + key + "Namespace n: x"},
 		{"the Namespace, with a reason", annotations{value: "etcd is restored"}, nil, "n", true, key + "Namespace n: etcd is restored"},
 		{"the Namespace, without a reason", annotations{value: "true"}, nil, "n", true, key + "Namespace n"},
-		{"another Namespace", annotations{value: "true"}, nil, "other", false, ""},
+		{"another Namespace", annotations{value: "true"}, lease(""), "other", false, ""},
 		{"false", annotations{value: "false"}, lease("false"), "n", false, ""},
 		{"the leader Lease", annotations{}, lease("incident 7"), "other", true, key + "Lease fleets/fleet-leader: incident 7"},
 		{"the leader Lease, before Namespaces are known", annotations{unknown: true}, lease("x"), "n", true, key + "Lease fleets/fleet-leader: x"},
@@ -62,6 +68,21 @@ func TestHeld(t *testing.T) {
 				t.Errorf("held %v, because of %q; want %v, %q", held, why, tc.held, tc.why)
 			}
 		})
+	}
+}
+
+func TestHeldBeforeTheLeaderLeaseIsRead(t *testing.T) {
+	h := New(&annotations{})
+	if _, held := h.Held("n"); !held {
+		t.Error("nothing is held before the leader Lease was read")
+	}
+	h.LeaderLease(lease(""))
+	if _, held := h.Held("n"); held {
+		t.Error("deletions are held without a reason")
+	}
+	h.LeaderLease(nil)
+	if _, held := h.Held("n"); !held {
+		t.Error("nothing is held without a leader Lease")
 	}
 }
 
@@ -82,7 +103,7 @@ func TestChangesAreReported(t *testing.T) {
 	h.LeaderLease(lease("x"))
 	h.LeaderLease(lease("x")) // a renewal
 	h.LeaderLease(nil)
-	if !slices.Equal(changed, []string{"n", "", ""}) {
-		t.Errorf("reported %q, want n, and all when the Lease begins and ends to hold", changed)
+	if !slices.Equal(changed, []string{"n", "", "", ""}) {
+		t.Errorf("reported %q, want n, and all when the Lease is read, begins to hold, and is gone", changed)
 	}
 }

@@ -23,12 +23,13 @@ const seenWithin = 5 * time.Second
 
 // Paths on which a process can ignore a hold, to show that it is found.
 const (
-	ignoredLease     = "the annotation of the leader Lease is not read"
-	ignoredNamespace = "the annotation of the Namespace is not read"
-	ignoredBySets    = "sets delete regardless"
-	ignoredByIntents = "sets delete what was recorded before"
-	ignoredByHealth  = "unhealthy machines get disruptions regardless"
-	ignoredAtStart   = "a new process deletes before it has read Namespaces"
+	ignoredLease        = "the annotation of the leader Lease is not read"
+	ignoredNamespace    = "the annotation of the Namespace is not read"
+	ignoredBySets       = "sets delete regardless"
+	ignoredByIntents    = "sets delete what was recorded before"
+	ignoredByHealth     = "unhealthy machines get disruptions regardless"
+	ignoredAtStart      = "a new process deletes before it has read Namespaces"
+	ignoredLeaseAtStart = "a new process deletes before it has read the leader Lease"
 )
 
 // holding is what people do with the annotation hold-deletions, and what processes do in spite of it. It has dice of its own, so that it
@@ -120,17 +121,25 @@ func (w *world) judgeDisruptions(before, after []disruption.Disruption) {
 
 var _ holds.Namespaces = (*sight)(nil)
 
-// sight is what a process has seen of the annotations, some time after they changed.
+// sight is what a process has seen of the annotations, by two watches, each some time after they changed.
 type sight struct {
-	holds           *holds.Holds
-	namespace       string
-	known           bool
+	holds             *holds.Holds
+	namespace         string
+	known             bool
+	namespaces, lease watched
+}
+
+// watched is how much a watch has shown.
+type watched struct {
 	seen, announced int // versions
 	due             time.Time
 }
 
 // Known is holds.Namespaces'.
 func (s *sight) Known() bool { return s.known }
+
+// Denied is holds.Namespaces'.
+func (*sight) Denied() bool { return false }
 
 // Annotation is holds.Namespaces'.
 func (s *sight) Annotation(_, key string) (string, bool) {
@@ -149,34 +158,50 @@ func (p *process) held(path string) bool {
 	s := &p.sight
 	if s.holds == nil {
 		s.holds, s.known = holds.New(s), h.ignored == ignoredAtStart
-	}
-	if s.seen != h.version {
-		if s.announced != h.version {
-			s.announced, s.due = h.version, h.changed.Add(time.Duration(h.dice.Int64N(int64(seenWithin))))
-			if born := p.born.Add(time.Duration(h.dice.Int64N(int64(seenWithin)))); s.due.Before(born) {
-				s.due = born
-			}
+		if h.ignored == ignoredLeaseAtStart {
+			s.showLease("")
 		}
-		if !p.now.Before(s.due) {
-			p.see(h)
+	}
+	if p.shows(h, &s.namespaces) {
+		s.known = true
+		if h.ignored != ignoredNamespace {
+			s.namespace = h.namespace
+		}
+	}
+	if p.shows(h, &s.lease) {
+		if h.ignored == ignoredLease {
+			s.showLease("")
+		} else {
+			s.showLease(h.lease)
 		}
 	}
 	_, held := s.holds.Held("n")
 	return held && path != h.ignored
 }
 
-// see takes note of the annotations as they are.
-func (p *process) see(h *holding) {
-	s := &p.sight
-	s.seen, s.known = h.version, true
-	if h.ignored != ignoredNamespace {
-		s.namespace = h.namespace
+// shows reports whether a watch shows the annotations as they are, for the first time.
+func (p *process) shows(h *holding, w *watched) bool {
+	if w.seen == h.version {
+		return false
 	}
-	if h.ignored != ignoredLease {
-		s.holds.LeaderLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "fleets", Name: "fleet-leader", Annotations: map[string]string{v1alpha1.AnnotationHoldDeletions: h.lease},
-		}})
+	if w.announced != h.version {
+		w.announced, w.due = h.version, h.changed.Add(time.Duration(h.dice.Int64N(int64(seenWithin))))
+		if born := p.born.Add(time.Duration(h.dice.Int64N(int64(seenWithin)))); w.due.Before(born) {
+			w.due = born
+		}
 	}
+	if p.now.Before(w.due) {
+		return false
+	}
+	w.seen = h.version
+	return true
+}
+
+// showLease shows the leader Lease with a value of the annotation.
+func (s *sight) showLease(value string) {
+	s.holds.LeaderLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "fleets", Name: "fleet-leader", Annotations: map[string]string{v1alpha1.AnnotationHoldDeletions: value},
+	}})
 }
 
 // setsHeld is held for a set.
@@ -268,7 +293,7 @@ func TestHeldDeletions(t *testing.T) {
 func TestHoldsThatAreIgnored(t *testing.T) {
 	for ignored, run := range map[string]func(*testing.T, uint64, string) string{
 		ignoredLease: holdDuringRollout, ignoredNamespace: holdDuringRollout, ignoredBySets: holdDuringRollout, ignoredByIntents: holdDuringRollout,
-		ignoredAtStart: holdDuringRollout, ignoredByHealth: holdDuringOutages,
+		ignoredAtStart: holdDuringRollout, ignoredLeaseAtStart: holdDuringRollout, ignoredByHealth: holdDuringOutages,
 	} {
 		t.Run(ignored, func(t *testing.T) {
 			for seed := uint64(1); seed <= 200; seed++ {

@@ -27,13 +27,14 @@ import (
 type Namespaces struct {
 	informer cache.SharedIndexInformer
 	changes  []func(namespace string)
-	denied   atomic.Bool // the API server does not permit the list
+	denied   atomic.Bool // the API server has not permitted the last list or watch
 }
 
 // New returns Namespaces of the control cluster, which watch while Run runs. only is the one Namespace that is served; "" means all.
 func New(control metadata.Interface, only string) (*Namespaces, error) {
 	n := &Namespaces{}
 	source := objectcache.From(control.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")))
+	source.Watch = n.permitted(source.Watch)
 	if only != "" {
 		source = selected(source, fields.OneTermEqualSelector(metav1.ObjectNameField, only).String())
 	}
@@ -76,8 +77,8 @@ func essential(obj any) (any, error) {
 	return kept, nil
 }
 
-// OnChange adds a function that is called with every Namespace whose annotations have changed, and with "" when they become known,
-// which may affect all. f must return soon. Call OnChange before Run.
+// OnChange adds a function that is called with every Namespace whose annotations have changed, and with "" when they become known, or cannot be
+// read any more, which may affect all. f must return soon. Call OnChange before Run.
 func (n *Namespaces) OnChange(f func(namespace string)) { n.changes = append(n.changes, f) }
 
 func (n *Namespaces) notify(namespace string) {
@@ -100,7 +101,18 @@ func annotationsOf(namespace *metav1.PartialObjectMetadata) map[string]string {
 	return namespace.Annotations
 }
 
-// failed handles an error of the list or the watch. Without the right to list, the fleet works as if there were no annotations.
+// permitted returns a watch that records that it is permitted. The reflector begins it with what a list has shown.
+func (n *Namespaces) permitted(begin func(context.Context, metav1.ListOptions) (watch.Interface, error)) func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		events, err := begin(ctx, options)
+		if err == nil && n.denied.Swap(false) {
+			n.notify("")
+		}
+		return events, err
+	}
+}
+
+// failed handles an error of the list or the watch. Without the right to list and watch the annotations are not known, whatever was read before.
 func (n *Namespaces) failed(ctx context.Context, r *cache.Reflector, err error) {
 	if !apierrors.IsForbidden(err) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
@@ -109,10 +121,8 @@ func (n *Namespaces) failed(ctx context.Context, r *cache.Reflector, err error) 
 	if n.denied.Swap(true) {
 		return
 	}
-	klog.FromContext(ctx).Error(err, "Namespaces cannot be read; their annotations have no effect. Grant list and watch of namespaces")
-	if !n.informer.HasSynced() {
-		n.notify("")
-	}
+	klog.FromContext(ctx).Error(err, "Namespaces cannot be read; deletions are held. Grant list and watch of namespaces")
+	n.notify("")
 }
 
 // Run watches until ctx ends.
@@ -128,8 +138,11 @@ func (n *Namespaces) Run(ctx context.Context) {
 	<-ended
 }
 
-// Known reports whether the annotations are known: they were listed, or the API server does not permit to list them.
-func (n *Namespaces) Known() bool { return n.informer.HasSynced() || n.denied.Load() }
+// Known reports whether the annotations are known: they were listed, and the right to read them is still there.
+func (n *Namespaces) Known() bool { return n.informer.HasSynced() && !n.denied.Load() }
+
+// Denied reports whether the API server has refused to have Namespaces read.
+func (n *Namespaces) Denied() bool { return n.denied.Load() }
 
 // Annotation returns the value of an annotation below v1alpha1.FleetDomain of a Namespace.
 func (n *Namespaces) Annotation(namespace, key string) (value string, ok bool) {

@@ -185,28 +185,37 @@ func TestOneNamespaceIsWatchedAlone(t *testing.T) {
 	})
 }
 
-// Without the right to list there is no annotation, which is logged once; when it is granted, annotations are seen.
-func TestForbiddenListCountsAsNoAnnotation(t *testing.T) {
+// Without the right to list and watch the annotations are not known, also where they were before, which is logged once for each such time.
+func TestForbiddenListIsNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "")
 		w.annotate(t, "a", key, "x")
 		w.refuse.Store(http.StatusForbidden)
 		w.run(t, func() {
 			time.Sleep(10 * time.Minute)
-			if got := w.reported(); !w.Known() || !slices.Equal(got, []string{""}) {
-				t.Errorf("forbidden: known %v, reported %q", w.Known(), got)
-			}
-			if _, ok := w.Annotation("a", key); ok {
-				t.Error("an annotation that cannot be read")
+			if got := w.reported(); w.Known() || !w.Denied() || !slices.Equal(got, []string{""}) {
+				t.Errorf("forbidden: known %v, denied %v, reported %q", w.Known(), w.Denied(), got)
 			}
 			w.refuse.Store(0)
 			time.Sleep(time.Minute)
-			if got := w.reported(); !slices.Equal(got, []string{"", "a"}) {
-				t.Errorf("granted: reported %q", got)
+			if got := w.reported(); !w.Known() || w.Denied() || !slices.Contains(got, "") || !slices.Contains(got, "a") {
+				t.Errorf("granted: known %v, denied %v, reported %q", w.Known(), w.Denied(), got)
+			}
+			w.refuse.Store(http.StatusForbidden)
+			w.server.Restore(w.server.Save()) // it ends all watches
+			time.Sleep(10 * time.Minute)
+			if got := w.reported(); w.Known() || !slices.Equal(got, []string{""}) {
+				t.Errorf("forbidden again: known %v, reported %q", w.Known(), got)
+			}
+			w.annotate(t, "b", key, "y")
+			w.refuse.Store(0)
+			time.Sleep(time.Minute)
+			if value, _ := w.Annotation("b", key); !w.Known() || value != "y" {
+				t.Errorf("granted again: known %v, the annotation is %q", w.Known(), value)
 			}
 		})
-		if n := strings.Count(w.logs.String(), "Namespaces cannot be read"); n != 1 {
-			t.Errorf("logged %d times, want once:\n%s", n, w.logs.String())
+		if n := strings.Count(w.logs.String(), "Namespaces cannot be read"); n != 2 {
+			t.Errorf("logged %d times, want once each time:\n%s", n, w.logs.String())
 		}
 	})
 }

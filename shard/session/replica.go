@@ -66,8 +66,8 @@ type Config struct {
 	// Led is called each time that this session begins to lead: work under the leadership may begin then. It must return at once;
 	// it may be nil.
 	Led func()
-	// LeaderLease is called with each version of the leader Lease that the watch shows, the first time before this session acquires a
-	// slot, and with nil when it is gone: people annotate it. It must return at once.
+	// LeaderLease is called with each version of the leader Lease that the watch shows, and with nil when it is gone: people annotate it. Slots may
+	// be acquired before the first call, because the session lists without the watch. It must return at once.
 	LeaderLease func(lease *coordinationv1.Lease)
 	// Tracer for the spans of hand-overs and take-overs.
 	Tracer trace.Tracer
