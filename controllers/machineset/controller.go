@@ -47,7 +47,7 @@ const (
 // together with the next ones.
 const tidyAfter = 10 * time.Second
 
-// Config is what the controller needs. All but Gate, Held, Workers, Metrics and Tracer are required.
+// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
@@ -62,7 +62,7 @@ type Config struct {
 	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces, runner.TenantsAtOnce times
 	// as many.
 	Workers int
-	// Held reports whether deletions of machines in a namespace are held; with nil they never are. HoldChanged has to be called when
+	// Held reports whether deletions of machines in a namespace are held. HoldChanged has to be called when
 	// that changes.
 	Held func(namespace string) (why string, held bool)
 	// Written has the versions of sets that this process has written. With nil, it has only those of this controller.
@@ -253,9 +253,7 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	}
 	known := c.remember(set, w.Owned)
 	w.Done.Created, w.Done.Deleted, w.Done.Released = known.created, known.deleted, known.released
-	if c.cfg.Held != nil {
-		_, w.Held = c.cfg.Held(set.Namespace)
-	}
+	_, w.Held = c.cfg.Held(set.Namespace)
 	w.TidyLater = isRolling(set) && (known.untidy.IsZero() || w.Now.Sub(known.untidy) < tidyAfter)
 	selector := metav1.FormatLabelSelector(set.Spec.Selector)
 	if set.Generation == set.Status.ObservedGeneration { // the writer of that status has looked for orphans

@@ -87,7 +87,7 @@ func newLateWorld(t *testing.T, seed uint64) *lateWorld {
 // start begins with a controller whose caches begin with what there is.
 func (w *lateWorld) start() {
 	view := objectcache.NewView()
-	c, err := New(Config{Machines: w.server.Machines(), Metadata: w.server.Metadata(), View: view, Events: w.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
+	c, err := New(Config{Machines: w.server.Machines(), Metadata: w.server.Metadata(), View: view, Events: w.reported, Held: apitest.NotHeld, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
 	if err != nil {
 		w.Fatal(err)
 	}

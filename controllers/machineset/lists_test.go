@@ -24,6 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // counting keeps the label selectors of lists.
@@ -77,7 +78,7 @@ func TestPendingMachinesAreListedOnce(t *testing.T) {
 		all := b.machines()
 		b.end()
 		view, source := objectcache.NewView(), &counting{Interface: b.server.Metadata()}
-		c, err := New(Config{Machines: b.server.Machines(), Metadata: source, View: view, Events: b.reported, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
+		c, err := New(Config{Machines: b.server.Machines(), Metadata: source, View: view, Events: b.reported, Held: apitest.NotHeld, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
 		if err != nil {
 			b.Fatal(err)
 		}

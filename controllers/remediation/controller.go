@@ -26,7 +26,7 @@ const (
 	NameOfSets = "replacement-machinesets"
 )
 
-// Config is the configuration of the controller. All fields but Servers, Held, Budget, the Gates, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Servers, Budget, the Gates, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -40,7 +40,7 @@ type Config struct {
 	// DeploymentEvents and SetEvents record Events of MachineDeployments and MachineSets.
 	DeploymentEvents, SetEvents events.EventRecorder
 	Limits                      disruption.Limits
-	// Held reports whether deletions of machines in a namespace are held, and why; with nil they never are. HoldChanged has to be
+	// Held reports whether deletions of machines in a namespace are held, and why. HoldChanged has to be
 	// called when that changes.
 	Held func(namespace string) (why string, held bool)
 	// Budget has the deletion budgets of namespaces; with nil nothing is limited.

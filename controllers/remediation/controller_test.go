@@ -24,6 +24,7 @@ import (
 	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -72,7 +73,7 @@ func newBench(t *testing.T, roots ...runtime.Object) *bench {
 		DeploymentEvents: b, SetEvents: b, Replica: "r",
 		Limits: disruption.Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: thresholds},
 		SlotOf: func(labels map[string]string) (int, bool) { return 0, labels[v1alpha1.LabelSlot] == "0" },
-		Holds:  func(slot int) bool { return slot == 0 }, Clock: clock.RealClock{},
+		Holds:  func(slot int) bool { return slot == 0 }, Held: apitest.NotHeld, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -183,9 +183,7 @@ type reasons struct{ ignored, held string }
 // Errors: errNotCounted, errNamespacesUnknown, an annotation with disruptions that another client has written.
 func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) {
 	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Desired: r.wanted(root), Deleted: root.GetDeletionTimestamp() != nil}
-	if r.cfg.Held != nil {
-		why.held, w.Held = r.cfg.Held(root.GetNamespace())
-	}
+	why.held, w.Held = r.cfg.Held(root.GetNamespace())
 	cluster, err := r.cfg.Targets.For(root.GetNamespace())
 	if err != nil {
 		return w, why, fmt.Errorf("find the target cluster of namespace %s: %w", root.GetNamespace(), err)

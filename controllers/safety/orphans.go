@@ -46,7 +46,7 @@ const (
 // plan is the key that enqueues the namespaces; it is no name of a namespace.
 const plan = ""
 
-// OrphansConfig is the configuration of Orphans. All fields but Namespace, Held, Budget, Metrics and Tracer are required.
+// OrphansConfig is the configuration of Orphans. All fields but Namespace, Budget, Metrics and Tracer are required.
 type OrphansConfig struct {
 	// Machines, Metadata, Secrets and Leases read and write in the control cluster, without a cache. Machines must return a
 	// decode.ListError for objects that cannot be decoded.
@@ -66,7 +66,7 @@ type OrphansConfig struct {
 	ControlCluster func() string
 	// Served reports, by live reads, whether no other manager serves a namespace.
 	Served func(ctx context.Context, namespace string) (bool, error)
-	// Held reports whether deletions in a namespace are held, and why; with nil they never are.
+	// Held reports whether deletions in a namespace are held, and why.
 	Held func(namespace string) (why string, held bool)
 	// Budget has the deletion budgets of namespaces; with nil only Limit limits.
 	Budget *deletionbudget.Budget
@@ -135,9 +135,6 @@ type sighting struct {
 func NewOrphans(cfg OrphansConfig) (*Orphans, error) {
 	if cfg.Period <= 0 || cfg.Limit < 0 || cfg.Limit > orphans.MaxLimit {
 		return nil, fmt.Errorf("sweep of orphans: expected a period of more than 0 and a limit of 0 to %d, got %s and %d", orphans.MaxLimit, cfg.Period, cfg.Limit)
-	}
-	if cfg.Held == nil {
-		cfg.Held = func(string) (string, bool) { return "", false }
 	}
 	o := &Orphans{
 		cfg: cfg, rules: newRules(cfg), metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}, extra: map[string]extra{},

@@ -24,6 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -207,8 +208,8 @@ func (w *world) newProcess(t *testing.T) *process {
 			defer w.mu.Unlock()
 			return !w.off[namespace], err
 		},
-		Deletions: deletionlog.New(clock.RealClock{}, nil, nil),
-		Gate:      p, Token: func() string { return fmt.Sprintf("%d-%d", p.serial, p.tokens.Add(1)) },
+		Held: apitest.NotHeld, Deletions: deletionlog.New(clock.RealClock{}, nil, nil),
+		Gate: p, Token: func() string { return fmt.Sprintf("%d-%d", p.serial, p.tokens.Add(1)) },
 		Period: w.period, Quarantine: w.quarantine, Limit: limit, Budget: budget, DryRun: w.dryRun, Clock: clock.RealClock{},
 	})
 	if err != nil {

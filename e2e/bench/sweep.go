@@ -204,6 +204,7 @@ func sweepOnce(ctx context.Context, lab *harness.Lab, controlCluster string, s *
 		Ledger:         types.NamespacedName{Namespace: harness.FleetNamespace, Name: harness.FleetName + "-bench"},
 		ControlCluster: func() string { return controlCluster },
 		Served:         func(context.Context, string) (bool, error) { return true, nil },
+		Held:           func(string) (string, bool) { return "", false },
 		Deletions:      deletionlog.New(clock.RealClock{}, nil, nil),
 		Gate:           runner.Open[string]{}, Token: func() string { return "bench" },
 		Period: time.Second, Quarantine: time.Hour, Limit: 1, DryRun: true, Clock: clock.RealClock{},

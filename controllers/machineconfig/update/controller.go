@@ -36,7 +36,7 @@ const Name = "machineconfig-update"
 // gather is how long the events of Nodes are gathered for one pass over their pool.
 const gather = 100 * time.Millisecond
 
-// Config is the configuration of a Controller. All fields but Namespace, Servers, Held, NodeChanged, Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of a Controller. All fields but Namespace, Servers, NodeChanged, Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	Pools configcache.Pools
 	// Owns reports whether this replica may work on a pool now.
@@ -56,7 +56,7 @@ type Config struct {
 	Drain  drain.Settings
 	// Servers are what this process knows of API servers.
 	Servers target.Servers
-	// Held reports whether deletions are held in a namespace; "" is that of pools that select Nodes by labels. Nil means that they never are.
+	// Held reports whether deletions are held in a namespace; "" is that of pools that select Nodes by labels.
 	Held func(namespace string) (why string, held bool)
 	// NodeChanged is called with each change of a Node that a pool of this replica selects; nil where it is not needed. It must return soon.
 	NodeChanged func(before, after *corev1.Node)

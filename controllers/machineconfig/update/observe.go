@@ -64,9 +64,6 @@ func (c *Controller) otherPools(pool *v1alpha1.MachineConfigPool) []*v1alpha1.Ma
 
 // hold returns why no Node of a pool may begin an update; "" when Nodes may.
 func (c *Controller) hold(pool *v1alpha1.MachineConfigPool) string {
-	if c.cfg.Held == nil {
-		return ""
-	}
 	namespace := ""
 	if ref := pool.Spec.MachineRef; ref != nil {
 		namespace = ref.Namespace

@@ -1,2 +1,2 @@
-// Package apitest records what controllers report in tests: their Events, and the receipts of their deletions.
+// Package apitest records what controllers report in tests, their Events and the receipts of their deletions, and holds none of these deletions.
 package apitest
