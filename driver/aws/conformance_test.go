@@ -51,6 +51,7 @@ func newEnv(t *testing.T, stop time.Duration) drivertest.Env {
 		Class: classOf(strings.Replace(validSpec, `"srcAndDstChecksEnabled": false`, `"srcAndDstChecksEnabled": true`, 1)), Secret: accessKey(), UserData: []byte("token: abcdef.0123456789abcdef"),
 		VMs:  cloud.vms,
 		Fail: func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return cloud.fail(way, how) },
+		Hide: func(*testing.T) func() { return cloud.Hide() },
 		EndVM: func(_ *testing.T, providerID string) {
 			cloud.End(providerID[strings.LastIndex(providerID, "/")+1:], "User initiated")
 		},

@@ -66,7 +66,8 @@ func TestGroupThatWasDeletedEndsTheDeletion(t *testing.T) {
 func TestVMThatIsNotShownYetIsNotGone(t *testing.T) {
 	for name, isNew := range map[string]bool{"of a new machine, whose create was not recorded": true, "of a machine whose create was recorded": false} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, azuretest.Config{ShowAfter: 10 * time.Second})
+			s := serve(t, azuretest.Config{})
+			s.HideVMs(true)
 			d := s.driver(t, nil)
 			of := target(machine("a"), specOf(emptyDisk))
 			of.Machine.CreationTimestamp = metav1.NewTime(s.clock.Now().Add(-time.Hour))
@@ -91,7 +92,7 @@ func TestVMThatIsNotShownYetIsNotGone(t *testing.T) {
 			if err != nil || resp.Gone {
 				t.Errorf("gone=%t, %v; the cloud has %v", resp.Gone, err, s.VMs())
 			}
-			s.clock.Step(10 * time.Second)
+			s.HideVMs(false)
 			s.remove(t, d, of)
 			if len(s.VMs()) > 0 {
 				t.Errorf("the cloud has %v, want no VM", s.VMs())

@@ -96,6 +96,10 @@ func newEnv(t *testing.T, spec string) drivertest.Env {
 		Driver:   d, Class: class(spec), Secret: secret(), UserData: []byte(userData),
 		VMs:  s.vms,
 		Fail: func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return s.fail(way, how) },
+		Hide: func(*testing.T) func() {
+			s.HideVMs(true)
+			return func() { s.HideVMs(false) }
+		},
 		// A VM that has ended is one that is being deleted: the cloud does not know it after that.
 		EndVM:    func(_ *testing.T, providerID string) { s.End(strings.TrimPrefix(providerID, "azure://")) },
 		DoubleVM: func(t *testing.T, m *v1alpha1.Machine) { t.Helper(); s.double(t, m) },

@@ -31,6 +31,9 @@ type Env struct {
 	EndVM func(t *testing.T, providerID string)
 	// DoubleVM makes a second VM that looks as if the driver had made it for the same machine.
 	DoubleVM func(t *testing.T, m *v1alpha1.Machine)
+	// Hide makes the cloud answer as if it had none of the VMs that it makes, until show is called: clouds answer with the state of some seconds ago.
+	// Nil is for a cloud that shows each VM at once.
+	Hide func(t *testing.T) (show func())
 	// MakeBare makes a VM for the machine as Machine Controller Manager has made it: with the machine's name in the scope of the
 	// class, and without a UID. It returns its provider ID.
 	MakeBare func(t *testing.T, m *v1alpha1.Machine) (providerID string)

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -19,6 +20,39 @@ func testStatusAfterEnd(s *suite) {
 	}
 	s.wantStatus(m, driver.NotFound, "by UID, after its end")
 	s.wantStatus(made(m, vm), driver.NotFound, "by provider ID, after its end")
+}
+
+func testNotShownYet(s *suite) {
+	if s.Hide == nil {
+		s.t.Skip("Env.Hide is not set")
+	}
+	m := s.machine()
+	show := s.Hide(s.t)
+	ctx, cancel := s.bounded()
+	defer cancel()
+	resp, err := s.Driver.CreateMachine(ctx, driver.CreateMachineRequest{Target: s.target(m), UserData: s.UserData})
+	if err != nil {
+		s.t.Fatalf("CreateMachine: %v", err)
+	}
+	noted := made(m, resp.VM)
+	noted.Status.LastKnownState = resp.LastKnownState
+	if _, code := s.status(ctx, noted); code == driver.NotFound {
+		s.t.Error("GetMachineStatus of a VM that was just made: NotFound")
+	}
+	for _, m := range []*v1alpha1.Machine{noted, withoutProviderID(noted)} {
+		if gone, code := s.remove(ctx, m); gone {
+			s.t.Errorf("DeleteMachine of a VM that was just made, with provider ID %q: gone, code %v", m.Spec.ProviderID, code)
+		}
+	}
+	show()
+	s.mustRemove(m) // without the note, as long after the create
+	s.wantVMs(m, 0, "after the delete")
+}
+
+func withoutProviderID(m *v1alpha1.Machine) *v1alpha1.Machine {
+	m = m.DeepCopy()
+	m.Spec.ProviderID = ""
+	return m
 }
 
 func testStatusOfSeveral(s *suite) {

@@ -29,6 +29,7 @@ func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 		{"delete without a VM removes the left-overs of a create", testDeleteLeftovers},
 		{"delete at the same time", testDeleteConcurrently},
 		{"status of a VM that has ended is NotFound", testStatusAfterEnd},
+		{"a new VM that the cloud does not show yet is not absent", testNotShownYet},
 		{"status with several VMs is OutOfRange", testStatusOfSeveral},
 		{"list shows all VMs and no others", testList},
 		{"list reads all pages", testListPages},

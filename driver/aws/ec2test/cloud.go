@@ -97,6 +97,7 @@ type Cloud struct {
 	failure   *Failure
 	cutAt     int  // the number of the request that is cut; 0 for none
 	cutAfter  bool // it is carried out first
+	hides     bool
 	budget    float64
 	budgetAt  time.Time
 }
@@ -112,6 +113,17 @@ func New(settings Settings) *Cloud {
 	}
 	c.budgetAt = c.clock.Now()
 	return c
+}
+
+// Hide has the cloud show no instance until show is called.
+func (c *Cloud) Hide() (show func()) {
+	set := func(hides bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.hides = hides
+	}
+	set(true)
+	return func() { set(false) }
 }
 
 // Failure is how requests fail.

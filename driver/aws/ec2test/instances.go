@@ -110,7 +110,7 @@ func (c *Cloud) invalid(form url.Values) *refusal {
 }
 
 // isShown reports whether the cloud shows an instance yet.
-func (c *Cloud) isShown(i *Instance) bool { return !c.clock.Now().Before(i.visible) }
+func (c *Cloud) isShown(i *Instance) bool { return !c.hides && !c.clock.Now().Before(i.visible) }
 
 // isID matches the IDs of instances.
 var isID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)

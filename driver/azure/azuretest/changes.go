@@ -31,7 +31,7 @@ func (c *Cloud) put(r *http.Request, p path, body []byte, found *resource) func(
 	case len(c.resources) >= maxResources:
 		return conflict("QuotaExceeded", "The number of resources exceeds the quota.")
 	}
-	made := &resource{id: r.URL.Path, kind: p.kind, location: sent.Location, tags: sent.Tags, zones: sent.Zones, properties: sent.Properties, state: stateCreating, made: c.cfg.Clock.Now()}
+	made := &resource{id: r.URL.Path, kind: p.kind, location: sent.Location, tags: sent.Tags, zones: sent.Zones, properties: sent.Properties, state: stateCreating}
 	now, status := c.cfg.Clock.Now(), http.StatusCreated
 	due := now.Add(c.cfg.CreateTime)
 	switch p.kind {

@@ -24,8 +24,6 @@ type Config struct {
 	PollAfter time.Duration
 	// WritesPerHour is how many writes a subscription has in an hour, and Burst how many of them it has at once; 0 means no limit.
 	WritesPerHour, Burst int
-	// ShowAfter is for how long a new VM is not shown: a read of it finds none.
-	ShowAfter time.Duration
 	// Secrets are those of applications, by client ID.
 	Secrets map[string]string
 	// Plans are the images of the marketplace that have a plan, as publisher:offer:sku.
@@ -53,8 +51,9 @@ type Cloud struct {
 	fault      Fault
 	shortage   string
 	noGroups   map[string]bool // in lower case
-	everMade   []Resource      // VMs
-	made       int             // for IDs, addresses and tokens
+	hidesVMs   bool
+	everMade   []Resource // VMs
+	made       int        // for IDs, addresses and tokens
 	cut        cut
 	stats      Stats
 }
@@ -78,7 +77,6 @@ type resource struct {
 	// customData is that of a VM, which the cloud does not show.
 	customData string
 	state      string
-	made       time.Time
 	// due is when the operation on it ends; the zero value while there is none.
 	due time.Time
 	// reason is the code of an operation that will fail or has failed.
@@ -204,6 +202,13 @@ func (c *Cloud) RemoveGroup(subscription, name string) {
 	c.noGroups[strings.ToLower(name)] = true
 	prefix := strings.ToLower("/subscriptions/" + subscription + "/resourceGroups/" + name + "/")
 	maps.DeleteFunc(c.resources, func(id string, _ *resource) bool { return strings.HasPrefix(id, prefix) })
+}
+
+// HideVMs has reads and lists show no VM, or shows them again.
+func (c *Cloud) HideVMs(hide bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hidesVMs = hide
 }
 
 // Forget removes a resource without a call.

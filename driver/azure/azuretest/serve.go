@@ -163,10 +163,8 @@ func (c *Cloud) route(r *http.Request, p path, body []byte) func(http.ResponseWr
 	return (&refusal{status: http.StatusMethodNotAllowed, code: "MethodNotAllowed", message: "The method is not allowed."}).write
 }
 
-// isHidden reports whether a resource is so new that it is not shown.
-func (c *Cloud) isHidden(r *resource) bool {
-	return r.kind == kindVM && c.cfg.Clock.Since(r.made) < c.cfg.ShowAfter
-}
+// isHidden reports whether a resource is not shown.
+func (c *Cloud) isHidden(r *resource) bool { return r.kind == kindVM && c.hidesVMs }
 
 // list answers with a page of the resources of a kind in a resource group or a subscription.
 func (c *Cloud) list(r *http.Request, p path) func(http.ResponseWriter) {

@@ -104,6 +104,10 @@ func newEnv(t *testing.T) drivertest.Env {
 		Patience: time.Minute, // on a machine that is busy with other tests
 		VMs:      s.vms,
 		Fail:     func(_ *testing.T, how drivertest.Failure) func() { return s.fail(how) },
+		Hide: func(*testing.T) func() {
+			s.HideVMs(true)
+			return func() { s.HideVMs(false) }
+		},
 		// A VM that has ended is one that is being deleted: the cloud does not know it after that.
 		EndVM: func(_ *testing.T, id string) { s.End(strings.TrimPrefix(id, "azure://")) },
 		MakeBare: func(_ *testing.T, m *v1alpha1.Machine) string {
