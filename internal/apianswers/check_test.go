@@ -2,7 +2,9 @@ package apianswers_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,11 +13,14 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
@@ -173,6 +178,42 @@ func TestAnswersOfAPIServersArrive(t *testing.T) {
 			t.Errorf("%s: got %v, want NotFound", name, err)
 		}
 	}
+}
+
+// Custom resources, and lists of them, are encoded with sorted fields; metadata of all resources in both encodings.
+func TestCustomResourcesAndMetadataArrive(t *testing.T) {
+	custom := func(kind string, more map[string]any) string {
+		fields := map[string]any{"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "m", "resourceVersion": "1"}}
+		maps.Copy(fields, more)
+		var obj runtime.Object = &unstructured.Unstructured{Object: fields}
+		if more != nil {
+			obj = &unstructured.UnstructuredList{Object: fields, Items: []unstructured.Unstructured{}}
+		}
+		raw, err := runtime.Encode(unstructured.UnstructuredJSONScheme, obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	answered := func(request, contentType, body string) {
+		t.Helper()
+		if err := requests(t, given{status: 200, contentType: contentType, body: body})[request]; err != nil {
+			t.Errorf("%s as %s: %v", request, contentType, err)
+		}
+	}
+	answered("get of a machine", runtime.ContentTypeJSON, custom("Machine", nil))
+	answered("list of machines", runtime.ContentTypeJSON, custom("MachineList", map[string]any{}))
+	names := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}
+	asJSON, err := json.Marshal(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered("list of metadata", runtime.ContentTypeJSON, string(asJSON))
+	asProtobuf, err := runtime.Encode(protobuf.NewSerializer(metadatafake.NewTestScheme(), metadatafake.NewTestScheme()), names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered("list of metadata", runtime.ContentTypeProtobuf, string(asProtobuf))
 }
 
 // A watch begins before its first event, and a page is none.
