@@ -50,7 +50,7 @@ func (s *slots) roots(namespace string) []corev1.ObjectReference {
 func rootsAmong[T metav1.Object](kind policy.Kind, objects []T) (refs []corev1.ObjectReference) {
 	for _, o := range objects {
 		if metav1.GetControllerOf(o) == nil {
-			refs = append(refs, policy.Ref(kind, o))
+			refs = append(refs, policy.Of(kind, o).Ref())
 		}
 	}
 	return refs

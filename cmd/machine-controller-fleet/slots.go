@@ -85,7 +85,7 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		Served: s.namespaces.Served,
 		Gate:   fence.NewGate(f.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
 		Holds:  f.session.fence.Holds,
-		Clock:  clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
+		Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Clock: clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	if err != nil {
 		return nil, err

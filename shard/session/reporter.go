@@ -80,7 +80,7 @@ func (r *Reporter) rootsOf(ctx context.Context, slots []int) (map[string][]corev
 			for i := range found.Items {
 				if o := &found.Items[i]; metav1.GetControllerOf(o) == nil {
 					slot := o.Labels[v1alpha1.LabelSlot]
-					roots[slot] = append(roots[slot], policy.Ref(kind, o))
+					roots[slot] = append(roots[slot], policy.Of(kind, o).Ref())
 				}
 			}
 			if options.Continue = found.Continue; options.Continue == "" {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
@@ -52,6 +53,8 @@ type Config struct {
 	// when a slot is about to be handed over.
 	Gate  runner.Gate[Key]
 	Holds func(slot int) bool
+	// Events receives on the roots what is refused; see refused.go.
+	Events events.EventRecorder
 	// Workers is the number of slots that are labeled at a time in one namespace; default 256. Pace is writes per second; default DefaultPace.
 	Workers, Pace int
 	Clock         clock.WithTicker
@@ -74,6 +77,7 @@ type Labeler struct {
 	blocked    map[Key]map[object]bool   // objects that are blocked while they are handed over
 	handedOver map[object]int            // objects being handed over, by the slot that they leave, until the caches show the new label
 	waits      waits
+	refused    map[object]string // why the label of an object was refused last
 }
 
 // New returns a Labeler.
@@ -89,7 +93,7 @@ func New(cfg Config) (*Labeler, error) {
 		turns:    make(chan struct{}, parallel),
 		pace:     flowcontrol.NewTokenBucketRateLimiterWithClock(float32(cfg.Pace), parallel, cfg.Clock),
 		suspects: map[Key]map[object]uint64{}, blocked: map[Key]map[object]bool{},
-		handedOver: map[object]int{}, waits: waits{},
+		handedOver: map[object]int{}, waits: waits{}, refused: map[object]string{},
 	}
 	l.reader = &reader{metadata: cfg.Control, plant: l.plant, rounds: map[string]*round{}}
 	l.admission = NewAdmission(l.mayRun)
@@ -182,6 +186,7 @@ func (l *Labeler) Left(kind policy.Kind, key types.NamespacedName) {
 	l.mu.Lock()
 	delete(l.waits, object{kind, key})
 	delete(l.handedOver, object{kind, key})
+	delete(l.refused, object{kind, key})
 	l.mu.Unlock()
 	l.admission.Forget(kind, key)
 	l.changed(object{kind, key})
@@ -194,6 +199,9 @@ func (l *Labeler) unlabeledChanged(unlabeled policy.Object, gone bool) {
 	}
 	l.changed(object{unlabeled.Kind, unlabeled.Key()})
 	if gone {
+		l.mu.Lock()
+		delete(l.refused, object{unlabeled.Kind, unlabeled.Key()})
+		l.mu.Unlock()
 		return
 	}
 	for _, key := range l.keys(unlabeled) {
@@ -381,7 +389,7 @@ func (l *Labeler) labelTrees(ctx context.Context, key Key, trees []policy.Tree) 
 func (l *Labeler) labelTree(ctx context.Context, key Key, tree policy.Tree) (fits bool, err error) {
 	var errs []error
 	for next := tree.Next(key.Slot); len(next) > 0; next = tree.Next(key.Slot) {
-		done, err := l.write(ctx, key.Slot, next, tree.Slot)
+		done, err := l.write(ctx, key.Slot, next, tree)
 		errs = append(errs, err)
 		tree = tree.Done(done...)
 		for _, o := range done {
@@ -414,8 +422,9 @@ func (l *Labeler) arrived(o object, slot int) bool {
 	return true
 }
 
-// write labels objects with a slot, several at a time, while the acting slot is held, and returns those that are labeled or deleted.
-func (l *Labeler) write(ctx context.Context, acting int, objects []policy.Object, slot int) (done []policy.Object, err error) {
+// write labels objects of a tree, several at a time, while the acting slot is held, and returns those that are labeled or deleted, and Nodes
+// whose label is refused: the controller of their machines labels them when it can.
+func (l *Labeler) write(ctx context.Context, acting int, objects []policy.Object, tree policy.Tree) (done []policy.Object, err error) {
 	var mu sync.Mutex
 	var errs []error
 	var running sync.WaitGroup
@@ -426,13 +435,14 @@ func (l *Labeler) write(ctx context.Context, acting int, objects []policy.Object
 		l.turns <- struct{}{}
 		running.Go(func() {
 			defer func() { <-l.turns }()
-			written, err := l.writeOne(ctx, o, slot)
+			written, err := l.writeOne(ctx, o, tree.Slot)
+			refused := l.report(tree, o, err)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				errs = append(errs, fmt.Errorf("label %s %s: %w", o.Kind, o.Key(), err))
 			}
-			if written {
+			if written || refused && o.Kind == policy.Node {
 				done = append(done, o)
 			}
 		})

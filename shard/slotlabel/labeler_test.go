@@ -43,6 +43,7 @@ type bench struct {
 	labeler *Labeler
 
 	machines *machinefake.Clientset
+	events   eventLog
 
 	mu     sync.Mutex
 	held   map[int]bool
@@ -200,7 +201,7 @@ func benchBetween(t *testing.T, control, target *metadatafake.FakeMetadataClient
 		}})
 	b.labeler, err = New(Config{
 		Control: b.control, Target: b.target, Machines: b.machines.MachineV1alpha1(),
-		Watch: w, Slots: slots(), Known: b.known, Gate: b, Holds: b.holds, Clock: clock.RealClock{},
+		Watch: w, Slots: slots(), Known: b.known, Gate: b, Holds: b.holds, Events: &b.events, Clock: clock.RealClock{},
 		Served: func(string, int) bool { return b.served.Load() },
 	})
 	if err != nil {

@@ -30,6 +30,7 @@ const (
 	EventSetAside          = "SetAside"
 	EventSlotUnowned       = "SlotUnowned"
 	EventNotAlone          = "NotAlone"
+	EventNotLabeled        = "NotLabeled"
 	EventUndecodable       = "Undecodable"
 )
 
@@ -143,6 +144,11 @@ func fleetEvents() []EventReason {
 			EventSlotUnowned, true, roots,
 			"No replica has held the object's slot for 30 s, so the object and those below it are not reconciled. It is emitted once for each time that the slot loses its holder.",
 			"See [a slot has no holder](operations/fleet.md#a-slot-has-no-holder).",
+		},
+		{
+			EventNotLabeled, true, roots,
+			"The API server, a webhook or a policy refuses the slot label of the object or of one below it, so that none of them is reconciled; without that of a Node only its machine has no Node. It is emitted once for each reason.",
+			"The message has the answer of the API server. Let the fleet's users write labels of the object, or delete it.",
 		},
 		{
 			EventUndecodable, true, append([]string{"MachineClass"}, roots...),

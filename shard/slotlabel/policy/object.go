@@ -102,9 +102,9 @@ func Of(kind Kind, meta metav1.Object) Object {
 }
 
 // Ref returns a reference to an object of one of the fleet's kinds, for Events.
-func Ref(kind Kind, o metav1.Object) corev1.ObjectReference {
+func (o Object) Ref() corev1.ObjectReference {
 	return corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind.String(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: o.Kind.String(), Namespace: o.Namespace, Name: o.Name, UID: o.UID,
 	}
 }
 

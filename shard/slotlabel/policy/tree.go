@@ -105,7 +105,9 @@ type Tree struct {
 	// Root of the tree. A MachineDeployment, a MachineSet and a Machine of the same name are one tree: they share a slot.
 	Root types.NamespacedName
 	// Slot that all of the tree should name.
-	Slot  int
+	Slot int
+	// Roots are these objects, as far as they exist and have something below them that does not fit, or do not fit themselves.
+	Roots []Object
 	unfit []unfit
 }
 
@@ -132,12 +134,14 @@ func (f Forest) Trees(slots Slots) []Tree {
 		}
 		if fit != Fits {
 			tree.unfit = append(tree.unfit, unfit{Object: o, actor: actor, moves: fit == Mislabeled})
+			tree.addRoot(top)
 		}
 		// Only the holder of a Node's Machine acts on the Node, whatever slot the Node names: that holder labels it. A Machine that
 		// names a Node does not own it for that reason: a Node that is not bound to the Machine is left unchanged. It is labeled
 		// when it is claimed.
 		if node, known := f.nodes[o.NodeName]; known && o.Kind == Machine && node.isOf(o) && node.Slot != Value(want) {
 			tree.unfit = append(tree.unfit, unfit{Object: node, actor: actor})
+			tree.addRoot(top)
 		}
 	}
 	var trees []Tree
@@ -148,6 +152,12 @@ func (f Forest) Trees(slots Slots) []Tree {
 	}
 	slices.SortFunc(trees, func(a, b Tree) int { return cmp.Compare(a.Root.String(), b.Root.String()) })
 	return trees
+}
+
+func (t *Tree) addRoot(root Object) {
+	if !slices.ContainsFunc(t.Roots, func(o Object) bool { return o.UID == root.UID }) {
+		t.Roots = append(t.Roots, root)
+	}
 }
 
 // isOf reports whether a Node is bound to a Machine.
