@@ -114,8 +114,19 @@ func standingDisruptions(w World) []Disruption {
 	return slices.DeleteFunc(slices.Clone(w.Disruptions), func(p Disruption) bool {
 		i := slices.IndexFunc(w.Machines, func(m Member) bool { return m.Machine.UID == p.UID })
 		return i < 0 || stageOf(w.Machines[i].Machine, w.Now) == aside || w.Machines[i].Machine.DeletionTimestamp != nil ||
-			!p.appliesTo(w.Machines[i].Machine)
+			!p.appliesTo(w.Machines[i].Machine) || isHeldBack(w, w.Machines[i].Machine)
 	})
+}
+
+// isHeldBack reports whether a machine is not replaced now although it should be: deletions are held and it has run, or its set is frozen.
+// Such a machine has no disruption, also if it had one before: with one it would stay Failed after its Node has recovered, and be
+// deleted when the hold or the freeze ends.
+func isHeldBack(w World, m *v1alpha1.Machine) bool {
+	hasFailed := machinefacts.HasFailed(m)
+	if w.Held && (!hasFailed || machinefacts.HasFailedHealth(m)) {
+		return true
+	}
+	return hasFailed && slices.ContainsFunc(w.Sets, func(s *v1alpha1.MachineSet) bool { return machinefacts.IsFrozen(s) && metav1.IsControlledBy(m, s) })
 }
 
 // candidate is a machine to be replaced, without a disruption.
@@ -140,7 +151,7 @@ func (v *Verdict) addDisruptions(w World) {
 		if len(v.Disruptions) >= maxDisruptions {
 			break // the others follow when some of these are replaced
 		}
-		if w.Held && !c.neverUp {
+		if isHeldBack(w, c.Machine) {
 			continue
 		}
 		free := c.neverUp && len(w.Breakers.openFor(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
