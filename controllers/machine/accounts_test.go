@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/breaker"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // many is how many machines an account has: more than twice as many as the calls that it gets while its circuit breaker is open.
@@ -74,10 +76,10 @@ const mostCalls = breaker.Failures + 4 + 7
 // An account whose credentials are refused is not called for each of its machines, and works soon after they are corrected.
 func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
-		b.cloud.fails(testFault{code: driver.Unauthenticated})
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated})
 		b.createAll()
 		b.pass(10 * time.Minute)
-		if got := len(b.cloud.log("")); got > mostCalls {
+		if got := len(b.cloud.Calls("")); got > mostCalls {
 			t.Errorf("%d calls were made in 10 min, want at most %d", got, mostCalls)
 		}
 		if got := b.holding(v1alpha1.MachineOperationCreate, driver.Unauthenticated); got < many-breaker.Failures-1 {
@@ -92,7 +94,7 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 		if got := b.reported.Count(v1alpha1.EventReason{Reason: v1alpha1.EventAccountCircuitBreakerOpen, Warning: true}); got != 1 {
 			t.Errorf("the MachineSet has %d Events, want one", got)
 		}
-		b.cloud.works()
+		b.cloud.Work()
 		b.server.Merge("secrets", "n", "s", `{"stringData":{"token":"new"},"data":{"token":"bmV3"}}`)
 		b.pass(secretsSoon)
 		if got := b.inPhase("n", v1alpha1.MachineRunning); got != many {
@@ -107,7 +109,7 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 // Machines whose calls are held continue when the Secret changes, also when no other machine waits for that.
 func TestHeldCallsAreMadeWithOtherCredentials(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
-		b.cloud.fails(testFault{code: driver.Unauthenticated})
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated})
 		b.createAll()
 		b.pass(10 * time.Minute) // the next probe is due after more than another minute
 		held := 0
@@ -118,7 +120,7 @@ func TestHeldCallsAreMadeWithOtherCredentials(t *testing.T) {
 			}
 			b.server.Remove("machines", "n", m.Name)
 		}
-		b.cloud.works()
+		b.cloud.Work()
 		b.patchSecret(`{"data":{"token":"bmV3"}}`)
 		b.pass(bootTime + time.Second)
 		if got := b.inPhase("n", v1alpha1.MachineRunning); got != held || held < many/2 {
@@ -149,26 +151,26 @@ func TestEachKindOfCallIsProbed(t *testing.T) {
 					b.createAll()
 					b.pass(time.Minute)
 				}
-				b.cloud.fails(testFault{code: test.code}, test.op)
+				b.cloud.Fail(fakecloud.Fault{Code: test.code}, test.op)
 				if test.op == driver.OpDelete {
 					b.deleteAll()
 				} else {
 					b.createAll()
 				}
 				b.pass(10 * time.Minute)
-				if got := len(b.cloud.log(test.op)); got > mostCalls {
+				if got := len(b.cloud.Calls(test.op)); got > mostCalls {
 					t.Errorf("%d calls were made in 10 min, want at most %d", got, mostCalls)
 				}
 				if got := b.holding(want, test.code); got < many-breaker.Failures-1 {
 					t.Errorf("%d machines report the circuit breaker, want nearly all", got)
 				}
-				b.cloud.works()
+				b.cloud.Work()
 				b.pass(breaker.LongestPause + bootTime + time.Second)
 				running, vms := 0, 0
 				if test.op != driver.OpDelete {
 					running, vms = many, many
 				}
-				now, _ := b.cloud.counts()
+				now, _ := b.cloud.VMs()
 				if got := b.inPhase("n", v1alpha1.MachineRunning); got != running || now != vms {
 					t.Errorf("%d machines run and there are %d VMs, want %d and %d", got, now, running, vms)
 				}
@@ -192,10 +194,10 @@ func TestErrorsOfMachinesHoldNoCalls(t *testing.T) {
 	for _, code := range []driver.Code{driver.InvalidArgument, driver.ResourceExhausted, driver.Aborted, driver.Internal, driver.Unknown} {
 		t.Run(code.String(), func(t *testing.T) {
 			onAccountBench(t, func(b accountBench) {
-				b.cloud.fails(testFault{code: code}, driver.OpCreate)
+				b.cloud.Fail(fakecloud.Fault{Code: code}, driver.OpCreate)
 				b.createAll()
 				b.pass(2 * time.Minute)
-				if got := len(b.cloud.log(driver.OpCreate)); got < many || b.openBreakers() != 0 {
+				if got := len(b.cloud.Calls(driver.OpCreate)); got < many || b.openBreakers() != 0 {
 					t.Errorf("%d creates were requested, and %v circuit breakers are open; want one of each machine, and none", got, b.openBreakers())
 				}
 			})
@@ -203,29 +205,16 @@ func TestErrorsOfMachinesHoldNoCalls(t *testing.T) {
 	}
 }
 
-// pendingCloud has creates that are under way for a while.
-type pendingCloud struct {
-	*testCloud
-
-	calls int
-}
-
-func (c *pendingCloud) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
-	if c.mu.Lock(); c.calls < 3*many {
-		c.calls++
-		c.mu.Unlock()
-		return driver.CreateMachineResponse{}, driver.Pendingf(driver.OpCreate, driver.Unavailable, "a disk is being made")
-	}
-	c.mu.Unlock()
-	return c.testCloud.CreateMachine(ctx, req)
-}
-
+// Creates that are under way for a while.
 func TestPendingCallsHoldNoOthers(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
-		b.end()
-		cloud := &pendingCloud{testCloud: b.cloud}
-		b.rewire = func(w *wires) { w.cloud = cloud }
-		b.start()
+		var calls atomic.Int32
+		b.cloud.Way = func(_ context.Context, call fakecloud.Call, send func() error) error {
+			if call.Op == driver.OpCreate && calls.Add(1) <= 3*many {
+				return driver.Pendingf(driver.OpCreate, driver.Unavailable, "a disk is being made")
+			}
+			return send()
+		}
 		b.createAll()
 		b.pass(40 * time.Second) // after attempts at 0, 5 and 15 s
 		if got := b.inPhase("n", v1alpha1.MachineRunning); got != many {
@@ -234,40 +223,23 @@ func TestPendingCallsHoldNoOthers(t *testing.T) {
 	})
 }
 
-// partialCloud refuses the calls of a namespace, or panics in them.
-type partialCloud struct {
-	*testCloud
-
-	namespace string
-	panics    bool
-}
-
-// set changes which calls fail from now on, and how.
-func (c *partialCloud) set(namespace string, panics bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.namespace, c.panics = namespace, panics
-}
-
-func (c *partialCloud) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
-	c.mu.Lock()
-	refused, panics := req.Machine.Namespace == c.namespace, c.panics
-	c.mu.Unlock()
-	if refused {
-		if panics {
+// refuses has the calls for a namespace refused, or panic.
+func (b accountBench) refuses(namespace string, panics bool) {
+	b.cloud.Way = func(_ context.Context, call fakecloud.Call, send func() error) error {
+		switch {
+		case call.Op != driver.OpStatus || call.Machine.Namespace != namespace:
+			return send()
+		case panics:
 			panic("planted by the test")
 		}
-		return driver.GetMachineStatusResponse{}, driver.Errorf(driver.OpStatus, driver.Unauthenticated, "no")
+		return driver.Errorf(driver.OpStatus, driver.Unauthenticated, "no")
 	}
-	return c.testCloud.GetMachineStatus(ctx, req)
 }
 
 // A namespace whose calls are refused holds none of another one, though both use the same Secret.
 func TestAnAccountHoldsNoCallsOfOtherNamespaces(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
-		b.end()
-		b.rewire = func(w *wires) { w.cloud = &partialCloud{testCloud: b.cloud, namespace: "hostile"} }
-		b.start()
+		b.refuses("hostile", false)
 		apiserver.Add(b.server, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "s", Annotations: map[string]string{v1alpha1.AnnotationSharedWith: "hostile,other"}},
 			Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join")},
@@ -289,15 +261,12 @@ func TestAnAccountHoldsNoCallsOfOtherNamespaces(t *testing.T) {
 // A driver that panics in the probe does not keep the account from further probes.
 func TestADriverThatPanicsInTheProbe(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
-		b.end()
-		cloud := &partialCloud{testCloud: b.cloud, namespace: "n"}
-		b.rewire = func(w *wires) { w.cloud = cloud }
-		b.start()
+		b.refuses("n", false)
 		b.createAll()
 		b.pass(time.Second)
-		cloud.set("n", true)
+		b.refuses("n", true)
 		b.pass(time.Minute)
-		cloud.set("", false)
+		b.refuses("", false)
 		b.pass(breaker.LongestPause + bootTime)
 		if got := b.inPhase("n", v1alpha1.MachineRunning); got < many-2 { // those that have panicked are set aside
 			t.Errorf("%d machines run, want nearly all %d", got, many)
@@ -352,7 +321,7 @@ func TestAccountsAreBounded(t *testing.T) {
 // The message of a machine whose call is held is of bounded size, and ends with the cloud's.
 func TestMessageOfAHeldCall(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
-		b.cloud.fails(testFault{code: driver.Unavailable, retryAfter: time.Hour})
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable, RetryAfter: time.Hour})
 		b.createAll()
 		b.pass(time.Minute)
 		var texts []string

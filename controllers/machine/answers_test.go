@@ -9,23 +9,24 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // A VM that the driver cannot name, or names only in part, is deleted with its machine.
 func TestVMThatTheDriverDescribesBadly_IsDeletedWithItsMachine(t *testing.T) {
 	const long = "a-name-with-more-characters-than-the-value-of-a-label-of-a-node-has"
 	for name, tc := range map[string]struct {
-		made func(*testVM)
+		made func(*fakecloud.Resource)
 		id   string // that the machine records
 	}{
-		"the node name is no label value": {func(vm *testVM) { vm.NodeName = long }, "test:///i-1"},
-		"the provider ID is invalid":      {func(vm *testVM) { vm.ProviderID = "test:/// 1" }, ""},
-		"both are":                        {func(vm *testVM) { vm.ProviderID, vm.NodeName = strings.Repeat("x", driver.MaxProviderID+1), long }, ""},
-		"both are empty":                  {func(vm *testVM) { vm.VM = driver.VM{} }, ""},
+		"the node name is no label value": {func(vm *fakecloud.Resource) { vm.NodeName = long }, "test:///i-1"},
+		"the provider ID is invalid":      {func(vm *fakecloud.Resource) { vm.ID = "test:/// 1" }, ""},
+		"both are":                        {func(vm *fakecloud.Resource) { vm.ID, vm.NodeName = strings.Repeat("x", driver.MaxProviderID+1), long }, ""},
+		"both are empty":                  {func(vm *fakecloud.Resource) { vm.ID, vm.NodeName = "", "" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				b.cloud.made, b.cloud.remembers = tc.made, true
+				b.cloud.Made, b.cloud.Twins = tc.made, false
 				b.create(patient)
 				b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
 				if got := b.get().Spec.ProviderID; got != tc.id {
@@ -33,7 +34,7 @@ func TestVMThatTheDriverDescribesBadly_IsDeletedWithItsMachine(t *testing.T) {
 				}
 				b.delete()
 				b.pass(time.Minute)
-				if now, ever := b.cloud.counts(); now != 0 || ever != 1 {
+				if now, ever := b.cloud.VMs(); now != 0 || ever != 1 {
 					t.Errorf("%d VMs of %d are left", now, ever)
 				}
 				if left := b.left(); len(left) > 0 {
@@ -51,7 +52,7 @@ func TestMachineWhoseNameIsNoLabelValue_RequestsNoVM(t *testing.T) {
 		b.pass(time.Minute)
 		got, err := b.server.Machines().Machines("n").Get(b.Context(), m.Name, metav1.GetOptions{})
 		b.must(err)
-		if calls := b.cloud.log(""); len(calls) > 0 || got.Status.CurrentStatus.Phase != v1alpha1.MachineCrashLoopBackOff {
+		if calls := b.cloud.Calls(""); len(calls) > 0 || got.Status.CurrentStatus.Phase != v1alpha1.MachineCrashLoopBackOff {
 			t.Errorf("%d calls of the driver, phase %s: %+v", len(calls), got.Status.CurrentStatus.Phase, got.Status.LastOperation)
 		}
 	})
@@ -60,13 +61,13 @@ func TestMachineWhoseNameIsNoLabelValue_RequestsNoVM(t *testing.T) {
 // A machine of which the cloud has several VMs, and that names none of them, is deleted with all of them.
 func TestMachineWithSeveralVMs_IsDeleted(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.DeadlineExceeded, takesEffect: true}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.DeadlineExceeded, TakesEffect: true}, driver.OpCreate)
 		b.create(patient)
 		b.pass(time.Second)
-		b.cloud.fails(testFault{code: driver.OutOfRange}, driver.OpStatus)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.OutOfRange}, driver.OpStatus)
 		b.delete()
 		b.pass(time.Minute)
-		if now, _ := b.cloud.counts(); now != 0 || b.get() != nil {
+		if now, _ := b.cloud.VMs(); now != 0 || b.get() != nil {
 			t.Errorf("%d VMs are left, and the machine %+v", now, b.get())
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // A panic that follows another one before the cache shows the first is one more in a row. One of a machine that is gone is not recorded.
@@ -45,17 +46,11 @@ func TestPanicsInARowAreCountedInSpiteOfALateCache(t *testing.T) {
 func (b *bench) panics() (calls func() []time.Duration) {
 	start := time.Now()
 	var at []time.Duration
-	b.cloud.mu.Lock()
-	defer b.cloud.mu.Unlock()
-	b.cloud.fault = func(driver.Op) *testFault {
+	b.cloud.FailIf(func(driver.Op) *fakecloud.Fault {
 		at = append(at, time.Since(start))
 		panic("a defect")
-	}
-	return func() []time.Duration {
-		b.cloud.mu.Lock()
-		defer b.cloud.mu.Unlock()
-		return slices.Clone(at)
-	}
+	})
+	return func() []time.Duration { return at }
 }
 
 // A machine whose processing panics is set aside for longer and longer, whichever replica holds its slot, and its status reports
@@ -82,7 +77,7 @@ func TestAMachineThatPanicsIsSetAside(t *testing.T) {
 		if got := calls(); len(got) != 4 || got[3] != 7*time.Minute {
 			t.Errorf("tried at %v, want at 7 min as well", got)
 		}
-		b.cloud.works()
+		b.cloud.Work()
 		b.pass(8*time.Minute + 5*time.Second)
 		if phase := b.get().Status.CurrentStatus.Phase; phase != v1alpha1.MachineRunning {
 			t.Errorf("it is %s when it can be processed again", phase)

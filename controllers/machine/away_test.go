@@ -57,7 +57,7 @@ func TestDeletionWaitsForTheServer(t *testing.T) {
 		mend := s.cut()
 		b.delete()
 		b.pass(b.limits.Drain.Timeout + time.Hour)
-		if now, _ := b.cloud.counts(); now != 1 {
+		if now, _ := b.cloud.VMs(); now != 1 {
 			t.Errorf("%d VMs exist, want the machine's", now)
 		}
 		asked := len(b.target.Requests())
@@ -73,7 +73,7 @@ func TestDeletionWaitsForTheServer(t *testing.T) {
 		}
 		mend()
 		b.pass(time.Minute)
-		if now, _ := b.cloud.counts(); now != 0 || b.get() != nil {
+		if now, _ := b.cloud.VMs(); now != 0 || b.get() != nil {
 			t.Errorf("a minute after the outage %d VMs exist, and the machine is %v", now, b.get())
 		}
 		if forced := v1alpha1.EventDrainForced; slices.Contains(b.reported.List(), "Warning "+forced) {
@@ -92,7 +92,7 @@ func TestForcedDeletionDoesNotWaitForTheServer(t *testing.T) {
 		b.pass(time.Minute)
 		b.patchMachine(`{"metadata":{"labels":{"` + v1alpha1.LabelForceDeletion + `":"true"}}}`)
 		b.pass(time.Minute)
-		if now, _ := b.cloud.counts(); now != 0 {
+		if now, _ := b.cloud.VMs(); now != 0 {
 			t.Errorf("%d VMs exist, want none", now)
 		}
 	})
@@ -105,7 +105,7 @@ func TestCreationWaitsForTheServer(t *testing.T) {
 		mend := s.cut()
 		b.create()
 		b.pass(time.Hour)
-		if now, _ := b.cloud.counts(); now != 0 {
+		if now, _ := b.cloud.VMs(); now != 0 {
 			t.Errorf("%d VMs exist", now)
 		}
 		mend()

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // The provider IDs of a VM of Azure: that of Machine Controller Manager, and that of the cloud.
@@ -17,20 +17,6 @@ const (
 	idOfMCM   = "azure:///westeurope/m"
 	idOfAzure = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m"
 )
-
-// azureCloud has one VM that Machine Controller Manager has made for a machine "m": without a UID.
-type azureCloud struct {
-	*testCloud
-
-	id string // of the VM that a class leads to
-}
-
-func (c *azureCloud) GetMachineStatus(_ context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
-	if !req.Adopt {
-		return driver.GetMachineStatusResponse{Left: true}, driver.Errorf(driver.OpStatus, driver.NotFound, "no VM has the UID")
-	}
-	return driver.GetMachineStatusResponse{VM: driver.VM{ProviderID: c.id, NodeName: "m"}}, nil
-}
 
 // TestARunningMachineOfMachineControllerManagerAtAzure: its Node has another form of the provider ID. It is taken over without a change of the
 // machine's, with which Machine Controller Manager finds its VM again, and no other machine gets the Node.
@@ -50,9 +36,9 @@ func TestARunningMachineOfMachineControllerManagerAtAzure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				b.end()
-				b.rewire = func(w *wires) { w.cloud = &azureCloud{b.cloud, tc.cloud} }
-				b.start()
+				vm := fakecloud.Resource{OtherID: idOfMCM, Ready: true}
+				vm.Resource = driver.Resource{Kind: driver.ResourceVM, ID: tc.cloud, Machine: "m", NodeName: "m"}
+				b.cloud.Add(vm)
 				if tc.older != "" {
 					b.runsOn("a", "m", tc.older)
 				}

@@ -28,6 +28,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -52,7 +53,7 @@ type bench struct {
 
 	server   *apiserver.Server // of the control cluster
 	target   *apiserver.Server // of the target cluster
-	cloud    *testCloud
+	cloud    *fakecloud.Cloud
 	reported *apitest.EventLog
 	// logsEvents has each Event logged, too, as in the binary.
 	logsEvents bool
@@ -89,7 +90,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 				PreserveTimeout: 96 * time.Hour, InPlaceUpdateTimeout: 20 * time.Minute, Drain: drainSettings,
 			},
 		}
-		b.cloud = &testCloud{made: b.boots}
+		b.cloud = &fakecloud.Cloud{Clock: time.Now, Made: b.boots, Prepares: true, Twins: true, Forgets: true}
 		apiserver.Follow(b.target, "pods", b.podChanged)
 		b.createClass()
 		b.start()
@@ -117,7 +118,7 @@ type wires struct {
 // start starts a process, which knows nothing but what the API servers show.
 func (b *bench) start() {
 	b.Helper()
-	w := wires{machines: b.server.Machines(), secrets: b.server.Core(), target: b.target.Core(), evict: b.evict, cloud: b.cloud}
+	w := wires{machines: b.server.Machines(), secrets: b.server.Core(), target: b.target.Core(), evict: b.evict, cloud: b.cloud.Driver()}
 	if b.rewire != nil {
 		b.rewire(&w)
 	}
@@ -225,13 +226,13 @@ func (b *bench) becomes(phase v1alpha1.MachinePhase, limit time.Duration) time.D
 }
 
 // boots has the VM of a machine become a Node.
-func (b *bench) boots(vm *testVM) {
+func (b *bench) boots(vm *fakecloud.Resource) {
 	time.AfterFunc(bootTime, func() {
-		if !b.cloud.boots(vm) {
+		if !b.cloud.Exists(vm) {
 			return
 		}
 		b.setNode(&corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: types.UID("node-" + vm.ProviderID)}, Spec: corev1.NodeSpec{ProviderID: vm.ProviderID},
+			ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: types.UID("node-" + vm.ID)}, Spec: corev1.NodeSpec{ProviderID: vm.ID},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		})
 	})

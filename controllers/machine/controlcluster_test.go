@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,23 +8,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
-
-// recordingDriver records the targets of the latest create and of the latest deletion.
-type recordingDriver struct {
-	driver.Driver
-
-	created, deleted atomic.Pointer[driver.Target]
-}
-
-func (d *recordingDriver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
-	d.created.Store(&req.Target)
-	return d.Driver.CreateMachine(ctx, req)
-}
-
-func (d *recordingDriver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	d.deleted.Store(&req.Target)
-	return d.Driver.DeleteMachine(ctx, req)
-}
 
 // A machine is created whether or not the ID of the control cluster is known; once known it is passed.
 func TestDriverReceivesControlCluster(t *testing.T) {
@@ -40,9 +22,7 @@ func TestDriverReceivesControlCluster(t *testing.T) {
 		onBench(t, func(b *bench) {
 			var id atomic.Pointer[string]
 			id.Store(&c.before)
-			recording := &recordingDriver{Driver: b.cloud}
 			b.rewire = func(w *wires) {
-				w.cloud = recording
 				if !c.never {
 					w.controlCluster = func() string { return *id.Load() }
 				}
@@ -53,7 +33,7 @@ func TestDriverReceivesControlCluster(t *testing.T) {
 			id.Store(&c.after)
 			b.delete()
 			b.pass(time.Minute)
-			if created, deleted := recording.created.Load().ControlCluster, recording.deleted.Load().ControlCluster; created != c.before || deleted != c.after {
+			if created, deleted := b.cloud.Calls(driver.OpCreate)[0].ControlCluster, b.cloud.Calls(driver.OpDelete)[0].ControlCluster; created != c.before || deleted != c.after {
 				b.Errorf("%s: created with the control cluster %v and deleted with %v, want %q and %q", name, created, deleted, c.before, c.after)
 			}
 		})

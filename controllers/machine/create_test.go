@@ -11,11 +11,12 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-func ops(calls []testCall) (names []driver.Op) {
+func ops(calls []fakecloud.Call) (names []driver.Op) {
 	for _, call := range calls {
-		names = append(names, call.op)
+		names = append(names, call.Op)
 	}
 	return names
 }
@@ -26,19 +27,19 @@ func TestALifeFromEndToEnd(t *testing.T) {
 		if took := b.becomes(v1alpha1.MachineRunning, time.Minute); took > bootTime {
 			t.Errorf("it took %s to run, the VM boots in %s", took, bootTime)
 		}
-		calls := b.cloud.log("")
+		calls := b.cloud.Calls("")
 		if want := []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize}; !slices.Equal(ops(calls), want) {
 			t.Errorf("calls %v, want %v", ops(calls), want)
 		}
-		if !regexp.MustCompile(`^join [a-z0-9]{6}\.[a-z0-9]{16} as m$`).MatchString(calls[1].userData) {
-			t.Errorf("user data %q", calls[1].userData)
+		if !regexp.MustCompile(`^join [a-z0-9]{6}\.[a-z0-9]{16} as m$`).MatchString(calls[1].UserData) {
+			t.Errorf("user data %q", calls[1].UserData)
 		}
 		if left := b.left(); !slices.Equal(left, []string{"Node m"}) {
 			t.Errorf("in the target cluster are %v, want the Node, and no token any more", left)
 		}
 		b.delete()
 		b.pass(time.Second)
-		if now, ever := b.cloud.counts(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
+		if now, ever := b.cloud.VMs(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
 			t.Errorf("left: machine %v, %d of %d VMs, %v", b.get(), now, ever, b.left())
 		}
 	})
@@ -78,30 +79,30 @@ func TestALifeTakesFewWrites(t *testing.T) {
 
 // A VM that its driver cannot look for is known to the driver only.
 func TestDriverWithoutMachineStatus(t *testing.T) {
-	cannotLook := func(op driver.Op) *testFault {
+	cannotLook := func(op driver.Op) *fakecloud.Fault {
 		if op == driver.OpStatus {
-			return &testFault{code: driver.Unimplemented}
+			return &fakecloud.Fault{Code: driver.Unimplemented}
 		}
 		return nil
 	}
 	for name, tc := range map[string]struct {
-		also   testFault
+		also   fakecloud.Fault
 		op     driver.Op
 		before time.Duration // the machine is deleted after that; 0 means when it runs
 	}{
 		"no error":             {op: "none"},
-		"the create times out": {testFault{code: driver.DeadlineExceeded, takesEffect: true}, driver.OpCreate, 2 * time.Second},
-		"the VM is not set up": {testFault{code: driver.Internal}, driver.OpInitialize, 2 * time.Second},
+		"the create times out": {fakecloud.Fault{Code: driver.DeadlineExceeded, TakesEffect: true}, driver.OpCreate, 2 * time.Second},
+		"the VM is not set up": {fakecloud.Fault{Code: driver.Internal}, driver.OpInitialize, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				b.cloud.remembers = true
-				b.cloud.fault = func(op driver.Op) *testFault {
+				b.cloud.Twins = false
+				b.cloud.FailIf(func(op driver.Op) *fakecloud.Fault {
 					if op == tc.op {
 						return &tc.also
 					}
 					return cannotLook(op)
-				}
+				})
 				b.create(patient)
 				b.pass(tc.before)
 				if tc.before == 0 {
@@ -110,7 +111,7 @@ func TestDriverWithoutMachineStatus(t *testing.T) {
 				b.takeOver(0) // what is not written down is not known
 				b.delete()
 				b.pass(time.Minute)
-				if now, ever := b.cloud.counts(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
+				if now, ever := b.cloud.VMs(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
 					t.Errorf("left: machine %v, %d of %d VMs, %v", b.get(), now, ever, b.left())
 				}
 			})
@@ -121,7 +122,7 @@ func TestDriverWithoutMachineStatus(t *testing.T) {
 // A machine that is deleted before its VM has joined deletes the token.
 func TestTokenIsDeletedWithItsMachine(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.made = func(*testVM) {} // it never boots
+		b.cloud.Made = func(*fakecloud.Resource) {} // it never boots
 		b.create()
 		b.becomes(v1alpha1.MachinePending, time.Minute)
 		if left := b.left(); len(left) != 1 {

@@ -132,11 +132,11 @@ func (b *bench) reportsSoon(text string) {
 // deletedAt returns when the VM was deleted, counted from a time.
 func (b *bench) deletedAt(from time.Time) time.Duration {
 	b.Helper()
-	calls := b.cloud.log(driver.OpDelete)
+	calls := b.cloud.Calls(driver.OpDelete)
 	if len(calls) == 0 {
 		b.Fatal("the VM was not deleted")
 	}
-	return calls[0].at.Sub(from)
+	return calls[0].At.Sub(from)
 }
 
 // drainBegins makes the machine with a pod or more, and deletes it.
@@ -181,7 +181,7 @@ func TestDrain_WaitsForAPod_HoldsNoWorker(t *testing.T) {
 		b.reportsSoon("Draining Node m: 1 pod left")
 		b.create(func(m *v1alpha1.Machine) { m.Name = "other" })
 		b.pass(time.Second)
-		if creates, deletes := b.cloud.log(driver.OpCreate), b.cloud.log(driver.OpDelete); len(creates) != 2 || len(deletes) != 0 {
+		if creates, deletes := b.cloud.Calls(driver.OpCreate), b.cloud.Calls(driver.OpDelete); len(creates) != 2 || len(deletes) != 0 {
 			t.Errorf("there were %d creates and %d deletes of VMs, want 2 and 0; %s", len(creates), len(deletes), b.operation())
 		}
 	})
@@ -227,7 +227,7 @@ func TestTheDrainTimeoutIsKept(t *testing.T) {
 		})
 		b.reportsSoon("Failed: Draining Node m: 2 pods left, 1 ending; a/web held by PodDisruptionBudget a/never, although")
 		b.pass(timeout - time.Minute)
-		if calls := b.cloud.log(driver.OpDelete); len(calls) > 0 {
+		if calls := b.cloud.Calls(driver.OpDelete); len(calls) > 0 {
 			t.Fatalf("the VM was deleted after %s", b.deletedAt(deleted))
 		}
 		b.pass(time.Minute)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // A Node of the machine's VM that has joined under another name than the one that the driver has returned is named in the machine's status. A
@@ -16,7 +17,7 @@ import (
 func TestNodeThatJoinsUnderAnotherName_IsNamed(t *testing.T) {
 	for id, isNamed := range map[string]bool{"test:///i-1": true, "test:///i-2": false} {
 		onBench(t, func(b *bench) {
-			b.cloud.made = func(*testVM) {}
+			b.cloud.Made = func(*fakecloud.Resource) {}
 			b.create()
 			b.becomes(v1alpha1.MachinePending, time.Minute)
 			b.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ip-10-0-0-1"}, Spec: corev1.NodeSpec{ProviderID: id}})

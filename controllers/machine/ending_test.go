@@ -7,6 +7,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // TestVMsThatEndSlowlyArePolled makes VMs stop for longer and longer. The delay that the fleet adds stays small, and so does the
@@ -25,7 +26,7 @@ func TestVMsThatEndSlowlyArePolled(t *testing.T) {
 	} {
 		t.Run(tc.stops.String(), func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				b.cloud.stops = tc.stops
+				b.cloud.Stops = tc.stops
 				b.runs()
 				b.delete()
 				deleted := time.Now()
@@ -36,10 +37,10 @@ func TestVMsThatEndSlowlyArePolled(t *testing.T) {
 				if more := time.Since(deleted) - tc.stops; more > tc.more+10*time.Millisecond {
 					t.Errorf("the machine took %s longer than its VM, want at most %s", more, tc.more)
 				}
-				if calls := len(b.cloud.log(driver.OpDelete)); calls > tc.calls {
+				if calls := len(b.cloud.Calls(driver.OpDelete)); calls > tc.calls {
 					t.Errorf("the cloud got %d requests, want at most %d", calls, tc.calls)
 				}
-				if now, _ := b.cloud.counts(); now > 0 || len(b.left()) > 0 {
+				if now, _ := b.cloud.VMs(); now > 0 || len(b.left()) > 0 {
 					t.Errorf("left: %d VMs, %v", now, b.left())
 				}
 			})
@@ -50,31 +51,31 @@ func TestVMsThatEndSlowlyArePolled(t *testing.T) {
 // More passes for a machine cause no more requests to the cloud; and a process that takes over sends one at once.
 func TestEndingVMIsNotPolledByOtherPasses(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.stops = 10 * time.Hour
+		b.cloud.Stops = 10 * time.Hour
 		b.runs()
 		b.delete()
 		b.pass(time.Hour)
-		asked := len(b.cloud.log(driver.OpDelete))
+		asked := len(b.cloud.Calls(driver.OpDelete))
 		for i := range 100 {
 			b.patchMachine(fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, i))
 			b.pass(10 * time.Millisecond)
 		}
-		if more := len(b.cloud.log(driver.OpDelete)) - asked; more > 1 {
+		if more := len(b.cloud.Calls(driver.OpDelete)) - asked; more > 1 {
 			t.Errorf("the cloud got %d requests in a second", more)
 		}
 		b.takeOver(0)
 		b.pass(time.Millisecond)
-		if more := len(b.cloud.log(driver.OpDelete)) - asked; more == 0 {
+		if more := len(b.cloud.Calls(driver.OpDelete)) - asked; more == 0 {
 			t.Error("the next process does not know how far the deletion is, and does not ask")
 		}
-		b.cloud.fails(testFault{code: driver.Internal}, driver.OpDelete)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpDelete)
 		b.pass(time.Minute)
 		if last := b.get().Status.LastOperation; last.ErrorCode != driver.Internal.String() {
 			t.Errorf("the cloud returns no status of the VM, and the machine reports %+v", last)
 		}
-		asked = len(b.cloud.log(driver.OpDelete))
+		asked = len(b.cloud.Calls(driver.OpDelete))
 		b.pass(10 * time.Minute)
-		if more := len(b.cloud.log(driver.OpDelete)) - asked; more > 5 {
+		if more := len(b.cloud.Calls(driver.OpDelete)) - asked; more > 5 {
 			t.Errorf("the cloud fails, and got %d requests in 10 min", more)
 		}
 	})
@@ -84,7 +85,7 @@ func TestEndingVMIsNotPolledByOtherPasses(t *testing.T) {
 func TestAHundredEndingVMs(t *testing.T) {
 	const machines = 100
 	onBench(t, func(b *bench) {
-		b.cloud.stops = time.Minute
+		b.cloud.Stops = time.Minute
 		for i := range machines {
 			b.create(func(m *v1alpha1.Machine) { m.Name = fmt.Sprintf("m-%d", i) })
 		}
@@ -92,11 +93,11 @@ func TestAHundredEndingVMs(t *testing.T) {
 		for i := range machines {
 			b.server.Delete("machines", "n", fmt.Sprintf("m-%d", i))
 		}
-		b.pass(b.cloud.stops + 11*time.Second)
-		if now, ever := b.cloud.counts(); now > 0 || ever != machines || len(b.left()) > 0 {
+		b.pass(b.cloud.Stops + 11*time.Second)
+		if now, ever := b.cloud.VMs(); now > 0 || ever != machines || len(b.left()) > 0 {
 			t.Errorf("left: %d of %d VMs, %v", now, ever, b.left())
 		}
-		if calls := len(b.cloud.log(driver.OpDelete)); calls > 25*machines {
+		if calls := len(b.cloud.Calls(driver.OpDelete)); calls > 25*machines {
 			t.Errorf("the cloud got %d requests", calls)
 		}
 	})

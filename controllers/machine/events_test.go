@@ -16,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // manyTimes is how often an action is repeated that must be reported once.
@@ -44,25 +45,25 @@ var plays = map[string]func(b *bench){
 		b.pass(time.Hour)
 	},
 	v1alpha1.EventCreateFailed: func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 		b.create(patient)
 		b.tries(driver.OpCreate)
 	},
 	v1alpha1.EventCreateTimedOut: func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 		b.create()
 		b.becomes(v1alpha1.MachineFailed, time.Hour)
 		b.touches()
 	},
 	v1alpha1.EventSetAside: func(b *bench) {
-		b.cloud.fault = func(driver.Op) *testFault { panic("a defect") }
+		b.cloud.FailIf(func(driver.Op) *fakecloud.Fault { panic("a defect") })
 		b.create(patient)
 		b.pass(100 * time.Hour)
 	},
 	v1alpha1.EventDeleteFailed: func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
-		b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpDelete)
 		b.delete()
 		b.tries(driver.OpDelete)
 	},
@@ -73,13 +74,13 @@ var plays = map[string]func(b *bench){
 		b.touches()
 	},
 	v1alpha1.EventDrained: func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpDelete)
 		b.drainBegins(time.Hour, func() { b.pod("web") })
 		b.tries(driver.OpDelete)
 		b.touches()
 	},
 	v1alpha1.EventDrainForced: func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpDelete)
 		b.drainBegins(time.Hour, func() { b.pod("web", endless) })
 		b.pass(2 * time.Hour)
 		b.tries(driver.OpDelete)
@@ -91,7 +92,7 @@ var plays = map[string]func(b *bench){
 		b.touches()
 	},
 	v1alpha1.EventJoinTimedOut: func(b *bench) {
-		b.cloud.made = func(*testVM) {} // it never boots
+		b.cloud.Made = func(*fakecloud.Resource) {} // it never boots
 		b.create()
 		b.becomes(v1alpha1.MachineFailed, time.Hour)
 		b.touches()
@@ -181,7 +182,7 @@ var plays = map[string]func(b *bench){
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.annotateNode(v1alpha1.AnnotationMachine, "another/machine/uid")
-		b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpDelete)
 		b.delete()
 		b.tries(driver.OpDelete)
 	},
@@ -213,7 +214,7 @@ var reportedByOthers = []string{v1alpha1.EventNotAlone, v1alpha1.EventNotLabeled
 func (b *bench) tries(op driver.Op) {
 	b.Helper()
 	b.pass(manyTimes * 3 * time.Minute)
-	if tried := len(b.cloud.log(op)); tried < manyTimes {
+	if tried := len(b.cloud.Calls(op)); tried < manyTimes {
 		b.Errorf("tried %d times, want %d", tried, manyTimes)
 	}
 }
@@ -256,10 +257,10 @@ func TestHundredFailuresOfThreeKindsAreReportedThreeTimes(t *testing.T) {
 	onBench(t, func(b *bench) {
 		codes := []driver.Code{driver.Internal, driver.Unavailable, driver.DeadlineExceeded}
 		next := 0
-		b.cloud.fault = func(driver.Op) *testFault {
+		b.cloud.FailIf(func(driver.Op) *fakecloud.Fault {
 			next++
-			return &testFault{code: codes[next%len(codes)]}
-		}
+			return &fakecloud.Fault{Code: codes[next%len(codes)]}
+		})
 		b.create(patient)
 		b.tries(driver.OpStatus)
 		if want := slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, len(codes)); !slices.Equal(b.reported.List(), want) {

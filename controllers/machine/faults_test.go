@@ -11,6 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // outage is how long a cloud fails in these tests, except for quota, which is retried every ten minutes only.
@@ -38,10 +39,10 @@ func longestStep(code driver.Code) time.Duration {
 }
 
 // failedAt returns when calls failed, counted from the first of them.
-func failedAt(calls []testCall) (at []time.Duration) {
+func failedAt(calls []fakecloud.Call) (at []time.Duration) {
 	for _, call := range calls {
-		if call.failed {
-			at = append(at, call.at.Sub(calls[0].at))
+		if call.Failed {
+			at = append(at, call.At.Sub(calls[0].At))
 		}
 	}
 	return at
@@ -83,7 +84,7 @@ func TestCloudFails(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/effect=%t", code, op, takesEffect), func(t *testing.T) {
 					onBench(t, func(b *bench) {
-						fault := testFault{code: code, takesEffect: takesEffect}
+						fault := fakecloud.Fault{Code: code, TakesEffect: takesEffect}
 						if op == driver.OpVolumeIDs {
 							b.drainOutlasts(fault)
 						} else {
@@ -98,27 +99,27 @@ func TestCloudFails(t *testing.T) {
 
 // drainOutlasts makes requests for names of volumes fail while a Node is drained. The pods are evicted all the same, the step that
 // waits for a name gets it soon after, and the VM is deleted when that volume is detached.
-func (b *bench) drainOutlasts(fault testFault) {
+func (b *bench) drainOutlasts(fault fakecloud.Fault) {
 	b.Helper()
 	w := b.startsDrain(fault)
-	b.pass(outage(fault.code))
-	if diff := cmp.Diff(attempts(fault.code), failedAt(b.cloud.log(driver.OpVolumeIDs))); diff != "" {
+	b.pass(outage(fault.Code))
+	if diff := cmp.Diff(attempts(fault.Code), failedAt(b.cloud.Calls(driver.OpVolumeIDs))); diff != "" {
 		b.Errorf("attempts (-want +got):\n%s", diff)
 	}
 	if left := w.left(); !slices.Equal(left, []string{"pod old", "volume kubernetes.io/aws-ebs/vol-old"}) {
 		b.Errorf("left on the Node are %v, want what is held", left)
 	}
-	w.works(longestStep(fault.code))
+	w.works(longestStep(fault.Code))
 }
 
 // startsDrain drains a Node with a pod that has a volume and is blocked, while requests for names of volumes fail.
-func (b *bench) startsDrain(fault testFault) *workload {
+func (b *bench) startsDrain(fault fakecloud.Fault) *workload {
 	b.Helper()
 	b.create()
 	b.becomes(v1alpha1.MachineRunning, time.Minute)
 	w := b.works()
 	w.blockedPod = "old"
-	b.cloud.fails(fault, driver.OpVolumeIDs)
+	b.cloud.Fail(fault, driver.OpVolumeIDs)
 	b.delete()
 	return w
 }
@@ -126,10 +127,10 @@ func (b *bench) startsDrain(fault testFault) *workload {
 // works makes the cloud return names again, and unblocks the pod. The workload checks that the VM stays until then.
 func (w *workload) works(soon time.Duration) {
 	w.Helper()
-	w.cloud.works()
-	failed := len(w.cloud.log(driver.OpVolumeIDs))
+	w.cloud.Work()
+	failed := len(w.cloud.Calls(driver.OpVolumeIDs))
 	w.pass(soon)
-	if reported := len(w.cloud.log(driver.OpVolumeIDs)) - failed; reported != 1 { // the other volume has moved, name or not
+	if reported := len(w.cloud.Calls(driver.OpVolumeIDs)) - failed; reported != 1 { // the other volume has moved, name or not
 		w.Errorf("the cloud got %d requests for names after it works again, want one", reported)
 	}
 	w.mu.Lock()
@@ -142,7 +143,7 @@ func (w *workload) works(soon time.Duration) {
 }
 
 // outlasts has the calls of an operation fail, and then work again.
-func (b *bench) outlasts(op driver.Op, fault testFault) {
+func (b *bench) outlasts(op driver.Op, fault fakecloud.Fault) {
 	b.Helper()
 	deletes := op == driver.OpDelete
 	want := v1alpha1.MachineOperationCreate
@@ -151,39 +152,39 @@ func (b *bench) outlasts(op driver.Op, fault testFault) {
 		b.create(patient)
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 	}
-	b.cloud.fails(fault, op)
+	b.cloud.Fail(fault, op)
 	if deletes {
 		b.delete()
 	} else {
 		b.create(patient)
 	}
-	if fault.takesEffect && (op == driver.OpCreate || op == driver.OpInitialize) { // the next attempt sees what the first has done
-		b.becomes(v1alpha1.MachineRunning, attempts(fault.code)[1]+bootTime)
-		if now, ever := b.cloud.counts(); now != 1 || ever != 1 || len(b.cloud.log(op)) != 1 {
-			b.Errorf("there are %d VMs of %d that were made, with %d calls; want one", now, ever, len(b.cloud.log(op)))
+	if fault.TakesEffect && (op == driver.OpCreate || op == driver.OpInitialize) { // the next attempt sees what the first has done
+		b.becomes(v1alpha1.MachineRunning, attempts(fault.Code)[1]+bootTime)
+		if now, ever := b.cloud.VMs(); now != 1 || ever != 1 || len(b.cloud.Calls(op)) != 1 {
+			b.Errorf("there are %d VMs of %d that were made, with %d calls; want one", now, ever, len(b.cloud.Calls(op)))
 		}
 		return
 	}
 	const look = 5 * time.Second
-	for range outage(fault.code) / look {
+	for range outage(fault.Code) / look {
 		b.pass(look)
 		last := b.get().Status.LastOperation
-		if last.Type != want || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != fault.code.String() {
-			b.Fatalf("the last operation is %+v, want a failed %s with %s", last, want, fault.code)
+		if last.Type != want || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != fault.Code.String() {
+			b.Fatalf("the last operation is %+v, want a failed %s with %s", last, want, fault.Code)
 		}
 	}
-	if diff := cmp.Diff(attempts(fault.code), failedAt(b.cloud.log(op))); diff != "" {
+	if diff := cmp.Diff(attempts(fault.Code), failedAt(b.cloud.Calls(op))); diff != "" {
 		b.Errorf("attempts (-want +got):\n%s", diff)
 	}
-	b.cloud.works()
+	b.cloud.Work()
 	if deletes {
-		b.pass(longestStep(fault.code))
-		if now, _ := b.cloud.counts(); b.get() != nil || now != 0 || len(b.left()) > 0 {
+		b.pass(longestStep(fault.Code))
+		if now, _ := b.cloud.VMs(); b.get() != nil || now != 0 || len(b.left()) > 0 {
 			b.Errorf("left: machine %v, %d VMs, %v", b.get(), now, b.left())
 		}
 	} else {
-		b.becomes(v1alpha1.MachineRunning, longestStep(fault.code)+bootTime)
-		if now, ever := b.cloud.counts(); now != 1 || ever != 1 {
+		b.becomes(v1alpha1.MachineRunning, longestStep(fault.Code)+bootTime)
+		if now, ever := b.cloud.VMs(); now != 1 || ever != 1 {
 			b.Errorf("there are %d VMs of %d that were made, want one", now, ever)
 		}
 		if _, waits := b.get().Annotations[v1alpha1.AnnotationBackoff]; waits {
@@ -198,10 +199,10 @@ func TestCloudThrottles(t *testing.T) {
 	for _, op := range operations {
 		t.Run(string(op), func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				fault := testFault{code: driver.Unavailable, retryAfter: 45 * time.Second}
+				fault := fakecloud.Fault{Code: driver.Unavailable, RetryAfter: 45 * time.Second}
 				w := b.meets(op, fault)
 				b.pass(10 * time.Minute)
-				if diff := cmp.Diff(want, failedAt(b.cloud.log(op))); diff != "" {
+				if diff := cmp.Diff(want, failedAt(b.cloud.Calls(op))); diff != "" {
 					t.Errorf("attempts (-want +got):\n%s", diff)
 				}
 				b.recovers(op, w, 3*time.Minute)
@@ -234,12 +235,12 @@ func TestCloudHangs(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/effect=%t", op, takesEffect), func(t *testing.T) {
 				onBench(t, func(b *bench) {
-					w := b.meets(op, testFault{hangs: true, takesEffect: takesEffect})
+					w := b.meets(op, fakecloud.Fault{Hangs: true, TakesEffect: takesEffect})
 					if takesEffect && op != driver.OpDelete { // the next attempt sees what the first has done
 						b.becomes(v1alpha1.MachineRunning, want[1]+bootTime)
 					} else {
 						b.pass(10 * time.Minute)
-						if diff := cmp.Diff(want, failedAt(b.cloud.log(op))); diff != "" {
+						if diff := cmp.Diff(want, failedAt(b.cloud.Calls(op))); diff != "" {
 							t.Errorf("attempts (-want +got):\n%s", diff)
 						}
 					}
@@ -251,7 +252,7 @@ func TestCloudHangs(t *testing.T) {
 }
 
 // meets has a machine come to a call that fails.
-func (b *bench) meets(op driver.Op, fault testFault) *workload {
+func (b *bench) meets(op driver.Op, fault fakecloud.Fault) *workload {
 	b.Helper()
 	switch op { //nolint:exhaustive // the others are met on the way to a VM
 	case driver.OpVolumeIDs:
@@ -259,10 +260,10 @@ func (b *bench) meets(op driver.Op, fault testFault) *workload {
 	case driver.OpDelete:
 		b.create(patient)
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
-		b.cloud.fails(fault, op)
+		b.cloud.Fail(fault, op)
 		b.delete()
 	default:
-		b.cloud.fails(fault, op)
+		b.cloud.Fail(fault, op)
 		b.create(patient)
 	}
 	return nil
@@ -271,18 +272,18 @@ func (b *bench) meets(op driver.Op, fault testFault) *workload {
 // recovers has the cloud work again, and the machine come soon to where it should be.
 func (b *bench) recovers(op driver.Op, w *workload, soon time.Duration) {
 	b.Helper()
-	b.cloud.works()
+	b.cloud.Work()
 	switch op { //nolint:exhaustive // the others are met on the way to a VM
 	case driver.OpVolumeIDs:
 		w.works(soon)
 	case driver.OpDelete:
 		b.pass(soon)
-		if now, ever := b.cloud.counts(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
+		if now, ever := b.cloud.VMs(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
 			b.Errorf("left: machine %v, %d of %d VMs, %v", b.get(), now, ever, b.left())
 		}
 	default:
 		b.becomes(v1alpha1.MachineRunning, soon+bootTime)
-		if now, ever := b.cloud.counts(); now != 1 || ever != 1 {
+		if now, ever := b.cloud.VMs(); now != 1 || ever != 1 {
 			b.Errorf("there are %d VMs of %d that were made, want one", now, ever)
 		}
 	}
@@ -296,10 +297,10 @@ func TestNoVMIsForgotten(t *testing.T) {
 		}
 		t.Run(code.String(), func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				b.cloud.fails(testFault{code: driver.DeadlineExceeded, takesEffect: true}, driver.OpCreate)
+				b.cloud.Fail(fakecloud.Fault{Code: driver.DeadlineExceeded, TakesEffect: true}, driver.OpCreate)
 				b.create(patient)
 				b.pass(time.Second)
-				b.cloud.fails(testFault{code: code}, driver.OpStatus)
+				b.cloud.Fail(fakecloud.Fault{Code: code}, driver.OpStatus)
 				b.end() // or it may ask once more
 				b.server.ShowIn(objectcache.NewView())
 				b.delete()
@@ -310,7 +311,7 @@ func TestNoVMIsForgotten(t *testing.T) {
 				if last.Type != v1alpha1.MachineOperationDelete || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != code.String() {
 					t.Errorf("the last operation is %+v", last)
 				}
-				looked := b.cloud.log(driver.OpStatus)[1:] // the first was before the create
+				looked := b.cloud.Calls(driver.OpStatus)[1:] // the first was before the create
 				if diff := cmp.Diff(attempts(code), failedAt(looked)); diff != "" {
 					t.Errorf("attempts (-want +got):\n%s", diff)
 				}
@@ -323,12 +324,12 @@ func TestNoVMIsForgotten(t *testing.T) {
 // TestTheWaitSurvivesAHandOver has process after process go on with one machine that the cloud has no room for.
 func TestTheWaitSurvivesAHandOver(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.ResourceExhausted}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.ResourceExhausted}, driver.OpCreate)
 		b.create(patient)
 		b.pass(4 * time.Minute)
 		b.takeOver(15 * time.Second)
 		b.pass(7 * time.Minute) // 11:15, the second attempt was due at 10:00
-		b.cloud.fails(testFault{code: driver.ResourceExhausted, retryAfter: 25 * time.Minute}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.ResourceExhausted, RetryAfter: 25 * time.Minute}, driver.OpCreate)
 		b.pass(8 * time.Minute) // 19:15
 		b.takeOver(time.Minute) // no process ran when the third attempt was due, at 20:00
 		b.pass(time.Second)     // it came at 20:15, and the cloud wants to be left alone until 45:15
@@ -337,7 +338,7 @@ func TestTheWaitSurvivesAHandOver(t *testing.T) {
 		b.takeOver(0)
 		b.pass(5 * time.Minute)
 		want := []time.Duration{0, 10 * time.Minute, 20*time.Minute + 15*time.Second, 45*time.Minute + 15*time.Second}
-		if diff := cmp.Diff(want, failedAt(b.cloud.log(driver.OpCreate))); diff != "" {
+		if diff := cmp.Diff(want, failedAt(b.cloud.Calls(driver.OpCreate))); diff != "" {
 			t.Errorf("attempts (-want +got):\n%s", diff)
 		}
 	})
@@ -362,16 +363,16 @@ func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				b.cloud.fails(testFault{code: driver.InvalidArgument}, driver.OpStatus)
+				b.cloud.Fail(fakecloud.Fault{Code: driver.InvalidArgument}, driver.OpStatus)
 				b.create(patient)
 				b.pass(10 * time.Minute) // the next attempt is due at 11:15
-				tried := len(b.cloud.log(driver.OpStatus))
+				tried := len(b.cloud.Calls(driver.OpStatus))
 				b.takeOver(0)
 				b.pass(time.Second)
-				if got := len(b.cloud.log(driver.OpStatus)); got != tried {
+				if got := len(b.cloud.Calls(driver.OpStatus)); got != tried {
 					t.Error("nothing has changed, and the cloud got another request")
 				}
-				b.cloud.works()
+				b.cloud.Work()
 				correct(b)
 				b.becomes(v1alpha1.MachineRunning, bootTime)
 			})
@@ -381,15 +382,15 @@ func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 
 func TestAVMThatCannotBeSetUpIsNotMadeAgain(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Internal}, driver.OpInitialize)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpInitialize)
 		b.create(patient)
 		b.pass(time.Minute)
 		if m := b.get(); m.Spec.ProviderID == "" || m.Status.CurrentStatus.Phase != v1alpha1.MachineCrashLoopBackOff {
 			t.Errorf("the VM is not written down, or the phase is wrong: %+v", m)
 		}
-		b.cloud.works()
+		b.cloud.Work()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
-		if creates := b.cloud.log(driver.OpCreate); len(creates) != 1 {
+		if creates := b.cloud.Calls(driver.OpCreate); len(creates) != 1 {
 			t.Errorf("%d creates, want one", len(creates))
 		}
 	})

@@ -47,15 +47,15 @@ func TestFirstConfig_IsAwaited(t *testing.T) {
 		looked := looks
 		b.pass(time.Hour)
 		last := b.get().Status.LastOperation
-		if last.ErrorCode != driver.FailedPrecondition.String() || !strings.Contains(last.Description, problem) || len(b.cloud.log(driver.OpCreate)) > 0 || looks != looked {
-			t.Errorf("%+v, %d requests, %d more looks", last, len(b.cloud.log(driver.OpCreate)), looks-looked)
+		if last.ErrorCode != driver.FailedPrecondition.String() || !strings.Contains(last.Description, problem) || len(b.cloud.Calls(driver.OpCreate)) > 0 || looks != looked {
+			t.Errorf("%+v, %d requests, %d more looks", last, len(b.cloud.Calls(driver.OpCreate)), looks-looked)
 		}
 		b.process.FirstConfigChanged() // and it is not better
 		b.pass(time.Second)
 		problem = ""
 		b.process.FirstConfigChanged()
 		b.becomes(v1alpha1.MachineRunning, bootTime+time.Second)
-		if got := b.cloud.log(driver.OpCreate)[0].userData; got != "rendered-p-1" {
+		if got := b.cloud.Calls(driver.OpCreate)[0].UserData; got != "rendered-p-1" {
 			t.Errorf("it boots with %q", got)
 		}
 		if got := len(b.process.awaitConfig.take()); got > 0 {

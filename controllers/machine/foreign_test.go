@@ -97,7 +97,7 @@ func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 				if got.code != driver.PermissionDenied.String() || !strings.Contains(got.description, v1alpha1.AnnotationSharedWith) {
 					t.Errorf("%s as %s: %+v, want PermissionDenied that names the annotation", name, ref, got)
 				}
-				if len(b.cloud.log("")) > 0 {
+				if len(b.cloud.Calls("")) > 0 {
 					t.Errorf("%s as %s: the cloud got a request", name, ref)
 				}
 			})
@@ -125,8 +125,8 @@ func TestSecretIsSharedWhileItsAnnotationAllowsIt(t *testing.T) {
 		b.delete()
 		b.pass(10 * time.Second)
 		m := b.get()
-		if m == nil || m.Status.LastOperation.ErrorCode != driver.PermissionDenied.String() || len(b.cloud.log(driver.OpDelete)) > 0 {
-			t.Fatalf("it is shared no longer: the machine is %+v, after %d calls", m, len(b.cloud.log(driver.OpDelete)))
+		if m == nil || m.Status.LastOperation.ErrorCode != driver.PermissionDenied.String() || len(b.cloud.Calls(driver.OpDelete)) > 0 {
+			t.Fatalf("it is shared no longer: the machine is %+v, after %d calls", m, len(b.cloud.Calls(driver.OpDelete)))
 		}
 		if data, _ := b.touched(); len(data) > 0 {
 			t.Errorf("it is shared no longer: requests %v", data)

@@ -9,31 +9,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // The Node of another VM has the machine's name, so that its VM cannot join. The machine reports that and leaves the Node alone. It
 // continues when a user deletes the Node.
 func TestNodeOfAnotherVMHasTheName(t *testing.T) {
-	for name, then := range map[string]func(b *bench, vm *testVM){
-		"the Node is deleted": func(b *bench, vm *testVM) {
+	for name, then := range map[string]func(b *bench, vm *fakecloud.Resource){
+		"the Node is deleted": func(b *bench, vm *fakecloud.Resource) {
 			b.deletes("m")
 			b.becomes(v1alpha1.MachinePending, 5*time.Second) // the pause after the first failure
 			b.boots(vm)
 			b.becomes(v1alpha1.MachineRunning, bootTime+time.Second)
 		},
-		"the machine is deleted": func(b *bench, _ *testVM) {
+		"the machine is deleted": func(b *bench, _ *fakecloud.Resource) {
 			b.delete()
 			b.pass(time.Minute)
 			node := b.node()
-			if now, _ := b.cloud.counts(); b.get() != nil || now > 0 || node.UID != "other" || len(node.Finalizers)+len(node.Labels)+len(node.Annotations) > 0 {
+			if now, _ := b.cloud.VMs(); b.get() != nil || now > 0 || node.UID != "other" || len(node.Finalizers)+len(node.Labels)+len(node.Annotations) > 0 {
 				b.Errorf("%d VMs and the machine %v are left, and the Node is %+v", now, b.get(), node.ObjectMeta)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				var made *testVM
-				b.cloud.made = func(vm *testVM) { made = vm }
+				var made *fakecloud.Resource
+				b.cloud.Made = func(vm *fakecloud.Resource) { made = vm }
 				b.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "other"}, Spec: corev1.NodeSpec{ProviderID: "test:///other"}})
 				b.create()
 				b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Second)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // A driver that cannot look for VMs proves nothing about a Node that joins. The process that has made the VM knows of which
@@ -21,11 +22,11 @@ func TestANodeOfADriverThatCannotLook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				b.cloud.remembers = true
-				b.cloud.fails(testFault{code: driver.Unimplemented}, driver.OpStatus)
-				b.cloud.made = func(vm *testVM) {
+				b.cloud.Twins = false
+				b.cloud.Fail(fakecloud.Fault{Code: driver.Unimplemented}, driver.OpStatus)
+				b.cloud.Made = func(vm *fakecloud.Resource) {
 					node := &corev1.Node{
-						ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: "node"}, Spec: corev1.NodeSpec{ProviderID: vm.ProviderID},
+						ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: "node"}, Spec: corev1.NodeSpec{ProviderID: vm.ID},
 						Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 					}
 					if tc.named {
@@ -45,12 +46,12 @@ func TestANodeOfADriverThatCannotLook(t *testing.T) {
 				if !tc.isClaimed {
 					b.becomes(v1alpha1.MachineFailed, b.limits.CreationTimeout)
 				}
-				if _, ever := b.cloud.counts(); ever != 1 {
+				if _, ever := b.cloud.VMs(); ever != 1 {
 					t.Errorf("the machine has got %d VMs", ever)
 				}
 				b.delete()
 				b.pass(time.Hour)
-				if now, _ := b.cloud.counts(); b.get() != nil || now > 0 {
+				if now, _ := b.cloud.VMs(); b.get() != nil || now > 0 {
 					t.Errorf("%d VMs are left; the machine reports: %s", now, b.operation())
 				}
 			})

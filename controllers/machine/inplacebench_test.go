@@ -84,7 +84,7 @@ func TestANodeIsUpdatedInPlace(t *testing.T) {
 		b.becomes(v1alpha1.MachineRunning, time.Second)
 		b.pass(time.Second)
 		b.isBack()
-		if deleted := b.cloud.log(driver.OpDelete); len(deleted) > 0 {
+		if deleted := b.cloud.Calls(driver.OpDelete); len(deleted) > 0 {
 			t.Errorf("the VM is deleted: %v", deleted)
 		}
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -46,7 +47,7 @@ func falters(b *bench) { b.setReady(corev1.ConditionUnknown) }
 
 // joinsSick is joins, with a Node that is not ready.
 func joinsSick(b *bench) {
-	b.cloud.made = b.bootsSick
+	b.cloud.Made = b.bootsSick
 	joins(b)
 }
 
@@ -67,15 +68,18 @@ var lives = []struct {
 		{(*bench).delete, 5 * time.Minute, thatIs},
 	}},
 	{"never joins", []chapter{
-		{func(b *bench) { b.cloud.made = func(*testVM) {}; joins(b) }, 19 * time.Minute, "Pending" + oneVM + ", 1 token"},
+		{func(b *bench) { b.cloud.Made = func(*fakecloud.Resource) {}; joins(b) }, 19 * time.Minute, "Pending" + oneVM + ", 1 token"},
 		{func(*bench) {}, 5 * time.Minute, "Failed" + oneVM + ", 1 token"},
 		{(*bench).delete, time.Minute, thatIs},
 	}},
 	{"is deleted while its VM is made", []chapter{
-		{func(b *bench) { b.cloud.made = func(vm *testVM) { b.delete(); b.boots(vm) }; joins(b) }, time.Minute, thatIs},
+		{func(b *bench) { b.cloud.Made = func(vm *fakecloud.Resource) { b.delete(); b.boots(vm) }; joins(b) }, time.Minute, thatIs},
 	}},
 	{"loses its class while its VM is made, and is deleted", []chapter{
-		{func(b *bench) { b.cloud.made = func(vm *testVM) { b.loseClass(); b.delete(); b.boots(vm) }; joins(b) }, time.Minute, whatever},
+		{func(b *bench) {
+			b.cloud.Made = func(vm *fakecloud.Resource) { b.loseClass(); b.delete(); b.boots(vm) }
+			joins(b)
+		}, time.Minute, whatever},
 		{func(b *bench) { b.createClass() }, time.Minute, thatIs},
 	}},
 	{"deleted with its Node", []chapter{
@@ -236,9 +240,9 @@ func (b *bench) state() string {
 	if m != nil {
 		words[0] = string(m.Status.CurrentStatus.Phase)
 	}
-	now, ever := b.cloud.counts()
+	now, ever := b.cloud.VMs()
 	words = append(words, fmt.Sprintf("%d of %d VMs", now, ever))
-	if !b.cloud.areReady() {
+	if slices.ContainsFunc(b.cloud.All(), func(r fakecloud.Resource) bool { return b.cloud.Exists(&r) && !r.Ready }) {
 		words = append(words, "not set up")
 	}
 	if tokens := slices.DeleteFunc(b.left(), func(what string) bool { return strings.HasPrefix(what, "Node") }); len(tokens) > 0 {
@@ -300,9 +304,9 @@ func shownOn(n *corev1.Node) []string {
 }
 
 // bootsSick has the VM become a Node that is not ready.
-func (b *bench) bootsSick(vm *testVM) {
+func (b *bench) bootsSick(vm *fakecloud.Resource) {
 	b.setNode(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: types.UID("node-" + vm.ProviderID)}, Spec: corev1.NodeSpec{ProviderID: vm.ProviderID},
+		ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: types.UID("node-" + vm.ID)}, Spec: corev1.NodeSpec{ProviderID: vm.ID},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // moment is when a process dies of a call.
@@ -47,14 +48,13 @@ func newKiller(b *bench, dies func(call int) moment) *killer {
 	k := &killer{bench: b, dies: dies, died: make(chan struct{}, 1)}
 	b.rewire = func(w *wires) {
 		p := &process{killer: k}
-		cloud := w.cloud
 		evict := w.evict
 		control, target := b.server.Via(p.request), b.target.Via(p.request)
 		w.machines, w.secrets, w.target = control.Machines, control.Core, target.Core
 		w.evict = func(ctx context.Context, e *policyv1.Eviction) error {
 			return p.call("create pods/eviction", true, func() error { return evict(ctx, e) })
 		}
-		w.cloud = &mortalDriver{process: p, next: cloud}
+		w.cloud = b.cloud.Via(p.cloud)
 	}
 	b.takeOver(0)
 	return k
@@ -147,56 +147,15 @@ func (p *process) request(r apiserver.Request, send func() error) error {
 	return p.call(r.What(), isWrite(r.Verb), send)
 }
 
-// mortalDriver is the driver that the process has. Each of its calls counts.
-type mortalDriver struct {
-	process *process
-	next    driver.Driver
-}
-
-func mortal[Req, Resp any](ctx context.Context, p *process, op driver.Op, do func(context.Context, Req) (Resp, error), req Req) (resp Resp, err error) {
+// cloud is the way of a call of the process to the cloud. Each counts.
+func (p *process) cloud(_ context.Context, call fakecloud.Call, send func() error) error {
 	var answer error
-	err = p.call(string(op), true, func() error {
-		resp, answer = do(ctx, req)
+	err := p.call(string(call.Op), true, func() error {
+		answer = send()
 		return nil
 	})
 	if err != nil {
-		var nothing Resp
-		return nothing, &driver.Error{Code: driver.Unavailable, Op: op, Err: err}
+		return &driver.Error{Code: driver.Unavailable, Op: call.Op, Err: err}
 	}
-	return resp, answer
-}
-
-// CreateMachine is driver.Driver's.
-func (d *mortalDriver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
-	return mortal(ctx, d.process, driver.OpCreate, d.next.CreateMachine, req)
-}
-
-// InitializeMachine is driver.Driver's.
-func (d *mortalDriver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
-	return mortal(ctx, d.process, driver.OpInitialize, d.next.InitializeMachine, req)
-}
-
-// DeleteMachine is driver.Driver's.
-func (d *mortalDriver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	return mortal(ctx, d.process, driver.OpDelete, d.next.DeleteMachine, req)
-}
-
-// GetMachineStatus is driver.Driver's.
-func (d *mortalDriver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
-	return mortal(ctx, d.process, driver.OpStatus, d.next.GetMachineStatus, req)
-}
-
-// ListMachines is driver.Driver's.
-func (d *mortalDriver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
-	return mortal(ctx, d.process, driver.OpList, d.next.ListMachines, req)
-}
-
-// GetUnknownFields is driver.Driver's.
-func (d *mortalDriver) GetUnknownFields(ctx context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
-	return mortal(ctx, d.process, driver.OpFields, d.next.GetUnknownFields, req)
-}
-
-// GetVolumeIDs is driver.Driver's.
-func (d *mortalDriver) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
-	return mortal(ctx, d.process, driver.OpVolumeIDs, d.next.GetVolumeIDs, req)
+	return answer
 }

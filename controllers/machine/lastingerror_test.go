@@ -13,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // refuses has a cluster answer requests like "patch nodes" with an error, until it is mended.
@@ -195,7 +196,7 @@ func TestLackOfQuotaIsReportedUntilTheNextAttempt(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.limits.ResourceExhaustedRetry = time.Hour
 		b.takeOver(0)
-		b.cloud.fails(testFault{code: driver.ResourceExhausted}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.ResourceExhausted}, driver.OpCreate)
 		b.create()
 		b.pass(time.Minute)
 		first := b.get().Status.LastOperation

@@ -21,6 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -88,7 +89,7 @@ func wholeLife() map[lifecycle.Step]time.Duration {
 
 func TestSteps_OneProcess_EachObservedOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.stops = vmStops
+		b.cloud.Stops = vmStops
 		b.drainBegins(time.Hour, func() { b.pod("web") })
 		b.pass(5 * time.Minute)
 		if b.get() != nil {
@@ -107,7 +108,7 @@ func TestSteps_AnotherProcessInEachStep_EachObservedOnce(t *testing.T) {
 			processes = append(processes, b.process)
 			b.takeOver(0)
 		}
-		b.cloud.stops = vmStops
+		b.cloud.Stops = vmStops
 		b.create(drainTimeout(time.Hour))
 		b.becomes(v1alpha1.MachinePending, time.Minute)
 		b.pass(time.Second)
@@ -134,7 +135,7 @@ func TestSteps_AnotherProcessInEachStep_EachObservedOnce(t *testing.T) {
 // A Node without pods is not drained, and a machine without a VM has none to delete.
 func TestSteps_NothingToDo_NotObserved(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 		b.create(patient)
 		b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
 		b.delete()

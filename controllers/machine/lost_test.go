@@ -11,6 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // loses has the process die at its write of machines with that number, counted from now: neither that nor anything after it
@@ -61,10 +62,10 @@ func TestFailureIsReportedByAnyReplica(t *testing.T) {
 					if tc.op == driver.OpDelete {
 						b.create(patient)
 						b.becomes(v1alpha1.MachineRunning, time.Minute)
-						b.cloud.fails(testFault{code: tc.code}, tc.op)
+						b.cloud.Fail(fakecloud.Fault{Code: tc.code}, tc.op)
 						b.delete()
 					} else {
-						b.cloud.fails(testFault{code: tc.code}, tc.op)
+						b.cloud.Fail(fakecloud.Fault{Code: tc.code}, tc.op)
 						b.create(patient)
 					}
 					if died = b.loses(write, 2*time.Second); !died {
@@ -76,12 +77,12 @@ func TestFailureIsReportedByAnyReplica(t *testing.T) {
 					if !slices.Contains(b.reported.List(), "Warning "+tc.reported) {
 						t.Errorf("Events %v, want %s", b.reported.List(), tc.reported)
 					}
-					asked := len(b.cloud.log(tc.op))
+					asked := len(b.cloud.Calls(tc.op))
 					b.pass(tc.again - 2*time.Second)
-					if again := len(b.cloud.log(tc.op)) - asked; again > 0 {
+					if again := len(b.cloud.Calls(tc.op)) - asked; again > 0 {
 						t.Errorf("the cloud got %d requests during the pause", again)
 					}
-					b.cloud.works()
+					b.cloud.Work()
 					b.pass(5 * time.Second)
 					if m := b.get(); tc.op == driver.OpDelete && m != nil || tc.op != driver.OpDelete && m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
 						t.Errorf("in the end it is %+v", m)

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -17,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // A cache that is late shows the Node without our finalizer. Deleting it then would leave it for ever.
@@ -103,11 +103,11 @@ func claimPatch(p *pass) *nodesync.Patch {
 // A VM may become a Node between the look for its Node and its own end.
 func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 	onBench(t, func(b *bench) {
-		var booting *testVM
-		b.cloud.made = func(vm *testVM) { booting = vm }
-		b.cloud.deletes = func() {
+		var booting *fakecloud.Resource
+		b.cloud.Made = func(vm *fakecloud.Resource) { booting = vm }
+		b.cloud.Ends = func(*fakecloud.Resource) {
 			b.setNode(&corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: booting.NodeName, UID: "late"}, Spec: corev1.NodeSpec{ProviderID: booting.ProviderID},
+				ObjectMeta: metav1.ObjectMeta{Name: booting.NodeName, UID: "late"}, Spec: corev1.NodeSpec{ProviderID: booting.ID},
 			})
 		}
 		b.create()
@@ -124,24 +124,24 @@ func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 // If the cloud still knows whose the VM was, the Node is deleted; else nothing proves that the Node is the machine's.
 func TestNodeOfAVMThatHasEndedIsDeletedAfterATakeOver(t *testing.T) {
 	for name, c := range map[string]struct {
-		ended map[string]types.UID
-		left  int
+		forgets bool
+		left    int
 	}{
-		"the cloud knows the VM":  {ended: map[string]types.UID{}},
-		"the cloud has forgotten": {left: 1},
+		"the cloud knows the VM":  {},
+		"the cloud has forgotten": {forgets: true, left: 1},
 	} {
 		for _, after := range []time.Duration{0, 30 * time.Second} { // the VM is ending, or has ended
 			onBench(t, func(b *bench) {
-				var booting *testVM
-				b.cloud.made = func(vm *testVM) { booting = vm }
-				b.cloud.stops, b.cloud.ended = 20*time.Second, c.ended
+				var booting *fakecloud.Resource
+				b.cloud.Made = func(vm *fakecloud.Resource) { booting = vm }
+				b.cloud.Stops, b.cloud.Forgets = 20*time.Second, c.forgets
 				b.create()
 				b.pass(time.Second)
 				b.delete()
 				b.pass(time.Second)
 				b.end()
 				b.setNode(&corev1.Node{
-					ObjectMeta: metav1.ObjectMeta{Name: booting.NodeName, UID: "late"}, Spec: corev1.NodeSpec{ProviderID: booting.ProviderID},
+					ObjectMeta: metav1.ObjectMeta{Name: booting.NodeName, UID: "late"}, Spec: corev1.NodeSpec{ProviderID: booting.ID},
 				})
 				b.takeOver(after)
 				b.pass(2 * time.Minute)

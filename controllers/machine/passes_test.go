@@ -56,8 +56,8 @@ func TestAPassMayEndBeforeEachOfItsSteps(t *testing.T) {
 				b.pod("web")
 				b.delete()
 				b.pass(2 * grace)
-				if b.get() != nil || len(b.cloud.log(driver.OpCreate)) != 1 || b.evictions()["web"] != 1 {
-					t.Errorf("%s; created %v, evicted %v", b.operation(), b.cloud.log(driver.OpCreate), b.evictions())
+				if b.get() != nil || len(b.cloud.Calls(driver.OpCreate)) != 1 || b.evictions()["web"] != 1 {
+					t.Errorf("%s; created %v, evicted %v", b.operation(), b.cloud.Calls(driver.OpCreate), b.evictions())
 				}
 				ended = h.ended.Load()
 			})

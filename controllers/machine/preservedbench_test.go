@@ -82,8 +82,8 @@ func TestPodsLeaveTheNodeOfAPreservedMachine(t *testing.T) {
 		// That the Node was drained once does not mean that it is empty when its VM is to be deleted.
 		b.pod("tolerant")
 		b.pass(time.Hour)
-		if b.evicted["tolerant"] != 0 || len(b.cloud.log(driver.OpDelete)) > 0 {
-			t.Fatalf("evicted %v, deleted %v from a Node that was drained", b.evicted, b.cloud.log(driver.OpDelete))
+		if b.evicted["tolerant"] != 0 || len(b.cloud.Calls(driver.OpDelete)) > 0 {
+			t.Fatalf("evicted %v, deleted %v from a Node that was drained", b.evicted, b.cloud.Calls(driver.OpDelete))
 		}
 		b.delete()
 		deleted := time.Now()

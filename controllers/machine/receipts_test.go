@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // kindAndRule is what the tests compare of a receipt.
@@ -114,20 +115,20 @@ func TestReceipts(t *testing.T) {
 		}, accepted(receipt.NodeDeleted, receipt.Machine, receipt.VM), 2},
 		"another process goes on": {func(b *bench) {
 			b.createUnderSet(true)
-			b.cloud.fails(testFault{code: driver.PermissionDenied}, driver.OpDelete)
+			b.cloud.Fail(fakecloud.Fault{Code: driver.PermissionDenied}, driver.OpDelete)
 			b.delete()
 			b.pass(time.Minute)
 			b.server.Delete("machinesets", "n", "set")
 			b.takeOver(time.Minute)
-			b.cloud.works()
+			b.cloud.Work()
 		}, accepted(receipt.ScaledDown, receipt.VM, receipt.Node), 2},
 		"the cloud does not answer at first": {func(b *bench) {
 			b.create()
 			b.becomes(v1alpha1.MachineRunning, time.Minute)
-			b.cloud.fails(testFault{code: driver.DeadlineExceeded}, driver.OpDelete)
+			b.cloud.Fail(fakecloud.Fault{Code: driver.DeadlineExceeded}, driver.OpDelete)
 			b.delete()
 			b.pass(time.Hour)
-			b.cloud.works()
+			b.cloud.Work()
 		}, append([]kindAndRule{{receipt.VM, receipt.MachineDeleted, receipt.Unknown}}, accepted(receipt.MachineDeleted, receipt.VM, receipt.Node)...), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestReceipts(t *testing.T) {
 // TestReceipts_NoVM_LeavesNone: the driver is called for what a failed create has left, and there is no VM.
 func TestReceipts_NoVM_LeavesNone(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 		b.create(patient)
 		b.pass(time.Hour)
 		b.delete()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -95,7 +96,7 @@ func TestEachStepOfALifeIsOneLine(t *testing.T) {
 		{
 			name: "the machine does not join in time",
 			live: func(b *bench) {
-				b.cloud.made = func(*testVM) {} // it never boots
+				b.cloud.Made = func(*fakecloud.Resource) {} // it never boots
 				b.create()
 				b.becomes(v1alpha1.MachineFailed, time.Hour)
 				b.delete()
@@ -165,7 +166,7 @@ func (b *bench) eachLineHasItsEvent(lines []string) {
 // TestAllEventsOfAVerdictAreEmitted: a machine fails and is preserved from then on, and both are reported.
 func TestAllEventsOfAVerdictAreEmitted(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 		b.create(func(m *v1alpha1.Machine) {
 			m.Annotations = map[string]string{v1alpha1.AnnotationPreserve: v1alpha1.PreserveWhenFailed}
 		})

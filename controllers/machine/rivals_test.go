@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // runsSince makes a machine as Machine Controller Manager leaves it: it runs, on the Node "m".
@@ -72,7 +73,7 @@ func TestANodeOfMachineControllerManagerIsTheOldestMachines(t *testing.T) {
 				if forger != "" {
 					b.runsSince("f", forger)
 				}
-				calls := len(b.cloud.log(""))
+				calls := len(b.cloud.Calls(""))
 				b.ofMCM("m")
 				b.pass(time.Minute)
 				if forger != "" {
@@ -82,7 +83,7 @@ func TestANodeOfMachineControllerManagerIsTheOldestMachines(t *testing.T) {
 				if ref, isTouched := b.boundTo(); ref != v1alpha1.RefOf(victim) || isTouched {
 					t.Errorf("the Node is bound to %s, touched: %t; want %s, and not touched", ref, isTouched, v1alpha1.RefOf(victim))
 				}
-				if asked := len(b.cloud.log("")) - calls; forger == "" && asked > 0 {
+				if asked := len(b.cloud.Calls("")) - calls; forger == "" && asked > 0 {
 					t.Errorf("the cloud got %d requests for a Node that is taken over", asked)
 				}
 			})
@@ -146,15 +147,15 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 				if older {
 					b.runsSince("a", "m")
 				}
-				b.cloud.bare = map[string]string{"test:///mcm-1": "m"}
+				b.cloud.Add(fakecloud.Resource{Resource: driver.Resource{Kind: driver.ResourceVM, ID: "test:///mcm-1", Machine: "m", NodeName: "m"}, Ready: true})
 				b.runsSince("n", "m")
 				b.server.Delete("machines", "n", "m")
 				b.pass(time.Hour)
 				if b.get() != nil {
 					t.Errorf("the machine still exists: %s", b.operation())
 				}
-				if left := len(b.cloud.bare); (left > 0) != older {
-					t.Errorf("%d VMs are left, after %d calls", left, len(b.cloud.log(driver.OpDelete)))
+				if left := len(b.cloud.Live()); (left > 0) != older {
+					t.Errorf("%d VMs are left, after %d calls", left, len(b.cloud.Calls(driver.OpDelete)))
 				}
 				row := v1alpha1.EventReasons()[0]
 				for _, r := range v1alpha1.EventReasons() {

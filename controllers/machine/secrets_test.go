@@ -13,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // patchSecret changes the class' Secret, as a user.
@@ -41,19 +42,19 @@ func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 					b.create(patient)
 					if op == driver.OpDelete {
 						b.becomes(v1alpha1.MachineRunning, time.Minute)
-						b.cloud.fails(testFault{code: driver.Unauthenticated}, op)
+						b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated}, op)
 						b.delete()
 					} else {
-						b.cloud.fails(testFault{code: driver.Unauthenticated, retryAfter: 50 * time.Minute}, op)
+						b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated, RetryAfter: 50 * time.Minute}, op)
 					}
 					b.pass(10 * time.Minute) // the next attempt is due after some minutes
-					tried := len(b.cloud.log(op))
+					tried := len(b.cloud.Calls(op))
 					b.takeOver(0)
 					b.pass(time.Second)
-					if got := len(b.cloud.log(op)); got != tried || tried == 0 {
+					if got := len(b.cloud.Calls(op)); got != tried || tried == 0 {
 						t.Errorf("nothing has changed, and the cloud got %d requests, %d before", got, tried)
 					}
-					b.cloud.works()
+					b.cloud.Work()
 					if !attended {
 						b.end()
 					}
@@ -78,14 +79,14 @@ func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 // A Secret's labels and finalizers are not sent to the cloud.
 func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.ResourceExhausted}, driver.OpCreate)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.ResourceExhausted}, driver.OpCreate)
 		b.create(patient)
 		b.pass(time.Minute)
 		b.patchSecret(`{"metadata":{"labels":{"a":"b"},"finalizers":["x","machine.sapcloud.io/machine-controller"]}}`)
 		b.pass(time.Minute)
 		b.takeOver(0) // the next process reads the same data
 		b.pass(time.Minute)
-		if got := len(b.cloud.log(driver.OpCreate)); got != 1 {
+		if got := len(b.cloud.Calls(driver.OpCreate)); got != 1 {
 			t.Errorf("the cloud got %d requests within 3 min, want 1", got)
 		}
 	})
@@ -149,7 +150,7 @@ func (b *bench) createSecret(s *corev1.Secret) {
 // A machine that was deleted, or is held by another replica, waits for nothing.
 func TestNothingIsWatchedForAMachineThatIsGone(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Unauthenticated}, driver.OpStatus)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated}, driver.OpStatus)
 		b.create(patient)
 		b.pass(time.Second)
 		if got := b.process.secrets.Awaited(); got != 1 {

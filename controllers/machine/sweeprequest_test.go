@@ -7,6 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // requested returns the Machine for which the class requests a sweep; "" for none.
@@ -18,13 +19,13 @@ func (b *bench) requested() string {
 // A machine of which the cloud has several VMs requests one sweep, however often the cloud answers so, whichever replica calls it.
 func TestSeveralVMs_RequestOneSweep(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Internal}, driver.OpStatus)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpStatus)
 		b.create(patient)
 		b.pass(time.Second)
 		if got := b.requested(); got != "" {
 			t.Fatalf("a sweep for %q is requested for another error", got)
 		}
-		b.cloud.fails(testFault{code: driver.OutOfRange}, driver.OpStatus)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.OutOfRange}, driver.OpStatus)
 		b.pass(5 * time.Minute)
 		if got := b.requested(); got != "m" {
 			t.Fatalf("a sweep for %q is requested, want m", got)
@@ -36,7 +37,7 @@ func TestSeveralVMs_RequestOneSweep(t *testing.T) {
 		if got := b.requested(); got != "" {
 			t.Fatalf("a sweep for %q is requested again for the same occurrence", got)
 		}
-		b.cloud.works()
+		b.cloud.Work()
 		b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
 	})
 }
@@ -45,7 +46,7 @@ func TestSeveralVMs_RequestOneSweep(t *testing.T) {
 func TestSeveralVMs_RequestThatIsNotServed_IsLeft(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationSweepRequested + `":"other"}}}`)
-		b.cloud.fails(testFault{code: driver.OutOfRange}, driver.OpStatus)
+		b.cloud.Fail(fakecloud.Fault{Code: driver.OutOfRange}, driver.OpStatus)
 		b.create(patient)
 		b.pass(5 * time.Minute)
 		if got := b.requested(); got != "other" {

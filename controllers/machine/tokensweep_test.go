@@ -11,6 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // expiryOfToken returns when the machine's token expires.
@@ -34,7 +35,7 @@ func (b *bench) strip() {
 // A token lives for an hour at most, whatever the machine's annotations ask for, and for as long as the VM may still join.
 func TestTokenOfAMachineWithALongTimeoutExpiresInAnHour(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.made = func(*testVM) {}
+		b.cloud.Made = func(*fakecloud.Resource) {}
 		b.create(patient, func(m *v1alpha1.Machine) {
 			m.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: "876000h"}
 		})
@@ -54,7 +55,7 @@ func TestTokenOfAMachineWithALongTimeoutExpiresInAnHour(t *testing.T) {
 // Another process continues with the token.
 func TestTokenIsProlongedAfterATakeOver(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.made = func(*testVM) {}
+		b.cloud.Made = func(*fakecloud.Resource) {}
 		b.create(patient)
 		b.pass(20 * time.Minute)
 		b.takeOver(time.Minute)
@@ -80,7 +81,7 @@ func TestNoTokenIsMadeWithoutAPlaceForIt(t *testing.T) {
 
 func TestTokenIsDeletedWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.made = func(*testVM) {}
+		b.cloud.Made = func(*fakecloud.Resource) {}
 		b.create()
 		b.pass(time.Minute)
 		b.expiryOfToken()
@@ -105,7 +106,7 @@ func TestTokenIsDeletedWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 // A machine was deleted and created anew while the watch of this process was interrupted.
 func TestTokenOfAMachineIsDeletedWhenAnotherHasItsPlace(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.made = func(*testVM) {}
+		b.cloud.Made = func(*fakecloud.Resource) {}
 		before := b.create()
 		b.pass(time.Minute)
 		b.expiryOfToken()
@@ -124,7 +125,7 @@ func TestTokenOfAMachineIsDeletedWhenAnotherHasItsPlace(t *testing.T) {
 // What a cache does not show any more may have moved to another replica.
 func TestTokenOfAnUncachedMachineIsKept(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.made = func(*testVM) {}
+		b.cloud.Made = func(*fakecloud.Resource) {}
 		b.create()
 		b.pass(time.Minute)
 		m := b.get()

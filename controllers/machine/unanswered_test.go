@@ -9,6 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // cutTarget has the target cluster not answer until it is mended.
@@ -19,7 +20,7 @@ func (b *bench) cutTarget() (mend func()) {
 // neverJoins makes a machine whose VM never boots, so that its token stays.
 func (b *bench) neverJoins() {
 	b.Helper()
-	b.cloud.made = func(*testVM) {}
+	b.cloud.Made = func(*fakecloud.Resource) {}
 	b.create()
 	b.becomes(v1alpha1.MachinePending, time.Minute)
 }
@@ -27,10 +28,10 @@ func (b *bench) neverJoins() {
 // cannotBeMade makes a machine that has a token and no VM.
 func (b *bench) cannotBeMade() {
 	b.Helper()
-	b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
+	b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 	b.create(patient)
 	b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
-	b.cloud.works()
+	b.cloud.Work()
 }
 
 func (b *bench) patchMachine(patch string) {
@@ -45,7 +46,7 @@ func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.runs()
-				b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+				b.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpDelete)
 				b.cutTarget()
 				b.delete()
 				b.pass(b.limits.Drain.Timeout + time.Minute)
@@ -103,12 +104,12 @@ func TestTokenThatCannotBeDeletedDelaysNothing(t *testing.T) {
 					b.takeOver(time.Second)
 				}
 				b.pass(2 * time.Minute)
-				if now, _ := b.cloud.counts(); now != tc.vms || (b.get() == nil) != tc.gone {
+				if now, _ := b.cloud.VMs(); now != tc.vms || (b.get() == nil) != tc.gone {
 					t.Errorf("%d VMs, want %d; the machine is %v", now, tc.vms, b.get())
 				}
 				mend()
 				b.pass(2 * time.Minute)
-				if now, _ := b.cloud.counts(); b.get() != nil || now != 0 || len(b.left()) != 0 {
+				if now, _ := b.cloud.VMs(); b.get() != nil || now != 0 || len(b.left()) != 0 {
 					t.Errorf("in the end: %d VMs, left %v, machine %v", now, b.left(), b.get())
 				}
 			})

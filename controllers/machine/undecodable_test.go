@@ -41,12 +41,12 @@ func TestAMachineReportsThatItsClassCannotBeDecoded(t *testing.T) {
 			b.delete()
 			b.pass(time.Minute)
 			expect(b, driver.NotFound)
-			if now, _ := b.cloud.counts(); now != 1 {
+			if now, _ := b.cloud.VMs(); now != 1 {
 				t.Errorf("%d VMs, want 1", now)
 			}
 			breaks(b, false)
 			b.pass(time.Hour)
-			if now, _ := b.cloud.counts(); now != 0 || b.get() != nil {
+			if now, _ := b.cloud.VMs(); now != 0 || b.get() != nil {
 				t.Errorf("%d VMs and machine %v, want none", now, b.get())
 			}
 		})
@@ -62,12 +62,12 @@ func TestADeletedMachineThatCannotBeDecodedStays(t *testing.T) {
 		b.pass(time.Minute)
 		b.server.Delete("machines", "n", "m")
 		b.pass(time.Hour)
-		if now, _ := b.cloud.counts(); now != 1 || b.server.Get("machines", "n", "m") == nil {
+		if now, _ := b.cloud.VMs(); now != 1 || b.server.Get("machines", "n", "m") == nil {
 			t.Errorf("%d VMs, want 1, and its machine", now)
 		}
 		b.server.SetUndecodable("machines", "n", "m", false)
 		b.pass(time.Hour)
-		if now, _ := b.cloud.counts(); now != 0 || b.get() != nil {
+		if now, _ := b.cloud.VMs(); now != 0 || b.get() != nil {
 			t.Errorf("%d VMs and machine %v after it was repaired, want none", now, b.get())
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 const (
@@ -38,7 +39,7 @@ type workload struct {
 func (b *bench) works() *workload {
 	b.Helper()
 	w := &workload{bench: b}
-	b.cloud.deletes = func() {
+	b.cloud.Ends = func(*fakecloud.Resource) {
 		if left := w.left(); len(left) > 0 {
 			b.Errorf("the VM is deleted while its Node has %v; the machine reports %q", left, b.operation())
 		}
