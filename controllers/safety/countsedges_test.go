@@ -3,8 +3,7 @@ package safety
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,29 +14,25 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // tooMany has the next count freeze the set, and returns how often Machines are listed and the set is patched in the minute in which it does.
 // onPatch is called before each patch.
 func (c *counting) tooMany(onPatch func() error) (lists, patches int) {
-	c.Helper()
 	c.create(4)
 	c.lead()
 	c.create(1)
-	c.intercept(func(r *http.Request) error {
-		if strings.HasSuffix(r.URL.Path, "/machines") {
-			lists++
-		}
-		if r.Method == http.MethodPatch {
-			patches++
+	c.Forget()
+	c.Fault(func(r apiserver.Request) error {
+		if r.Verb == "patch" {
 			return onPatch()
 		}
 		return nil
 	})
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	c.intercept(nil)
-	return lists, patches
+	return c.Count("list machines"), c.Count("patch *")
 }
 
 // What is read again, and how often, when the write of a freeze fails.
@@ -68,13 +63,10 @@ func TestFreezeThatCannotBeWritten(t *testing.T) {
 			}
 			return nil
 		}, 2, freezeAttempts + 1, false},
-		"the set is made anew with the same name": {func(c *counting, patch int) error {
+		"the set is made anew with the same name": {func(c *counting, _ int) error {
 			set := c.set()
 			c.Remove("machinesets", namespace, "s")
-			anew := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, Labels: set.Labels}, Spec: set.Spec}
-			if _, err := c.user.MachineV1alpha1().MachineSets(namespace).Create(c.Context(), anew, metav1.CreateOptions{}); err != nil {
-				c.Error(patch, err)
-			}
+			apiserver.Add(c.Server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, Labels: set.Labels}, Spec: set.Spec})
 			return nil
 		}, 1, 1, false},
 	} {
@@ -101,15 +93,12 @@ func TestFreezeOfASetThatIsDeletedAfterAConflict(t *testing.T) {
 	onCounting(t, 2, func(c *counting) {
 		lists, patches := c.tooMany(func() error {
 			c.edit(func(set *v1alpha1.MachineSet) { metav1.SetMetaDataAnnotation(&set.ObjectMeta, "writes", "1") })
-			c.mu.Lock()
-			before := c.before
-			c.before = func(r *http.Request) error {
-				if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/machinesets/s") {
+			c.Fault(func(r apiserver.Request) error {
+				if r.What() == "get machinesets" {
 					c.Remove("machinesets", namespace, "s")
 				}
-				return before(r)
-			}
-			c.mu.Unlock()
+				return nil
+			})
 			return nil
 		})
 		if lists != 1 || patches != 1 {
@@ -159,17 +148,17 @@ func TestNodeThatChangesMeanwhileIsNotAnError(t *testing.T) {
 				s.join("n", nil)
 				s.search.Begin()
 				time.Sleep(21 * time.Minute)
-				requests := 0
-				s.target.intercept(func(r *http.Request) error {
-					if requests++; r.Method == http.MethodPatch {
+				s.target.Forget()
+				s.target.Fault(func(r apiserver.Request) error {
+					if r.Verb == "patch" {
 						change(s)
 					}
 					return nil
 				})
 				time.Sleep(10 * time.Minute)
 				synctest.Wait()
-				if requests != 2 {
-					s.Errorf("%d requests, want a list and a patch", requests)
+				if log := s.target.Log(); !slices.Equal(log, []string{"list nodes", "patch nodes"}) {
+					s.Errorf("requests %q, want a list and a patch", log)
 				}
 			})
 		})
@@ -184,7 +173,7 @@ func TestNodesOfASearchThatFails(t *testing.T) {
 		}
 		s.search.Begin()
 		time.Sleep(time.Minute)
-		s.target.intercept(func(r *http.Request) error {
+		s.target.Fault(func(r apiserver.Request) error {
 			if r.URL.Query().Get("continue") != "" {
 				return errors.New("the connection was closed")
 			}
@@ -204,8 +193,8 @@ func TestNodeThatCannotBeAnnotated(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			s.join(name, nil)
 		}
-		s.target.intercept(func(r *http.Request) error {
-			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/b") {
+		s.target.Fault(func(r apiserver.Request) error {
+			if r.Verb == "patch" && r.Name == "b" {
 				return errors.New("the connection was closed")
 			}
 			return nil
@@ -215,7 +204,7 @@ func TestNodeThatCannotBeAnnotated(t *testing.T) {
 		s.expect("a", true)
 		s.expect("b", false)
 		s.expect("c", true)
-		s.target.intercept(nil)
+		s.target.Fault(nil)
 		time.Sleep(10 * time.Minute)
 		s.expect("b", true)
 	})

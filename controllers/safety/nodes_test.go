@@ -3,7 +3,6 @@ package safety
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 const others = "example.com/other"
@@ -24,7 +24,7 @@ const others = "example.com/other"
 type searching struct {
 	*testing.T
 
-	control, target *cluster
+	control, target *apiserver.Server
 	gate            leaderGate
 	search          *UnmanagedNodes
 }
@@ -32,11 +32,11 @@ type searching struct {
 func onSearching(t *testing.T, test func(s *searching)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &searching{T: t, control: newCluster(t), target: newCluster(t)}
+		s := &searching{T: t, control: apiserver.Recording(), target: apiserver.Recording()}
 		s.gate.leads.Store(true)
 		var err error
 		s.search, err = NewUnmanagedNodes(UnmanagedNodesConfig{
-			Control: s.control.metadata, Target: s.target.metadata, Serves: func(n string) bool { return n == namespace },
+			Control: s.control.Metadata(), Target: s.target.Metadata(), Serves: func(n string) bool { return n == namespace },
 			Timeout: 25 * time.Minute, Period: 10 * time.Minute, Gate: &s.gate, Clock: clock.RealClock{},
 		})
 		if err != nil {
@@ -53,18 +53,13 @@ func (s *searching) join(name string, change func(*corev1.Node)) {
 	if change != nil {
 		change(n)
 	}
-	if _, err := s.target.core.CoreV1().Nodes().Create(s.Context(), n, metav1.CreateOptions{}); err != nil {
-		s.Fatal(err)
-	}
+	apiserver.Add(s.target, n)
 }
 
 // expect fails unless the Node is annotated, or not, and has what other clients wrote, and our finalizer only if it is not annotated.
 func (s *searching) expect(name string, annotated bool) {
 	s.Helper()
-	n, err := s.target.core.CoreV1().Nodes().Get(s.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
+	n := apiserver.Read[corev1.Node](s.target, "nodes", "", name)
 	ours := slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName)
 	if got := n.Annotations[v1alpha1.AnnotationNotManaged] == "1"; got != annotated || annotated && ours ||
 		n.Annotations[others] != "1" || !slices.Contains(n.Finalizers, others) {
@@ -76,10 +71,7 @@ func finalizer(n *corev1.Node) { n.Finalizers = append(n.Finalizers, v1alpha1.No
 
 func TestNodesWithoutMachineAreAnnotated(t *testing.T) {
 	onSearching(t, func(s *searching) {
-		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: namespace, Labels: map[string]string{v1alpha1.LabelNode: "managed"}}}
-		if _, err := s.control.machines.MachineV1alpha1().Machines(namespace).Create(s.Context(), m, metav1.CreateOptions{}); err != nil {
-			s.Fatal(err)
-		}
+		apiserver.Add(s.control, &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: namespace, Labels: map[string]string{v1alpha1.LabelNode: "managed"}}})
 		s.join("managed", finalizer)
 		s.join("control-plane", nil)
 		s.join("left", finalizer)
@@ -97,9 +89,9 @@ func TestNodesWithoutMachineAreAnnotated(t *testing.T) {
 		for name, annotated := range map[string]bool{"managed": false, "control-plane": true, "left": true, "with-finalizer-again": true, "new": false} {
 			s.expect(name, annotated)
 		}
-		requests := s.target.requests.Load()
+		requests := len(s.target.Requests())
 		time.Sleep(10 * time.Minute)
-		if made := s.target.requests.Load() - requests; made != 1 {
+		if made := len(s.target.Requests()) - requests; made != 1 {
 			s.Errorf("%d requests to the target cluster for Nodes that are annotated, want one list", made)
 		}
 	})
@@ -110,11 +102,11 @@ func TestNodesAreNotAnnotated(t *testing.T) {
 		"by a replica that does not lead": func(s *searching) { s.gate.leads.Store(false) },
 		"by a leader that has just begun": func(s *searching) { s.search.Begin() },
 		"when the machines could not be read to the end": func(s *searching) {
-			s.control.intercept(func(*http.Request) error { return errors.New("the connection was closed") })
+			s.control.Fault(func(apiserver.Request) error { return errors.New("the connection was closed") })
 		},
 		"when they change while they are annotated": func(s *searching) {
-			s.target.intercept(func(r *http.Request) error {
-				if r.Method == http.MethodPatch {
+			s.target.Fault(func(r apiserver.Request) error {
+				if r.Verb == "patch" {
 					s.target.Edit("nodes", "", "n", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"claimed": "now"}) })
 				}
 				return nil

@@ -2,7 +2,6 @@ package safety
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -47,8 +46,8 @@ func TestSweep_MoreOrphansThanTheDeletionBudget_WaitForIt(t *testing.T) {
 	s.add(driver.ResourceVM, namespace, "1", "2", "3")
 	s.replace("machine@1")
 	s.sweepTwice()
-	if n := len(s.cloud.deleted); n != 2 {
-		t.Fatalf("deleted %q, want two", s.cloud.deleted)
+	if n := len(s.cloud.Deleted()); n != 2 {
+		t.Fatalf("deleted %q, want two", s.cloud.Deleted())
 	}
 	if text := s.lastHeld(); !strings.Contains(text, "Held 1 orphans: the deletion budget of the Namespace is exhausted: within an hour at most 3 ") {
 		t.Errorf("Event OrphansHeld: %q", text)
@@ -58,8 +57,8 @@ func TestSweep_MoreOrphansThanTheDeletionBudget_WaitForIt(t *testing.T) {
 	}
 	s.lead()
 	s.sweep(namespace)
-	if n := len(s.cloud.deleted); n != 2 {
-		t.Errorf("deleted %q under another leader, want two", s.cloud.deleted)
+	if n := len(s.cloud.Deleted()); n != 2 {
+		t.Errorf("deleted %q under another leader, want two", s.cloud.Deleted())
 	}
 	s.clock.Step(time.Hour)
 	s.sweep(namespace)
@@ -94,8 +93,8 @@ func TestSweep_UnknownDeletionBudget_DeletesNothing(t *testing.T) {
 	s := withBudget(t, 10, 5)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweep(namespace)
-	s.intercept(func(r *http.Request) error {
-		if strings.HasSuffix(r.URL.Path, "/leases/"+v1alpha1.LeaseDeletions) {
+	s.Fault(func(r apiserver.Request) error {
+		if r.Resource == "leases" && r.Name == v1alpha1.LeaseDeletions {
 			return errors.New("no answer")
 		}
 		return nil
@@ -108,7 +107,7 @@ func TestSweep_UnknownDeletionBudget_DeletesNothing(t *testing.T) {
 	if text := s.lastHeld(); !strings.Contains(text, "the deletion could not be reserved") {
 		t.Errorf("Event OrphansHeld: %q", text)
 	}
-	s.intercept(nil)
+	s.Fault(nil)
 	s.sweep(namespace)
 	s.wantDeleted("1")
 }

@@ -2,7 +2,6 @@ package safety
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -11,6 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // request has the owner of a machine request a sweep of a namespace.
@@ -50,7 +51,7 @@ func (s *sweeping) addSurplus(name, own string, others ...string) {
 	uid := s.Get("machines", namespace, name).GetUID()
 	for _, id := range append([]string{own}, others...) {
 		r := driver.Resource{Kind: driver.ResourceVM, ID: id, Namespace: namespace, Machine: name, MachineUID: uid, NodeName: "node-of-" + id}
-		s.cloud.items = append(s.cloud.items, r)
+		s.addResource(r)
 		s.suspects[id] = orphans.Suspect{Resource: r, Surplus: true}
 	}
 }
@@ -58,20 +59,19 @@ func (s *sweeping) addSurplus(name, own string, others ...string) {
 // Also when the record of the sweep is written after the request.
 func TestSweep_RequestDuringTheSweep_Stays(t *testing.T) {
 	s := newSweeping(t, 10)
-	v := recording(s)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.request(namespace)
 	patches := 0
-	v.answer = func(r *http.Request) (int, error) {
-		if r.Method == http.MethodPatch {
+	s.Fault(func(r apiserver.Request) error {
+		if r.Verb == "patch" {
 			if patches++; patches == 1 {
 				s.Edit("machineclasses", namespace, class, func(u *unstructured.Unstructured) {
 					u.SetAnnotations(map[string]string{v1alpha1.AnnotationSweepRequested: "later"})
 				})
 			}
 		}
-		return 0, nil
-	}
+		return nil
+	})
 	if again := s.reconcile(); again != s.orphans.spacing() || !s.isRequested(namespace) || patches != 2 {
 		t.Errorf("again in %s, want %s; requested still: %t; %d writes, want 2", again, s.orphans.spacing(), s.isRequested(namespace), patches)
 	}
@@ -147,11 +147,11 @@ func TestSweep_MachineThatNamesNoneOfItsVMs_KeepsThem(t *testing.T) {
 func TestSweep_Request_EndsWhenItIsServed(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.request(namespace)
-	s.cloud.unlisted = driver.Errorf(driver.OpResources, driver.Unavailable, "not now")
+	s.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpResources)
 	if _, err := s.orphans.reconcile(t.Context(), namespace); err == nil || !s.isRequested(namespace) {
 		t.Errorf("error %v, and requested still: %t, want an error and the request", err, s.isRequested(namespace))
 	}
-	s.cloud.unlisted = nil
+	s.cloud.Work()
 	s.served = func() bool { return false }
 	s.reconcile()
 	if !s.isRequested(namespace) {

@@ -2,7 +2,6 @@ package safety
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 func TestSweep_Orphans_AreDeletedInTheSecondSweepWithEventAndReceipt(t *testing.T) {
@@ -52,7 +52,7 @@ func TestSweep_DeletionThatTakesLongerThanASweep_IsReportedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, c.limit)
-			s.cloud.remain = true
+			s.cloud.Lags = true
 			s.add(driver.ResourceVM, namespace, "vm")
 			s.add(driver.ResourceDisk, namespace, "disk")
 			s.sweepTwice()
@@ -83,7 +83,7 @@ func TestSweep_RefusedDeletion_IsReportedWhenItIsAccepted(t *testing.T) {
 			s := newSweeping(t, 10)
 			s.add(driver.ResourceVM, namespace, "vm")
 			s.sweep(namespace)
-			s.cloud.refuses = driver.Errorf(driver.OpSweep, c.code, "not now")
+			s.cloud.Fail(fakecloud.Fault{Code: c.code}, driver.OpSweep)
 			for range 2 {
 				s.clock.Step(timeBetween)
 				if _, err := s.orphans.reconcile(t.Context(), namespace); err == nil {
@@ -91,7 +91,7 @@ func TestSweep_RefusedDeletion_IsReportedWhenItIsAccepted(t *testing.T) {
 				}
 			}
 			s.wantReports()
-			s.cloud.refuses = nil
+			s.cloud.Work()
 			s.sweep(namespace)
 			s.wantReports("vm")
 			if n := len(s.receipts()) - 1; n != c.unknown {
@@ -159,7 +159,7 @@ func TestSweep_NodeOfTheVM(t *testing.T) {
 			s := newSweeping(t, 10)
 			s.add(driver.ResourceVM, namespace, "vm")
 			if c.nameless {
-				s.cloud.items[0].NodeName = ""
+				s.cloud.Change(func(all []*fakecloud.Resource) { all[0].NodeName = "" })
 			}
 			if c.ready != "" {
 				s.put("nodes", map[string]any{
@@ -198,12 +198,12 @@ func TestSweep_Stopped_DeletesNothing(t *testing.T) {
 				s.lead()
 				s.sweep(namespace)
 				s.approve(s.digest("1", "2"))
-				s.cloud.refuses = driver.Errorf(driver.OpSweep, driver.ResourceExhausted, "not now")
+				s.refuses()
 				s.clock.Step(timeBetween)
 				if _, err := s.orphans.reconcile(s.Context(), namespace); err == nil || s.isApproved() {
 					s.Errorf("error %v, and an approval: %t", err, s.isApproved())
 				}
-				s.cloud.refuses = nil
+				s.cloud.Work()
 				begin(s, true)
 			},
 		} {
@@ -232,15 +232,15 @@ func TestSweep_Stopped_DeletesNothing(t *testing.T) {
 func TestSweep_HoldBetweenTwoDeletions_StopsTheSweep(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "1", "2", "3")
-	s.cloud.onDeleted = func() { s.held = true }
+	s.cloud.Ends = func(*fakecloud.Resource) { s.held = true }
 	s.sweepTwice()
-	if len(s.cloud.deleted) != 1 {
-		t.Fatalf("deleted %q, want one", s.cloud.deleted)
+	if len(s.cloud.Deleted()) != 1 {
+		t.Fatalf("deleted %q, want one", s.cloud.Deleted())
 	}
-	first := s.cloud.deleted[0]
+	first := s.cloud.Deleted()[0]
 	s.sweepTwice()
 	s.wantDeleted(first)
-	s.held, s.cloud.onDeleted = false, nil
+	s.held, s.cloud.Ends = false, nil
 	s.sweep(namespace)
 	s.wantDeleted("1", "2", "3")
 	s.wantReports("1", "2", "3")
@@ -258,9 +258,9 @@ func TestSweep_NamespaceOfAnotherManager_IsLeftAlone(t *testing.T) {
 	}
 	s.sweep(namespace)
 	s.wantDeleted()
-	s.requests.Store(0)
+	s.Forget()
 	s.sweep(namespace)
-	if n := s.requests.Load(); n != 0 {
+	if n := len(s.Requests()); n != 0 {
 		t.Errorf("%d requests about a namespace of another manager", n)
 	}
 	s.served = func() bool { return true }
@@ -274,15 +274,10 @@ func TestSweep_DriverWithoutSweeper_ListsNoMachines(t *testing.T) {
 			s := newSweeping(t, 10)
 			s.putClass("other", provider)
 			s.add(driver.ResourceVM, "other", "vm")
-			listed := false
-			s.intercept(func(r *http.Request) error {
-				listed = listed || strings.HasSuffix(r.URL.Path, "/machines")
-				return nil
-			})
 			s.sweep("other")
 			s.sweep("other")
-			if listed != want || (len(s.cloud.deleted) > 0) != want {
-				t.Errorf("Machines were listed: %t, and deleted: %q, want %t", listed, s.cloud.deleted, want)
+			if listed := s.Count("list machines") > 0; listed != want || (len(s.cloud.Deleted()) > 0) != want {
+				t.Errorf("Machines were listed: %t, and deleted: %q, want %t", listed, s.cloud.Deleted(), want)
 			}
 		})
 	}
@@ -293,14 +288,14 @@ func TestSweep_UnknownControlCluster_SkipsTheSweep(t *testing.T) {
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
 	s.id = ""
-	s.requests.Store(0)
+	s.Forget()
 	for range 2 {
 		s.clock.Step(timeBetween)
 		if again, err := s.orphans.reconcile(t.Context(), namespace); err != nil || again.RequeueAfter <= 0 || again.RequeueAfter > timeBetween {
 			t.Errorf("requeued after %s, with error %v", again.RequeueAfter, err)
 		}
 	}
-	if n := s.requests.Load(); n != 0 {
+	if n := len(s.Requests()); n != 0 {
 		t.Errorf("%d requests", n)
 	}
 	s.wantDeleted()

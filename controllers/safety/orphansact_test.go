@@ -3,7 +3,6 @@ package safety
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // An Event names five orphans, and each reason once. Nothing is reported as held when nothing is.
@@ -83,9 +83,9 @@ func TestApproval_DeletionRefusedAtFirst_NamesTheApproval(t *testing.T) {
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweepTwice()
 	s.approve(s.digest("vm"))
-	s.cloud.refuses = driver.Errorf(driver.OpSweep, driver.ResourceExhausted, "not now")
-	s.fails("not now")
-	s.cloud.refuses = nil
+	s.refuses()
+	s.fails("injected by the test")
+	s.cloud.Work()
 	s.sweep(namespace)
 	s.wantReports("vm")
 	for _, r := range s.receipts() {
@@ -130,30 +130,29 @@ func (s *sweeping) wantHeld(count int) {
 // An orphan whose deletion was reserved, and refused, is deleted although others have reached the limit. It counts from then on.
 func TestLedger_ReservedBefore_IsDeletedBeyondTheLimit(t *testing.T) {
 	s := newSweeping(t, 1)
-	v := recording(s)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweep(namespace)
-	s.cloud.refuses = driver.Errorf(driver.OpSweep, driver.ResourceExhausted, "not now")
+	s.refuses()
 	s.add(driver.ResourceVM, namespace, "2")
-	s.fails("not now") // the reservation of 1
+	s.fails("injected by the test") // the reservation of 1
 	s.clock.Step(15 * time.Minute)
-	s.fails("not now") // 30 min later
+	s.fails("injected by the test") // 30 min later
 	s.wantHeld(1)
-	s.cloud.refuses = nil
-	v.asked = nil
+	s.cloud.Work()
+	s.Forget()
 	s.sweep(namespace) // 45 min later
 	s.wantDeleted("1")
 	s.wantHeld(1)
-	if n := v.count(http.MethodPut, "/leases/"); n != 1 {
+	if n := s.Count("update leases"); n != 1 {
 		t.Errorf("%d writes of the reservations, want 1", n)
 	}
-	v.asked = nil
+	s.Forget()
 	for range 3 { // up to 45 min after the last reservation, 90 min after the first one
 		s.sweep(namespace)
 		s.wantDeleted("1")
 		s.wantHeld(1)
 	}
-	if n := v.count(http.MethodPut, "/leases/"); n != 0 {
+	if n := s.Count("update leases"); n != 0 {
 		t.Errorf("%d writes of the reservations while nothing may be reserved", n)
 	}
 	s.sweep(namespace)
@@ -205,9 +204,7 @@ func TestLedger_WithoutTokenOfAWrite_Counts(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "fleet", Name: "fleet-safety", Annotations: map[string]string{v1alpha1.AnnotationOrphanDeletions: l.Text(), others: "1"},
 	}}
-	if _, err := s.core.CoordinationV1().Leases("fleet").Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	apiserver.Add(s.Server, lease)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweepTwice()
 	s.wantDeleted()
@@ -226,16 +223,15 @@ func TestLedger_WrittenMeanwhile_ReservesNothing(t *testing.T) {
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweepTwice()
 	s.wantDeleted("1")
-	v, meanwhile := recording(s), false
-	v.answer = func(r *http.Request) (int, error) {
-		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/leases/") && meanwhile {
-			s.Edit("leases", "fleet", "fleet-safety", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"written": "meanwhile"}) })
-		}
-		return 0, nil
-	}
+	s.lead()
 	s.add(driver.ResourceVM, namespace, "2")
 	s.sweep(namespace)
-	meanwhile = true
+	s.Fault(func(r apiserver.Request) error {
+		if r.What() == "update leases" {
+			s.Edit("leases", "fleet", "fleet-safety", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"written": "meanwhile"}) })
+		}
+		return nil
+	})
 	s.fails("reserve deletions")
 	s.wantDeleted("1")
 }

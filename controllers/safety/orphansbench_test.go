@@ -19,6 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -32,12 +34,12 @@ const (
 // sweeping is a leader whose sweeps the test starts itself, one after the other, without faults.
 type sweeping struct {
 	*testing.T
-	*cluster
+	*apiserver.Server
 
 	config   OrphansConfig
 	orphans  *Orphans
 	clock    *testclock.FakeClock
-	cloud    memoryCloud
+	cloud    fakecloud.Cloud
 	id       string // of the control cluster
 	held     bool
 	served   func() bool
@@ -51,13 +53,14 @@ type sweeping struct {
 func newSweeping(t *testing.T, limit int) *sweeping {
 	t.Helper()
 	s := &sweeping{
-		T: t, cluster: newCluster(t), clock: testclock.NewFakeClock(time.Unix(1e9, 0)), id: ourCluster,
+		T: t, Server: apiserver.Recording(), clock: testclock.NewFakeClock(time.Unix(1e9, 0)), id: ourCluster,
 		served: func() bool { return true }, suspects: map[string]orphans.Suspect{},
 	}
+	s.cloud.Clock = s.clock.Now
 	s.config = OrphansConfig{
-		Machines: s.machines.MachineV1alpha1(), Metadata: s.metadata, Secrets: s.core.CoreV1(), Leases: s.core.CoordinationV1(),
-		Sweeper: func(provider string) (driver.Sweeper, bool) { return &s.cloud, provider == providerOfClass },
-		Targets: target.Single{Cluster: target.New(s.core)}, Events: s, Ledger: types.NamespacedName{Namespace: "fleet", Name: "fleet-safety"},
+		Machines: s.Machines(), Metadata: s.Metadata(), Secrets: s.Core().CoreV1(), Leases: s.Core().CoordinationV1(),
+		Sweeper: func(provider string) (driver.Sweeper, bool) { return s.cloud.Driver(), provider == providerOfClass },
+		Targets: target.Single{Cluster: target.New(s.Core())}, Events: s, Ledger: types.NamespacedName{Namespace: "fleet", Name: "fleet-safety"},
 		ControlCluster: func() string { return s.id },
 		Served:         func(context.Context, string) (bool, error) { return s.served(), nil },
 		Held:           func(string) (string, bool) { return "a test holds them", s.held },
@@ -117,9 +120,18 @@ func (s *sweeping) add(kind driver.ResourceKind, namespace string, ids ...string
 		if kind == driver.ResourceVM {
 			r.NodeName = "node-of-" + id
 		}
-		s.cloud.items = append(s.cloud.items, r)
+		s.addResource(r)
 		s.suspects[id] = orphans.Suspect{Resource: r}
 	}
+}
+
+func (s *sweeping) addResource(r driver.Resource) {
+	s.cloud.Add(fakecloud.Resource{Resource: r, ControlCluster: ourCluster})
+}
+
+// refuses has the cloud refuse deletions.
+func (s *sweeping) refuses() {
+	s.cloud.Fail(fakecloud.Fault{Code: driver.ResourceExhausted}, driver.OpSweep)
 }
 
 // digest returns the approval of orphans.
@@ -167,7 +179,7 @@ func (s *sweeping) isApproved() bool {
 // wantDeleted checks which deletions the cloud has accepted so far, in any order, those of the same resource once for each request.
 func (s *sweeping) wantDeleted(ids ...string) {
 	s.Helper()
-	got := slices.Sorted(slices.Values(s.cloud.deleted))
+	got := slices.Sorted(slices.Values(s.cloud.Deleted()))
 	if !slices.Equal(got, slices.Sorted(slices.Values(ids))) {
 		s.Errorf("deleted: %q, want %q", got, ids)
 	}
@@ -229,41 +241,4 @@ func (s *sweeping) wantReports(ids ...string) {
 	if want := slices.Sorted(slices.Values(ids)); !slices.Equal(inEvents, want) || !slices.Equal(inReceipts, want) {
 		s.Errorf("Events about %q and receipts about %q, want one each about %q", inEvents, inReceipts, want)
 	}
-}
-
-// memoryCloud is a Sweeper in memory.
-type memoryCloud struct {
-	items     []driver.Resource
-	deleted   []string // IDs of the deletions that were accepted, in order
-	remain    bool     // what is being deleted is still listed
-	refuses   error    // what a deletion returns
-	unlisted  error    // what a list returns
-	onDeleted func()
-}
-
-func (*memoryCloud) Scope(driver.ScopeRequest) (string, error) { return "account", nil }
-
-// ListResources returns all in one page.
-func (c *memoryCloud) ListResources(_ context.Context, req driver.ListResourcesRequest) (answer driver.ListResourcesResponse, err error) {
-	if c.unlisted != nil {
-		return answer, c.unlisted
-	}
-	for _, r := range c.items {
-		if r.Namespace == req.Class.Namespace && req.ControlCluster == ourCluster && (c.remain || !slices.Contains(c.deleted, r.ID)) {
-			answer.Items = append(answer.Items, r)
-		}
-	}
-	return answer, nil
-}
-
-// DeleteResource records a deletion.
-func (c *memoryCloud) DeleteResource(_ context.Context, req driver.DeleteResourceRequest) (answer driver.DeleteResourceResponse, err error) {
-	if c.refuses != nil {
-		return answer, c.refuses
-	}
-	c.deleted = append(c.deleted, req.Resource.ID)
-	if c.onDeleted != nil {
-		c.onDeleted()
-	}
-	return answer, nil
 }

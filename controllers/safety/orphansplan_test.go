@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 const (
@@ -51,8 +50,8 @@ func onPlanning(t *testing.T, test func(p *planning)) {
 			}
 			return false, nil
 		}
-		p.intercept(func(r *http.Request) error {
-			if !strings.HasSuffix(r.URL.Path, "/machineclasses") {
+		p.Fault(func(r apiserver.Request) error {
+			if r.What() != "list machineclasses" {
 				return nil
 			}
 			p.mu.Lock()

@@ -3,7 +3,6 @@ package safety
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -13,42 +12,43 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// failing returns an answer that fails requests of a method whose path ends with a text.
-func failing(method, suffix string) func(r *http.Request) (int, error) {
-	return func(r *http.Request) (int, error) {
-		if r.Method == method && strings.HasSuffix(r.URL.Path, suffix) {
-			return 0, errors.New("the connection was closed")
+// fail has requests fail about objects whose names end with a text.
+func (s *sweeping) fail(what, name string) {
+	s.Fault(func(r apiserver.Request) error {
+		if r.What() == what && strings.HasSuffix(r.Name, name) {
+			return errors.New("the connection was closed")
 		}
-		return 0, nil
-	}
+		return nil
+	})
 }
 
 // A sweep in which a read or a write fails deletes nothing that depends on it, and reports the error.
 func TestSweep_RequestFails_DeletesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer func(r *http.Request) (int, error)
-		err    string
+		what, name string
+		err        string
 	}{
-		"one Machine by its name":      {failing(http.MethodGet, "/machines/machine-of-1"), "read Machine machine-of-1"},
-		"the other Machine by name":    {failing(http.MethodGet, "/machines/machine-of-2"), "read Machine machine-of-2"},
-		"the list of Machines":         {failing(http.MethodGet, "/machines"), "list the Machines"},
-		"the list of MachineClasses":   {failing(http.MethodGet, "/machineclasses"), "list the MachineClasses"},
-		"the record of suspicions":     {failing(http.MethodPatch, "/machineclasses/"+class), "record the suspicions"},
-		"the read of the reservations": {failing(http.MethodGet, "/leases/fleet-safety"), "read Lease"},
-		"the reservation":              {failing(http.MethodPost, "/leases"), "reserve deletions"},
+		"one Machine by its name":      {"get machines", "machine-of-1", "read Machine machine-of-1"},
+		"the other Machine by name":    {"get machines", "machine-of-2", "read Machine machine-of-2"},
+		"the list of Machines":         {"list machines", "", "list the Machines"},
+		"the list of MachineClasses":   {"list machineclasses", "", "list the MachineClasses"},
+		"the record of suspicions":     {"patch machineclasses", "", "record the suspicions"},
+		"the read of the reservations": {"get leases", "fleet-safety", "read Lease"},
+		"the reservation":              {"create leases", "", "reserve deletions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, 10)
-			v := recording(s)
 			s.add(driver.ResourceVM, namespace, "1", "2")
 			s.sweep(namespace)
-			v.answer = c.answer
+			s.fail(c.what, c.name)
 			s.fails(c.err)
 			s.wantDeleted()
-			v.answer = nil
+			s.Fault(nil)
 			s.sweep(namespace)
 			s.wantDeleted("1", "2")
 		})
@@ -56,30 +56,26 @@ func TestSweep_RequestFails_DeletesNothing(t *testing.T) {
 }
 
 func TestSweep_CloudCannotBeListed_IsReported(t *testing.T) {
-	s, c := newSweeping(t, 10), &listingCloud{}
-	s.use(c)
+	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
-	c.listErr = errors.New("no answer")
-	s.fails("no answer")
+	s.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpResources)
+	s.fails("injected by the test")
 	s.wantDeleted()
 }
 
 // A driver that repeats pages must not occupy the leader, nor its memory.
 func TestSweep_CloudRepeatsPages_EndsWithAnError(t *testing.T) {
-	page := make([]driver.Resource, driver.MaxListed)
 	for name, c := range map[string]struct {
 		pages int
 		fails bool
 	}{"as many as allowed": {4, false}, "one page more": {5, true}} {
 		t.Run(name, func(t *testing.T) {
-			s, listed := newSweeping(t, 10), 0
-			s.use(&listingCloud{listAgain: func() ([]driver.Resource, string) {
-				if listed++; listed == c.pages {
-					return page, ""
-				}
-				return page, "more"
-			}})
+			s := newSweeping(t, 10)
+			s.cloud.Page = driver.MaxListed
+			for range c.pages * driver.MaxListed {
+				s.addResource(driver.Resource{Namespace: namespace})
+			}
 			if c.fails {
 				s.fails("repeats pages")
 				return
@@ -142,16 +138,16 @@ func TestSweep_TwoVMsOfAMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, 10)
 			uid, changed := s.putMachine("m", "v"), false
-			s.cloud.items = []driver.Resource{
-				{Kind: driver.ResourceVM, ID: "v", Namespace: namespace, Machine: "m", MachineUID: uid, NodeName: "v"},
-				{Kind: driver.ResourceVM, ID: "w", Namespace: namespace, Machine: "m", MachineUID: uid, NodeName: "w"},
+			for _, id := range []string{"v", "w"} {
+				s.addResource(driver.Resource{Kind: driver.ResourceVM, ID: id, Namespace: namespace, Machine: "m", MachineUID: uid, NodeName: id})
 			}
-			s.use(&listingCloud{onListed: func() {
-				if !changed {
-					c.meanwhile(s)
+			s.cloud.Way = func(_ context.Context, call fakecloud.Call, send func() error) error {
+				if call.Op == driver.OpResources && !changed {
+					defer c.meanwhile(s)
+					changed = true
 				}
-				changed = true
-			}})
+				return send()
+			}
 			s.sweep(namespace)
 			if record := s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans]; (record != "") != (c.want != nil) {
 				t.Errorf("record %q after the first sweep", record)
@@ -187,7 +183,6 @@ func TestSweep_MachineThatCannotBeDecoded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, 10)
-			recording(s)
 			c.put(s)
 			s.add(driver.ResourceVM, namespace, "vm")
 			s.sweep(namespace)
@@ -205,19 +200,21 @@ func TestSweep_MachineThatCannotBeDecoded(t *testing.T) {
 func TestSweep_YoungSuspects_CostNoReads(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.config.Quarantine = timeBetween
-	v := recording(s)
+	s.lead()
 	s.add(driver.ResourceVM, namespace, "old")
 	s.sweep(namespace)
-	if n := v.count(http.MethodGet, "/machines"); n != 1 {
+	if n := s.Count("get machines", "list machines"); n != 1 {
 		t.Errorf("%d reads of Machines, want the list of their UIDs", n)
 	}
-	if n := v.count(http.MethodGet, "/leases"); n != 0 {
+	if n := s.Count("get leases", "list leases"); n != 0 {
 		t.Errorf("%d reads of the reservations without a deletion", n)
 	}
 	s.add(driver.ResourceVM, namespace, "young")
 	s.sweep(namespace)
-	if n := v.count(http.MethodGet, "/machines/machine-of-young"); n != 0 {
-		t.Errorf("%d reads of the Machine of a young suspect", n)
+	for _, r := range s.Requests() {
+		if r.Name == "machine-of-young" {
+			t.Errorf("%s of a young suspect", r.What())
+		}
 	}
 	s.wantDeleted("old")
 }
@@ -289,10 +286,10 @@ func TestRecord_OfAnotherLeader_AgesAlsoWhileItCannotBeWritten(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
-	v := recording(s) // another leader
-	v.answer = failing(http.MethodPatch, "/machineclasses/"+class)
+	s.lead() // another leader
+	s.fail("patch machineclasses", "")
 	s.fails("record the suspicions")
-	v.answer = nil
+	s.Fault(nil)
 	s.sweep(namespace)
 	s.wantDeleted("vm")
 }
@@ -300,20 +297,19 @@ func TestRecord_OfAnotherLeader_AgesAlsoWhileItCannotBeWritten(t *testing.T) {
 // A record is written when it changes, and removed with the last suspicion.
 func TestRecord_IsWrittenOnlyWhenItChanges(t *testing.T) {
 	s := newSweeping(t, 0)
-	v := recording(s)
 	writes := func(want int, when string) {
 		t.Helper()
-		if n := v.count(http.MethodPatch, "/machineclasses/"); n != want {
+		if n := s.Count("patch machineclasses"); n != want {
 			t.Errorf("%s: %d writes, want %d", when, n, want)
 		}
-		v.asked = nil
+		s.Forget()
 	}
 	s.sweep(namespace)
 	writes(0, "no suspects")
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweepTwice()
 	writes(2, "a suspect that is held")
-	s.cloud.items = nil
+	s.cloud.Change(func(all []*fakecloud.Resource) { all[0].Ends = s.clock.Now() })
 	s.sweep(namespace)
 	writes(1, "its end")
 	if _, has := s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans]; has {
@@ -326,16 +322,15 @@ func TestRecord_IsWrittenOnlyWhenItChanges(t *testing.T) {
 // The age is that of the observation, also when the outcome of a deletion is recorded in the same sweep; and an outcome is recorded once.
 func TestRecord_AfterADeletion_HasAgeAndOutcome(t *testing.T) {
 	s := newSweeping(t, 10)
-	s.cloud.remain = true
-	v := recording(s)
+	s.cloud.Lags = true
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
 	for sweep, want := range []struct{ writes, minutes int }{{2, 15}, {1, 30}, {1, 45}} {
-		v.asked = nil
+		s.Forget()
 		s.sweep(namespace)
 		record := orphans.ParseRecord(s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans], orphans.ScopeKey(providerOfClass, "account"))
 		entry := record.Suspects[s.suspects["vm"].Key()]
-		if n := v.count(http.MethodPatch, "/machineclasses/"); n != want.writes || entry.Duration().Minutes() != float64(want.minutes) || entry.Recorded != "Accepted" {
+		if n := s.Count("patch machineclasses"); n != want.writes || entry.Duration().Minutes() != float64(want.minutes) || entry.Recorded != "Accepted" {
 			t.Errorf("sweep %d: %d writes and %+v, want %d and an age of %d min", sweep, n, entry, want.writes, want.minutes)
 		}
 	}

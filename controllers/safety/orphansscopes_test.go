@@ -1,67 +1,23 @@
 package safety
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
-
-// transport is a RoundTripper that records requests, and answers some of them itself.
-type transport struct {
-	*sweeping
-
-	asked  []string // methods and paths
-	answer func(r *http.Request) (status int, err error)
-}
-
-// RoundTrip is http.RoundTripper's.
-func (v *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	v.asked = append(v.asked, r.Method+" "+r.URL.Path)
-	if v.answer != nil {
-		status, err := v.answer(r)
-		if err != nil {
-			return nil, err
-		}
-		if status != 0 {
-			return &http.Response{StatusCode: status, Request: r, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(nil))}, nil
-		}
-	}
-	return v.Server.RoundTrip(r)
-}
-
-// count returns how many requests have a method and a path that contains a text.
-func (v *transport) count(method, part string) (n int) {
-	for _, request := range v.asked {
-		if strings.HasPrefix(request, method+" ") && strings.Contains(request, part) {
-			n++
-		}
-	}
-	return n
-}
-
-// recording has all requests of a new leader, also those for Secrets and Nodes, pass a transport, with clients that report what cannot be decoded.
-func recording(s *sweeping) *transport {
-	s.Helper()
-	v := &transport{sweeping: s}
-	clients := apiserver.ClientsThrough(v)
-	s.config.Secrets, s.config.Leases, s.config.Metadata = clients.Core.CoreV1(), clients.Core.CoordinationV1(), clients.Metadata
-	s.config.Machines = clients.Machines
-	s.lead()
-	return v
-}
 
 // editClass changes the MachineClass.
 func (s *sweeping) editClass(edit func(fields map[string]any)) {
@@ -95,17 +51,12 @@ func TestScope_Credentials(t *testing.T) {
 			s.editClass(func(fields map[string]any) { fields["secretRef"] = map[string]any{"name": name} })
 		}
 	}
-	forbidden := func(r *http.Request) (int, error) {
-		if strings.Contains(r.URL.Path, "/secrets/") {
-			return http.StatusForbidden, nil
-		}
-		return 0, nil
-	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	for name, c := range map[string]struct {
 		prepare  func(s *sweeping)
-		answer   func(r *http.Request) (int, error)
-		only     bool // the fleet serves this namespace only
-		listed   bool // the cloud is listed
+		answer   error // to requests for Secrets
+		only     bool  // the fleet serves this namespace only
+		listed   bool  // the cloud is listed
 		err      string
 		metadata int // requests for a Secret, and for its metadata first
 		secrets  int
@@ -123,16 +74,10 @@ func TestScope_Credentials(t *testing.T) {
 		"elsewhere, shared, in the only namespace that is served": {prepare: elsewhere(namespace), only: true, listed: true, metadata: 1, secrets: 1},
 		"elsewhere, no answer, in the only namespace that is served": {
 			prepare: elsewhere(namespace), only: true, metadata: 1, err: "read its metadata",
-			answer: func(r *http.Request) (int, error) {
-				if strings.Contains(r.URL.Path, "/secrets/") {
-					return http.StatusBadGateway, nil
-				}
-				return 0, nil
-			},
+			answer: apierrors.NewServiceUnavailable("no"),
 		},
 		"elsewhere, no longer shared when it is read": {
-			prepare: elsewhere(namespace), metadata: 1, secrets: 1,
-			answer: nil, // set below: it changes the Secret between the two reads
+			prepare: elsewhere(namespace), metadata: 1, secrets: 1, // it is changed between the two reads
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,35 +88,28 @@ func TestScope_Credentials(t *testing.T) {
 			if c.only {
 				s.config.Namespace = namespace
 			}
-			v, reads := recording(s), 0
-			listed := false
-			s.config.Sweeper = func(string) (driver.Sweeper, bool) {
-				return &listingCloud{memoryCloud: &s.cloud, listed: &listed}, true
-			}
 			s.lead()
-			metadataReads := 0
-			v.answer = func(r *http.Request) (int, error) {
-				if !strings.Contains(r.URL.Path, "/secrets/") {
-					return 0, nil
-				}
-				if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+			metadataReads, reads := 0, 0
+			s.Fault(func(r apiserver.Request) error {
+				switch {
+				case r.Resource != "secrets":
+					return nil
+				case r.IsMetadata():
 					metadataReads++
-				} else {
+				default:
 					reads++
 					if strings.HasSuffix(name, "when it is read") {
 						s.Edit("secrets", "elsewhere", "shared", func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
 					}
 				}
-				if c.answer != nil {
-					return c.answer(r)
-				}
-				return 0, nil
-			}
+				return c.answer
+			})
 			s.clock.Step(timeBetween)
 			_, err := s.orphans.reconcile(t.Context(), namespace)
 			if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("error %v, want %q", err, c.err)
 			}
+			listed := len(s.cloud.Calls(driver.OpResources)) > 0
 			if listed != c.listed || metadataReads != c.metadata || reads != c.secrets {
 				t.Errorf("listed: %t, %d reads of metadata and %d of Secrets, want %t, %d and %d", listed, metadataReads, reads, c.listed, c.metadata, c.secrets)
 			}
@@ -179,59 +117,17 @@ func TestScope_Credentials(t *testing.T) {
 	}
 }
 
-// listingCloud is a Sweeper that records whether it was listed, and fails where the test says so.
-type listingCloud struct {
-	*memoryCloud
-
-	listed    *bool
-	onScope   func(req driver.ScopeRequest)
-	scopeErr  error
-	listErr   error
-	onListed  func() // after a list
-	listAgain func() ([]driver.Resource, string)
-}
-
-func (c *listingCloud) Scope(req driver.ScopeRequest) (string, error) {
-	if c.onScope != nil {
-		c.onScope(req)
-	}
-	if c.scopeErr != nil {
-		return "", c.scopeErr
-	}
-	return c.memoryCloud.Scope(req)
-}
-
-func (c *listingCloud) ListResources(ctx context.Context, req driver.ListResourcesRequest) (answer driver.ListResourcesResponse, err error) {
-	if c.listed != nil {
-		*c.listed = true
-	}
-	if c.onListed != nil {
-		defer c.onListed()
-	}
-	if c.listErr != nil {
-		return answer, c.listErr
-	}
-	if c.listAgain != nil {
-		answer.Items, answer.Continue = c.listAgain()
-		return answer, nil
-	}
-	return c.memoryCloud.ListResources(ctx, req)
-}
-
-// use has a new leader use a cloud.
-func (s *sweeping) use(c *listingCloud) {
-	s.Helper()
-	c.memoryCloud = &s.cloud
-	s.config.Sweeper = func(string) (driver.Sweeper, bool) { return c, true }
-	s.lead()
-}
-
 // The driver gets the data of the Secret with the credentials.
 func TestScope_Credentials_AreThoseOfTheSecret(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.Edit("secrets", namespace, "credentials", func(u *unstructured.Unstructured) { u.Object["data"] = map[string]any{"account": "MQ=="} })
 	var got []string
-	s.use(&listingCloud{onScope: func(req driver.ScopeRequest) { got = append(got, string(req.Secret["account"])) }})
+	s.cloud.Way = func(_ context.Context, call fakecloud.Call, send func() error) error {
+		if call.Op == driver.OpScope {
+			got = append(got, string(call.Secret["account"]))
+		}
+		return send()
+	}
 	s.sweep(namespace)
 	if !slices.Equal(got, []string{"1"}) {
 		t.Errorf("accounts %q, want that of the Secret", got)
@@ -240,7 +136,7 @@ func TestScope_Credentials_AreThoseOfTheSecret(t *testing.T) {
 
 func TestScope_NotDetermined_IsReported(t *testing.T) {
 	s := newSweeping(t, 10)
-	s.use(&listingCloud{scopeErr: errors.New("no account")})
+	s.cloud.Way = func(context.Context, fakecloud.Call, func() error) error { return errors.New("no account") }
 	s.fails("no account")
 }
 
@@ -249,7 +145,6 @@ func TestScope_OfTwoClasses_IsListedOnceWithTheClassThatStays(t *testing.T) {
 	for name, missing := range map[string]bool{"with their Secret": false, "without it": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, 10)
-			v := recording(s)
 			s.putClassOfName(namespace, "d", providerOfClass)
 			s.editClass(func(fields map[string]any) {
 				_ = unstructured.SetNestedStringSlice(fields, []string{"keep"}, "metadata", "finalizers")
@@ -260,7 +155,7 @@ func TestScope_OfTwoClasses_IsListedOnceWithTheClassThatStays(t *testing.T) {
 				s.Remove("secrets", namespace, "credentials")
 			}
 			s.sweep(namespace)
-			if n := v.count(http.MethodGet, "/secrets/"); n != 1 {
+			if n := s.Count("get secrets"); n != 1 {
 				t.Errorf("%d reads of the Secret, want 1", n)
 			}
 			for name, want := range map[string]bool{class: false, "d": !missing} {
@@ -275,7 +170,7 @@ func TestScope_OfTwoClasses_IsListedOnceWithTheClassThatStays(t *testing.T) {
 // An orphan that two scopes list is held in that in which it is old enough, and not approved with it in the other one.
 func TestScope_OrphanOfTwoScopes_IsHeldWhereItIsOldEnough(t *testing.T) {
 	s := newSweeping(t, 0)
-	s.config.Sweeper = func(string) (driver.Sweeper, bool) { return &s.cloud, true }
+	s.config.Sweeper = func(string) (driver.Sweeper, bool) { return s.cloud.Driver(), true }
 	s.lead()
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
@@ -290,7 +185,6 @@ func TestScope_OrphanOfTwoScopes_IsHeldWhereItIsOldEnough(t *testing.T) {
 // A class that cannot be decoded exists: machines that name it do not stop the sweep of the namespace.
 func TestScope_ClassThatCannotBeDecoded_Exists(t *testing.T) {
 	s := newSweeping(t, 10)
-	recording(s)
 	s.put("machineclasses", map[string]any{
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": "broken"}, "provider": map[string]any{"no": "text"},
 	})
@@ -360,17 +254,16 @@ func TestSweep_ClassIsWrittenMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, 10)
-			v := recording(s)
 			s.add(driver.ResourceVM, namespace, "vm")
 			s.sweep(namespace)
 			times := 0
-			v.answer = func(r *http.Request) (int, error) {
-				if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/machineclasses/") && times < tc.times {
+			s.Fault(func(r apiserver.Request) error {
+				if r.What() == "patch machineclasses" && times < tc.times {
 					times++
 					tc.edit(s)
 				}
-				return 0, nil
-			}
+				return nil
+			})
 			if !tc.refused {
 				s.sweep(namespace)
 				s.wantDeleted("vm")
@@ -382,16 +275,10 @@ func TestSweep_ClassIsWrittenMeanwhile(t *testing.T) {
 	}
 	t.Run("not, but the write is refused", func(t *testing.T) {
 		s := newSweeping(t, 10)
-		v := recording(s)
 		s.add(driver.ResourceVM, namespace, "vm")
-		v.answer = func(r *http.Request) (int, error) {
-			if r.Method == http.MethodPatch {
-				return http.StatusForbidden, nil
-			}
-			return 0, nil
-		}
+		s.Refuse("patch *", apierrors.NewForbidden(schema.GroupResource{}, "", nil))
 		s.fails("record the suspicions")
-		if n := v.count(http.MethodPatch, "/machineclasses/"); n != 1 {
+		if n := s.Count("patch machineclasses"); n != 1 {
 			t.Errorf("written %d times, want once", n)
 		}
 	})

@@ -3,9 +3,7 @@ package safety
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,6 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
@@ -27,7 +26,7 @@ const namespace = "n"
 // counting is a leader that counts each minute, and a namespace with one MachineSet.
 type counting struct {
 	*testing.T
-	*cluster
+	*apiserver.Server
 
 	gate     leaderGate
 	served   atomic.Bool
@@ -39,17 +38,15 @@ type counting struct {
 func onCounting(t *testing.T, replicas int32, test func(c *counting)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &counting{T: t, cluster: newCluster(t)}
+		c := &counting{T: t, Server: apiserver.Recording()}
 		c.served.Store(true)
 		c.gate.leads.Store(true)
 		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, Labels: map[string]string{"team": "a"}}}
 		set.Spec.Replicas = replicas
-		if _, err := c.user.MachineV1alpha1().MachineSets(namespace).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		apiserver.Add(c.Server, set)
 		var err error
 		c.counts, err = NewOvershooting(OvershootingConfig{
-			Machines: c.machines.MachineV1alpha1(), Metadata: c.metadata, Events: &c.reported,
+			Machines: c.Machines(), Metadata: c.Metadata(), Events: &c.reported,
 			Namespaces: func() []string { return []string{namespace, "other"} }, Serves: func(n string) bool { return c.served.Load() && n == namespace },
 			Most: func(d *v1alpha1.MachineDeployment) int { return int(d.Spec.Replicas) }, Limits: overshoot.Limits{Up: 2, Down: 1},
 			Period: time.Minute, Gate: &c.gate, Clock: clock.RealClock{},
@@ -63,12 +60,7 @@ func onCounting(t *testing.T, replicas int32, test func(c *counting)) {
 }
 
 func (c *counting) set() *v1alpha1.MachineSet {
-	c.Helper()
-	set, err := c.user.MachineV1alpha1().MachineSets(namespace).Get(c.Context(), "s", metav1.GetOptions{})
-	if err != nil {
-		c.Fatal(err)
-	}
-	return set
+	return apiserver.Read[v1alpha1.MachineSet](c.Server, "machinesets", namespace, "s")
 }
 
 // create creates machines, as the controller of the set does.
@@ -82,9 +74,7 @@ func (c *counting) create(count int) {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
 		}}
 		c.ordinal++
-		if _, err := c.user.MachineV1alpha1().Machines(namespace).Create(c.Context(), m, metav1.CreateOptions{}); err != nil {
-			c.Fatal(err)
-		}
+		apiserver.Add(c.Server, m)
 	}
 }
 
@@ -151,15 +141,8 @@ func TestSetWhoseMachinesDriftIsFrozen(t *testing.T) {
 
 // release releases a machine, as the controller of the set does.
 func (c *counting) release(name string) {
-	c.Helper()
-	m, err := c.user.MachineV1alpha1().Machines(namespace).Get(c.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		c.Fatal(err)
-	}
-	ownerref.Release(m, c.set().UID)
-	if _, err := c.user.MachineV1alpha1().Machines(namespace).Update(c.Context(), m, metav1.UpdateOptions{}); err != nil {
-		c.Fatal(err)
-	}
+	uid := c.set().UID
+	apiserver.Change(c.Server, "machines", namespace, name, func(m *v1alpha1.Machine) { ownerref.Release(m, uid) })
 }
 
 func TestSetThatIsScaledDownIsNotFrozen(t *testing.T) {
@@ -182,7 +165,7 @@ func (c *counting) edit(change func(*v1alpha1.MachineSet)) {
 	c.Helper()
 	set := c.set()
 	change(set)
-	if _, err := c.user.MachineV1alpha1().MachineSets(namespace).Update(c.Context(), set, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.Machines().MachineSets(namespace).Update(c.Context(), set, metav1.UpdateOptions{}); err != nil {
 		c.Error(err)
 	}
 }
@@ -205,7 +188,7 @@ func TestPartialListDecidesNothing(t *testing.T) {
 		c.create(1)
 		var fails atomic.Bool
 		fails.Store(true)
-		c.intercept(func(r *http.Request) error {
+		c.Fault(func(r apiserver.Request) error {
 			if r.URL.Query().Get("continue") != "" && fails.Load() {
 				return errors.New("the connection was closed")
 			}
@@ -230,9 +213,9 @@ func TestOnlyTheLeaderCountsAndOnlyServedNamespaces(t *testing.T) {
 				change(c)
 				synctest.Wait()
 				c.create(1)
-				requests := c.requests.Load()
+				requests := len(c.Requests())
 				time.Sleep(45 * time.Second) // another count of the leadership before
-				if made := c.requests.Load() - requests; made > 0 {
+				if made := len(c.Requests()) - requests; made > 0 {
 					c.Errorf("%d requests, want none", made)
 				}
 				if machinefacts.IsFrozen(c.set()) {
@@ -250,8 +233,8 @@ func TestFailedFreezeIsTriedAgain(t *testing.T) {
 		c.lead()
 		c.create(1)
 		fails := true
-		c.intercept(func(r *http.Request) error {
-			if r.Method == http.MethodPatch && fails {
+		c.Fault(func(r apiserver.Request) error {
+			if r.Verb == "patch" && fails {
 				fails = false
 				return errors.New("the connection was closed")
 			}
@@ -293,20 +276,18 @@ func TestSetThatChangesWhileItIsFrozen(t *testing.T) {
 				c.create(4)
 				c.lead()
 				c.create(1)
-				left, lists := tc.times, 0
-				c.intercept(func(r *http.Request) error {
-					if strings.HasSuffix(r.URL.Path, "/machines") {
-						lists++
-					}
-					if r.Method == http.MethodPatch && left > 0 {
+				left := tc.times
+				c.Forget()
+				c.Fault(func(r apiserver.Request) error {
+					if r.Verb == "patch" && left > 0 {
 						left--
 						c.edit(tc.change)
 					}
 					return nil
 				})
 				time.Sleep(time.Minute)
-				if _, noted := c.set().Annotations[v1alpha1.AnnotationOvershooting]; noted != tc.frozen || left != 0 || lists != 1 {
-					c.Errorf("frozen by the fleet: %t, want %t; machines were listed %d times, want once", noted, tc.frozen, lists)
+				if _, noted := c.set().Annotations[v1alpha1.AnnotationOvershooting]; noted != tc.frozen || left != 0 || c.Count("list machines") != 1 {
+					c.Errorf("frozen by the fleet: %t, want %t; machines were listed %d times, want once", noted, tc.frozen, c.Count("list machines"))
 				}
 			})
 		})

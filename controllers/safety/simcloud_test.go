@@ -8,65 +8,50 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // fewAPage is the size of pages, small so that lists have several.
 const fewAPage = 2
 
-// item is a resource at the simulated cloud.
-type item struct {
-	driver.Resource
-
-	account, fleet string
-	made           time.Time
-	surplus        bool      // it is a second VM of a machine, which has named another one since before it was made
-	ends           time.Time // when an accepted deletion has ended; zero for none
-	gone           bool      // it was reported
-}
-
-// cloud is a Sweeper whose resources are in memory. Requests go through the network of a process.
-type cloud struct {
-	w *world
-	p *process
-}
-
-// sweeperOf returns the cloud as a process reaches it.
-func (w *world) sweeperOf(p *process) driver.Sweeper { return &cloud{w: w, p: p} }
-
-func (*cloud) Scope(req driver.ScopeRequest) (string, error) {
-	return string(req.Secret["account"]), nil
-}
-
-func (c *cloud) ListResources(ctx context.Context, req driver.ListResourcesRequest) (answer driver.ListResourcesResponse, err error) {
-	from, _ := strconv.Atoi(req.Continue)
-	if err := c.p.send(ctx, "list "+req.Class.Namespace+string(req.Secret["account"])+req.Continue, req.Continue != ""); err != nil {
-		if c.w.broken.partialLists && from > 0 {
-			return driver.ListResourcesResponse{}, nil
+// toCloud is the way of a call of the process to the cloud.
+func (p *process) toCloud(ctx context.Context, call fakecloud.Call, send func() error) error {
+	isFurther := call.Continue != ""
+	switch call.Op {
+	case driver.OpScope:
+		return send()
+	case driver.OpResources:
+		if err := p.send(ctx, "list "+call.Class.Namespace+string(call.Secret["account"])+call.Continue, isFurther); err != nil && isFurther && p.w.broken.partialLists {
+			return nil
+		} else if err != nil {
+			return err
 		}
-		return answer, err
+		if !isFurther {
+			p.w.countList(call.Class.Namespace + "/" + string(call.Secret["account"]))
+		}
+		return send()
 	}
-	w := c.w
+	if err := p.send(ctx, "delete "+call.Resource.ID, false); err != nil {
+		return err
+	}
+	for _, r := range p.w.cloud.All() {
+		if r.ID == call.Resource.ID && r.Gone {
+			p.w.report("%s %s was deleted again after it was gone", r.Kind, r.ID)
+		}
+	}
+	if err := send(); err != nil || !p.loses() {
+		return err
+	}
+	return driver.Errorf(driver.OpSweep, driver.Unavailable, "the answer was lost")
+}
+
+// countList counts a list of a scope. A suspicion does not become old enough sooner because of lists beside the usual ones.
+func (w *world) countList(scope string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if req.Continue == "" {
-		w.countList(req.Class.Namespace + "/" + string(req.Secret["account"]))
-	}
-	var all []driver.Resource
-	for _, i := range w.items {
-		if i.account == string(req.Secret["account"]) && i.fleet == req.ControlCluster && i.Namespace == req.Class.Namespace && i.ends.IsZero() {
-			all = append(all, i.Resource)
-		}
-	}
-	answer.Items = all[min(from, len(all)):min(from+fewAPage, len(all))]
-	if from+fewAPage < len(all) {
-		answer.Continue = strconv.Itoa(from + fewAPage)
-	}
-	return answer, nil
-}
-
-// countList counts a list of a scope. w.mu is held. A suspicion does not become old enough sooner because of lists beside the usual ones.
-func (w *world) countList(scope string) {
 	w.lists[scope]++
 	if now := time.Now(); now.Sub(w.counted[scope]) >= w.period-w.period/10 {
 		w.usual[scope]++
@@ -74,48 +59,19 @@ func (w *world) countList(scope string) {
 	}
 }
 
-func (c *cloud) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (answer driver.DeleteResourceResponse, err error) {
-	if err := c.p.send(ctx, "delete "+req.Resource.ID, false); err != nil {
-		return answer, err
-	}
-	answer = c.w.deleteAt(req)
-	if c.p.loses() {
-		return driver.DeleteResourceResponse{}, driver.Errorf(driver.OpSweep, driver.Unavailable, "the answer was lost")
-	}
-	return answer, nil
-}
-
-// deleteAt is the cloud's part of a deletion.
-func (w *world) deleteAt(req driver.DeleteResourceRequest) (answer driver.DeleteResourceResponse) {
+// judge compares a deletion that the cloud is about to accept with the promises.
+func (w *world) judge(i *fakecloud.Resource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	answer.Gone = true
-	for _, i := range w.items {
-		if i.ID == req.Resource.ID && i.MachineUID == req.Resource.MachineUID && i.fleet == req.ControlCluster {
-			if i.ends.IsZero() {
-				w.judge(i)
-				i.ends = time.Now().Add(time.Duration(w.randomOf("end "+i.ID).IntN(3)) * time.Minute)
-			}
-			answer.Gone = !time.Now().Before(i.ends)
-			if i.gone {
-				w.fail("%s %s was deleted again after it was gone", i.Kind, i.ID)
-			}
-			i.gone = answer.Gone
-		}
-	}
-	return answer
-}
-
-// judge compares a deletion that the cloud is about to accept with the promises. w.mu is held.
-func (w *world) judge(i *item) {
 	now := time.Now()
-	if i.fleet != "ours" {
+	i.Ends = now.Add(time.Duration(w.randomOf("end "+i.ID).IntN(3)) * time.Minute)
+	if i.ControlCluster != "ours" {
 		w.fail("%s %s of another fleet was deleted", i.Kind, i.ID)
 	}
-	if age := now.Sub(i.made); age < w.quarantine {
+	if age := now.Sub(i.Made); age < w.quarantine {
 		w.fail("%s %s was deleted %s after it was made", i.Kind, i.ID, age)
 	}
-	if ended, had := w.ended[i.MachineUID]; had && !i.surplus && now.Sub(ended) < w.quarantine {
+	if ended, had := w.ended[i.MachineUID]; had && !w.surplus[i.ID] && now.Sub(ended) < w.quarantine {
 		w.fail("%s %s was deleted %s after its machine had ended", i.Kind, i.ID, now.Sub(ended))
 	}
 	for _, m := range w.machines() {
@@ -148,25 +104,17 @@ func (w *world) judge(i *item) {
 }
 
 // create makes resources for a machine, whether it exists or not.
-func (w *world) create(kind driver.ResourceKind, namespace, account, machine, uid string) *item {
+func (w *world) create(kind driver.ResourceKind, namespace, account, machine string, uid types.UID) *fakecloud.Resource {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.count++
-	i := &item{account: account, fleet: "ours", made: time.Now()}
-	i.Resource = driver.Resource{Kind: kind, ID: fmt.Sprintf("%s-%d", kind, w.count), Namespace: namespace, Machine: machine}
-	i.MachineUID = uidOf(uid)
+	count := w.count
+	w.mu.Unlock()
+	i := fakecloud.Resource{Account: account, ControlCluster: "ours"}
+	i.Resource = driver.Resource{Kind: kind, ID: fmt.Sprintf("%s-%d", kind, count), Namespace: namespace, Machine: machine, MachineUID: uid}
 	if kind == driver.ResourceVM {
-		i.NodeName = "node-" + strconv.Itoa(w.count)
+		i.NodeName = "node-" + strconv.Itoa(count)
 	}
-	w.items = append(w.items, i)
-	return i
-}
-
-// end ends a resource by another hand than the sweep's.
-func (w *world) end(i *item) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	i.ends = time.Now()
+	return w.cloud.Add(i)
 }
 
 // errDead is the error of requests of a process that was killed.

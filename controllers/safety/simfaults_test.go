@@ -54,7 +54,7 @@ func (w *world) editAnnotations(namespace string) {
 // adopt has a user create a Machine that names the VM of one that is gone.
 func (w *world) adopt() {
 	vm := pick(w, w.orphans())
-	if vm == nil || vm.Kind != driver.ResourceVM || !w.isIdle() {
+	if vm.ID == "" || vm.Kind != driver.ResourceVM || !w.isIdle() {
 		return
 	}
 	document := machineDocument(vm.Namespace, fmt.Sprint("z", w.draw(1000)), "class-2")
@@ -175,9 +175,10 @@ func (w *world) approve(always bool) {
 			u.SetAnnotations(annotations)
 		})
 		if always { // limits are no subject then, and an Event does not name all
+			all := w.cloud.All()
 			w.mu.Lock()
-			for _, i := range w.items {
-				if i.Namespace == namespace && i.account == accountOf(name) {
+			for _, i := range all {
+				if i.Namespace == namespace && i.Account == accountOf(name) {
 					w.approved[i.ID] = true
 				}
 			}

@@ -199,7 +199,7 @@ func (w *world) newProcess(t *testing.T) *process {
 	var err error
 	p.orphans, err = NewOrphans(OrphansConfig{
 		Machines: control.Machines, Metadata: control.Metadata, Secrets: control.Core.CoreV1(), Leases: control.Core.CoordinationV1(),
-		Sweeper: func(provider string) (driver.Sweeper, bool) { return w.sweeperOf(p), provider == "simulated" },
+		Sweeper: func(provider string) (driver.Sweeper, bool) { return w.cloud.Via(p.toCloud), provider == "simulated" },
 		Targets: target.Single{Cluster: target.New(nodes.Core)}, Events: eventLog{w}, Ledger: types.NamespacedName{Namespace: "fleet", Name: "fleet-safety"},
 		ControlCluster: func() string { return "ours" },
 		Served: func(ctx context.Context, namespace string) (bool, error) {

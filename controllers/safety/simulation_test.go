@@ -13,8 +13,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -82,8 +82,8 @@ func runWorld(t *testing.T, seed uint64, broken promises, story *lockedBuffer) (
 			<-p.done
 		}
 		wrong = w.wrong
-		for _, i := range w.items {
-			if i.gone {
+		for _, i := range w.cloud.All() {
+			if i.Gone {
 				deleted++
 			}
 		}
@@ -122,20 +122,16 @@ func (w *world) calmDown(t *testing.T) {
 	for end := time.Now().Add(8*w.period + 2*w.quarantine); time.Now().Before(end) && w.fine(); {
 		w.step(t, true)
 		for _, i := range w.orphans() {
-			w.mu.Lock()
-			if w.usual[i.Namespace+"/"+i.account] > sweeps && !w.wasHeld(i) {
-				w.fail("%s %s of %s, which has no machine, is left after %d sweeps", i.Kind, i.ID, i.MachineUID, sweeps)
+			if w.usually(i.Namespace+"/"+i.Account) > sweeps && !w.wasHeld(i) {
+				w.report("%s %s of %s, which has no machine, is left after %d sweeps", i.Kind, i.ID, i.MachineUID, sweeps)
 			}
-			w.mu.Unlock()
 		}
 	}
 	for end := time.Now().Add(6 * time.Hour); time.Now().Before(end) && w.fine() && len(w.orphans()) > 0; {
 		w.step(t, true)
 	}
 	for _, i := range w.orphans() {
-		w.mu.Lock()
-		w.fail("%s %s of %s, which has no machine, is left in the end", i.Kind, i.ID, i.MachineUID)
-		w.mu.Unlock()
+		w.report("%s %s of %s, which has no machine, is left in the end", i.Kind, i.ID, i.MachineUID)
 	}
 	if w.broken.atMostRequests() { // others have to be found by what they delete
 		w.resolveSurplus()
@@ -143,15 +139,23 @@ func (w *world) calmDown(t *testing.T) {
 	}
 }
 
+// usually returns how many usual sweeps have listed a scope.
+func (w *world) usually(scope string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.usual[scope]
+}
+
 // wasHeld reports whether an orphan may be left after two sweeps: a limit or a Node that is Ready holds it, or did, until it was approved.
-// w.mu is held.
-func (w *world) wasHeld(i *item) bool {
+func (w *world) wasHeld(i fakecloud.Resource) bool {
 	left := 0
-	for _, o := range w.items {
-		if o.Namespace == i.Namespace && o.fleet == "ours" && (o.ends.IsZero() || time.Since(o.ends) < 2*time.Hour) {
+	for _, o := range w.cloud.All() {
+		if o.Namespace == i.Namespace && o.ControlCluster == "ours" && (o.Live() || time.Since(o.Ends) < 2*time.Hour) {
 			left++
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.approved[i.ID] || w.isNodeReady(i.NodeName) || left > w.limit || w.reserved(i.Namespace) >= w.limit
 }
 
@@ -169,15 +173,13 @@ func (w *world) reserved(namespace string) int {
 }
 
 // orphans returns what belongs to no machine and is still there.
-func (w *world) orphans() (left []*item) {
+func (w *world) orphans() (left []fakecloud.Resource) {
 	exist, named := map[types.UID]bool{}, map[string]bool{}
 	for _, m := range w.machines() {
 		exist[m.uid], named[m.providerID] = true, true
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, i := range w.items {
-		if i.fleet == "ours" && i.ends.IsZero() && !exist[i.MachineUID] && !named[i.ID] {
+	for _, i := range w.cloud.Live() {
+		if i.ControlCluster == "ours" && !exist[i.MachineUID] && !named[i.ID] {
 			left = append(left, i)
 		}
 	}
@@ -228,5 +230,3 @@ func TestBrokenRules(t *testing.T) {
 		})
 	}
 }
-
-var _ driver.Sweeper = (*cloud)(nil)

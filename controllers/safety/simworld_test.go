@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 const stepTime = 5 * time.Minute
@@ -37,6 +37,7 @@ type world struct {
 	dryRun             bool
 	broken             promises
 	control, target    *apiserver.Server
+	cloud              *fakecloud.Cloud
 	stale              *apiserver.Server // what cached reads return; only if they are allowed
 	staleAge           int
 	saved              *apiserver.Snapshot
@@ -48,8 +49,8 @@ type world struct {
 	mu        sync.Mutex
 	wrong     string
 	count     int
-	faults    int // percent of requests that fail
-	items     []*item
+	faults    int                     // percent of requests that fail
+	surplus   map[string]bool         // VMs of a machine that has named another one since before they were made, by ID
 	ended     map[types.UID]time.Time // when machines that are gone ended
 	off       map[string]bool
 	approved  map[string]bool // IDs of resources
@@ -78,8 +79,6 @@ type machine struct {
 	uid                                types.UID
 }
 
-func uidOf(text string) types.UID { return types.UID(text) }
-
 func keyOf(about runtime.Object) string {
 	o, _ := meta.Accessor(about) // it is a MachineClass
 	return o.GetNamespace() + "/" + o.GetName()
@@ -89,8 +88,9 @@ func newWorld(seed uint64, broken promises, story *lockedBuffer) *world {
 	w := &world{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 7)), period: 15 * time.Minute, quarantine: 10 * time.Minute, limit: 3, broken: broken, story: story,
 		ended: map[types.UID]time.Time{}, returned: map[types.UID]time.Time{}, off: map[string]bool{}, approved: map[string]bool{}, deletions: map[string][]time.Time{},
-		passes: map[*process][]context.CancelFunc{}, lists: map[string]int{}, usual: map[string]int{}, counted: map[string]time.Time{},
+		passes: map[*process][]context.CancelFunc{}, lists: map[string]int{}, usual: map[string]int{}, counted: map[string]time.Time{}, surplus: map[string]bool{},
 	}
+	w.cloud = &fakecloud.Cloud{Clock: time.Now, Page: fewAPage, Ends: w.judge}
 	if w.random.IntN(3) > 0 {
 		w.limit = 12
 	}
@@ -139,6 +139,13 @@ func (w *world) machines() (all []machine) {
 	return all
 }
 
+// report records a violation.
+func (w *world) report(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail(format, args...)
+}
+
 // fail records the first violation. w.mu is held.
 func (w *world) fail(format string, args ...any) {
 	if w.wrong == "" {
@@ -158,7 +165,7 @@ func (w *world) isNodeReady(name string) bool {
 	return o != nil && o.GetLabels()["ready"] == "true"
 }
 
-func (w *world) putNode(vm *item, ready bool) {
+func (w *world) putNode(vm *fakecloud.Resource, ready bool) {
 	state := map[bool]string{true: "True", false: "False"}[ready]
 	_, err := w.target.Put("nodes", map[string]any{
 		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": vm.NodeName, "labels": map[string]any{"ready": fmt.Sprint(ready)}},
@@ -286,7 +293,7 @@ func (w *world) createMachine(namespace string) {
 		return
 	}
 	o := w.put("machines", machineDocument(namespace, name, class))
-	vm := w.create(driver.ResourceVM, namespace, accountOf(class), name, string(o.GetUID()))
+	vm := w.create(driver.ResourceVM, namespace, accountOf(class), name, o.GetUID())
 	w.tell("machine %s/%s %s with VM %s", namespace, name, o.GetUID(), vm.ID)
 	if w.draw(4) > 0 {
 		w.control.Edit("machines", namespace, name, func(u *unstructured.Unstructured) {
@@ -295,7 +302,7 @@ func (w *world) createMachine(namespace string) {
 		w.putNode(vm, w.draw(3) > 0)
 	}
 	if w.draw(3) == 0 { // a disk that no VM uses, of a machine that exists
-		w.create(driver.ResourceDisk, namespace, accountOf(class), name, string(o.GetUID()))
+		w.create(driver.ResourceDisk, namespace, accountOf(class), name, o.GetUID())
 	}
 }
 
@@ -311,12 +318,14 @@ func (w *world) deleteMachine(m machine) {
 	if m.name == "" {
 		return
 	}
-	for _, i := range slices.Clone(w.items) {
-		if i.MachineUID == m.uid {
-			w.end(i)
-			w.target.Remove("nodes", "", i.NodeName)
+	w.cloud.Change(func(all []*fakecloud.Resource) {
+		for _, i := range all {
+			if i.MachineUID == m.uid {
+				i.Ends = time.Now()
+				w.target.Remove("nodes", "", i.NodeName)
+			}
 		}
-	}
+	})
 	w.control.Remove("machines", m.namespace, m.name)
 	w.removed(m.uid)
 	w.tell("machine %s/%s %s is deleted", m.namespace, m.name, m.uid)
@@ -343,7 +352,7 @@ func (w *world) createLate(namespace string) {
 	uid := o.GetUID()
 	w.removed(uid)
 	w.late = append(w.late, func() {
-		vm := w.create(driver.ResourceVM, namespace, account, name, string(uid))
+		vm := w.create(driver.ResourceVM, namespace, account, name, uid)
 		w.tell("late VM %s of %s", vm.ID, uid)
 	})
 }
@@ -357,18 +366,18 @@ func (w *world) deliverLate(all bool) {
 
 // leaveSomething leaves what a failed create leaves.
 func (w *world) leaveSomething(namespace string) {
-	uid := fmt.Sprint("never-", w.draw(1<<30))
+	uid := types.UID(fmt.Sprint("never-", w.draw(1<<30)))
 	w.create(pick(w, []driver.ResourceKind{driver.ResourceDisk, driver.ResourceNetworkInterface}), namespace, "1", "m1", uid)
 }
 
 // doubleVM makes another VM for a Machine, and has its owner request a sweep.
-func (w *world) doubleVM(m machine) (vm *item) {
+func (w *world) doubleVM(m machine) (vm *fakecloud.Resource) {
 	if m.name == "" {
 		return nil
 	}
-	vm = w.create(driver.ResourceVM, m.namespace, accountOf(m.class), m.name, string(m.uid))
+	vm = w.create(driver.ResourceVM, m.namespace, accountOf(m.class), m.name, m.uid)
 	w.mu.Lock()
-	vm.surplus = m.providerID != ""
+	w.surplus[vm.ID] = m.providerID != ""
 	w.mu.Unlock()
 	w.tell("second VM %s of %s", vm.ID, m.uid)
 	w.requestSweep(m.namespace, m.class)
@@ -377,8 +386,6 @@ func (w *world) doubleVM(m machine) (vm *item) {
 
 // foreign makes a VM of another fleet.
 func (w *world) foreign(namespace string) {
-	vm := w.create(driver.ResourceVM, namespace, "1", "m1", fmt.Sprint("foreign-", w.draw(1000)))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	vm.fleet = "theirs"
+	vm := w.create(driver.ResourceVM, namespace, "1", "m1", types.UID(fmt.Sprint("foreign-", w.draw(1000))))
+	w.cloud.Change(func([]*fakecloud.Resource) { vm.ControlCluster = "theirs" })
 }
