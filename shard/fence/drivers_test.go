@@ -9,30 +9,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// swept is a driver with a Sweeper that counts calls and answers none.
-type swept struct {
-	cloud
-
-	scopes int
-}
-
-func (c *swept) Scope(driver.ScopeRequest) (string, error) {
-	c.scopes++
-	return "account", nil
-}
-
-func (c *swept) ListResources(context.Context, driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
-	c.calls++
-	return driver.ListResourcesResponse{}, nil
-}
-
-func (c *swept) DeleteResource(context.Context, driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
-	c.calls++
-	return driver.DeleteResourceResponse{}, nil
-}
-
 func TestSweepsAreFenced(t *testing.T) {
-	s, inner := newStand(t), &swept{}
+	s := newStand(t)
+	inner, calls := counting()
 	d, ok := driver.SweeperOf(s.Driver(inner))
 	if !ok {
 		t.Fatal("the Sweeper of a driver is not found below the Fence")
@@ -69,7 +48,7 @@ func TestSweepsAreFenced(t *testing.T) {
 		{"delete without the leadership", func() { s.leadership.set(0, false) }, remove, true, Lost},
 	} {
 		step.prepare()
-		before, under := inner.calls, t.Context()
+		before, under := *calls, t.Context()
 		if step.leads {
 			under = leading
 		}
@@ -77,12 +56,13 @@ func TestSweepsAreFenced(t *testing.T) {
 		if step.want != "" {
 			wantRefused(t, step.name, err, step.want)
 		}
-		if called := inner.calls - before; (step.want == "") != (err == nil && called == 1) {
+		if called := *calls - before; (step.want == "") != (err == nil && called == 1) {
 			t.Errorf("%s: %v after %d calls", step.name, err, called)
 		}
 	}
-	if scope, err := d.Scope(driver.ScopeRequest{}); err != nil || scope != "account" || inner.scopes != 1 {
-		t.Errorf("Scope, which makes no request: %q, %v", scope, err)
+	before := *calls
+	if _, err := d.Scope(driver.ScopeRequest{}); err != nil || *calls != before+1 {
+		t.Errorf("Scope, which makes no request: %v", err)
 	}
 	var refused *RefusedError
 	if err := remove(t.Context()); !errors.As(err, &refused) || refused.What != "delete_resource n/m" {
@@ -92,7 +72,8 @@ func TestSweepsAreFenced(t *testing.T) {
 
 func TestFencedDriverWithoutSweeper(t *testing.T) {
 	s := newStand(t)
-	fenced := s.Driver(&cloud{})
+	inner, _ := counting()
+	fenced := s.Driver(struct{ driver.Driver }{inner})
 	if _, ok := driver.SweeperOf(fenced); ok {
 		t.Error("a driver without a Sweeper has one below the Fence")
 	}

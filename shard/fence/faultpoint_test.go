@@ -134,7 +134,7 @@ func TestFaultPointStopsTheAnswerOfADriver(t *testing.T) {
 		}
 		ctx, done := s.own(t)
 		defer done()
-		inner := &cloud{}
+		inner, calls := counting()
 		answered := false
 		go func() {
 			_, err := s.Driver(inner).CreateMachine(ctx, driver.CreateMachineRequest{})
@@ -142,8 +142,8 @@ func TestFaultPointStopsTheAnswerOfADriver(t *testing.T) {
 		}()
 		synctest.Wait()
 		order(http.MethodPut, `{"answer": true}`)
-		if held := order(http.MethodGet, ""); !strings.Contains(held, "answer to create_machine") || inner.calls != 1 || answered {
-			t.Errorf("%d calls reached the cloud, answered: %t; held: %s", inner.calls, answered, held)
+		if held := order(http.MethodGet, ""); !strings.Contains(held, "answer to create_machine") || *calls != 1 || answered {
+			t.Errorf("%d calls reached the cloud, answered: %t; held: %s", *calls, answered, held)
 		}
 		if order(http.MethodPut, "{}"); !answered {
 			t.Error("the answer went on, and the call has none")

@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -310,31 +311,18 @@ func TestRequestsAboutLeasesNeedWhatTheySay(t *testing.T) {
 	expectRefusals("at the fence", "", Fenced, Fenced)
 }
 
-// cloud counts calls of a driver and answers none.
-type cloud struct {
-	driver.Driver
-
-	calls int
-}
-
-func (c *cloud) CreateMachine(context.Context, driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
-	c.calls++
-	return driver.CreateMachineResponse{}, nil
-}
-
-func (c *cloud) DeleteMachine(context.Context, driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	c.calls++
-	return driver.DeleteMachineResponse{}, nil
-}
-
-func (c *cloud) GetMachineStatus(context.Context, driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
-	c.calls++
-	return driver.GetMachineStatusResponse{}, nil
+// counting returns a driver that answers nothing, and counts its calls.
+func counting() (d *fakecloud.Driver, calls *int) {
+	calls = new(int)
+	return (&fakecloud.Cloud{}).Via(func(context.Context, fakecloud.Call, func() error) error {
+		*calls++
+		return nil
+	}), calls
 }
 
 func TestCallsOfDriversAreFenced(t *testing.T) {
 	s := newStand(t)
-	inner := &cloud{}
+	inner, calls := counting()
 	d := s.Driver(inner)
 	ctx, done := s.own(t)
 	defer done()
@@ -368,20 +356,20 @@ func TestCallsOfDriversAreFenced(t *testing.T) {
 		{"delete after the hand-over was taken back", func() { s.slots[testSlot].resume() }, remove, true, ""},
 	} {
 		step.prepare()
-		before, under := inner.calls, t.Context()
+		before, under := *calls, t.Context()
 		if step.owned {
 			under = ctx
 		}
 		err := step.do(under)
 		if step.want == "" {
-			if err != nil || inner.calls != before+1 {
-				t.Errorf("%s: %v, %d calls", step.name, err, inner.calls-before)
+			if err != nil || *calls != before+1 {
+				t.Errorf("%s: %v, %d calls", step.name, err, *calls-before)
 			}
 			continue
 		}
 		wantRefused(t, step.name, err, step.want)
-		if driver.CodeOf(err) != driver.Canceled || inner.calls != before {
-			t.Errorf("%s: code %s, %d calls", step.name, driver.CodeOf(err), inner.calls-before)
+		if driver.CodeOf(err) != driver.Canceled || *calls != before {
+			t.Errorf("%s: code %s, %d calls", step.name, driver.CodeOf(err), *calls-before)
 		}
 		if runner.NotOurs(err) != (step.want != Unowned) {
 			t.Errorf("%s: a runner takes it for ours: %t", step.name, !runner.NotOurs(err))
@@ -393,7 +381,8 @@ func TestCallsOfDriversAreFenced(t *testing.T) {
 }
 
 func TestARefusedCallNamesItsMachine(t *testing.T) {
-	d := newStand(t).Driver(&cloud{})
+	inner, _ := counting()
+	d := newStand(t).Driver(inner)
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m"}}
 	for want, target := range map[string]driver.Target{"create_machine n/m": {Machine: m}, "create_machine": {}} {
 		_, err := d.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target})

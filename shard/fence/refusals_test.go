@@ -44,7 +44,8 @@ mcf_refused_total{reason="unowned"} %d
 	s.slots[testSlot].stop()
 	write() // is sent as well: a pass may finish
 	for range 2 {
-		_, _ = s.Driver(&cloud{}).DeleteMachine(ctx, driver.DeleteMachineRequest{})
+		inner, _ := counting()
+		_, _ = s.Driver(inner).DeleteMachine(ctx, driver.DeleteMachineRequest{})
 	}
 	s.clock.Step(9 * time.Second)
 	write()
