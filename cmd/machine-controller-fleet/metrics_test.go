@@ -29,6 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -269,21 +270,21 @@ func (t *trial) liveAll(p *process, gather func()) {
 
 	t.putRoot("a", "late", 1)
 	until("a machine does not join", func() bool {
-		t.cloud.delayBoots("late")
+		t.delayBoots("late")
 		_, failed := p.metric("mcm_machine_num_failed_join")
 		return failed
 	})
 }
 
 // delayBoots has the VMs of a root that have not joined join a minute later.
-func (c *cloud) delayBoots(root string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, v := range c.vms {
-		if strings.HasPrefix(v.machine, root) && !v.joined {
-			v.boots = time.Now().Add(time.Minute)
+func (t *trial) delayBoots(root string) {
+	t.cloud.Change(func(all []*fakecloud.Resource) {
+		for _, v := range all {
+			if strings.HasPrefix(v.Machine, root) && !v.Joined {
+				v.Boots = time.Now().Add(time.Minute)
+			}
 		}
-	}
+	})
 }
 
 // sendAll sends what no replica of these tests does: requests of a driver that is a client of its cloud, and requests to API servers that wait

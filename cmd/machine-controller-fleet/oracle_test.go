@@ -15,6 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -117,29 +118,25 @@ func (t *trial) called(ctx context.Context, p *process, op driver.Op, of driver.
 	}
 }
 
-// made checks a VM that is about to be made, with the cloud's lock held.
-func (c *cloud) made(v *vm) {
-	for _, other := range c.vms {
-		if other.uid == v.uid && other.ends.IsZero() {
-			c.fail("machine %s gets VM %s beside %s", v.machine, v.ProviderID, other.ProviderID)
-		}
+// makes checks a VM that is about to be made, with the cloud's lock held.
+func (t *trial) makes(v *fakecloud.Resource) {
+	v.Boots = time.Now().Add(bootTime)
+	stored := t.control.Get("machines", v.Namespace, v.Machine)
+	if stored == nil || stored.GetUID() != v.MachineUID || stored.GetDeletionTimestamp() != nil {
+		t.oracle.mu.Lock()
+		t.oracle.late[string(v.MachineUID)] = true
+		t.oracle.mu.Unlock()
 	}
-	stored := c.control.Get("machines", v.namespace, v.machine)
-	if stored == nil || string(stored.GetUID()) != v.uid || stored.GetDeletionTimestamp() != nil {
-		c.oracle.mu.Lock()
-		c.oracle.late[v.uid] = true
-		c.oracle.mu.Unlock()
-	}
-	c.logf("VM %s of machine %s", v.ProviderID, v.machine)
+	t.logf("VM %s of machine %s", v.ID, v.Machine)
 }
 
-// ended checks a VM that is about to end, with the cloud's lock held.
-func (c *cloud) ended(v *vm) {
-	stored := c.control.Get("machines", v.namespace, v.machine)
-	if stored != nil && string(stored.GetUID()) == v.uid && stored.GetDeletionTimestamp() == nil && !c.oracle.mayBeUndeleted() {
-		c.fail("VM %s is deleted, and its machine %s is not", v.ProviderID, v.machine)
+// ends checks a VM that is about to end, with the cloud's lock held.
+func (t *trial) ends(v *fakecloud.Resource) {
+	stored := t.control.Get("machines", v.Namespace, v.Machine)
+	if stored != nil && stored.GetUID() == v.MachineUID && stored.GetDeletionTimestamp() == nil && !t.oracle.mayBeUndeleted() {
+		t.fail("VM %s is deleted, and its machine %s is not", v.ID, v.Machine)
 	}
-	c.logf("VM %s of machine %s is deleted", v.ProviderID, v.machine)
+	t.logf("VM %s of machine %s is deleted", v.ID, v.Machine)
 }
 
 // mayBeUndeleted reports whether a call that was sent before etcd was restored may still arrive: the machine that it deletes may
@@ -159,11 +156,12 @@ func (o *oracle) excuse() {
 
 // forgotten counts the VMs that may be left behind: see docs/limits.md.
 func (o *oracle) forgotten() (n int) {
+	live := o.cloud.Live()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, v := range o.cloud.live() {
-		stored := o.control.Get("machines", v.namespace, v.machine)
-		if gone := stored == nil || string(stored.GetUID()) != v.uid; gone && o.late[v.uid] {
+	for _, v := range live {
+		stored := o.control.Get("machines", v.Namespace, v.Machine)
+		if gone := stored == nil || stored.GetUID() != v.MachineUID; gone && o.late[string(v.MachineUID)] {
 			n++
 		}
 	}

@@ -76,7 +76,7 @@ func (t *trial) start(replica string) *process {
 		control: reach(atControl, t.control), tracer: t.tracer.Tracer(""), registry: p.registry,
 		drivers: func(_ *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
 			p.driverMetrics = metrics
-			return map[string]driver.Driver{simulated.Provider: t.wrapDriver(&driverOf{t.cloud, p})}, nil
+			return map[string]driver.Driver{simulated.Provider: t.wrapDriver(t.cloud.Via(p.toCloud))}, nil
 		},
 		die: p.die,
 	}

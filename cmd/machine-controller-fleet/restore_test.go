@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 const (
@@ -53,12 +54,12 @@ func (t *trial) afterRestore(server *apiserver.Server) {
 	t.restores++
 	if server == t.control {
 		t.oracle.noteRestore()
-		t.cloud.endForgottenVMs()
+		t.endForgottenVMs()
 		t.applyRoots()
 		t.deleteLostMachines()
 	}
 	if server == t.target {
-		t.cloud.correctNodes()
+		t.correctNodes()
 	}
 }
 
@@ -71,17 +72,17 @@ func (o *oracle) noteRestore() {
 
 // endForgottenVMs ends the VMs whose machines are not in the backup, and deletes their Nodes: docs/limits.md requires that, since a
 // new machine can get the name of a forgotten one.
-func (c *cloud) endForgottenVMs() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, v := range c.vms {
-		stored := c.control.Get("machines", v.namespace, v.machine)
-		if v.uid != "" && v.ends.IsZero() && (stored == nil || string(stored.GetUID()) != v.uid) {
-			c.logf("an operator deletes VM %s, whose machine %s is not in the backup", v.ProviderID, v.machine)
-			v.ends = time.Now()
-			c.target.Remove("nodes", "", v.NodeName)
+func (t *trial) endForgottenVMs() {
+	t.cloud.Change(func(all []*fakecloud.Resource) {
+		for _, v := range all {
+			stored := t.control.Get("machines", v.Namespace, v.Machine)
+			if v.MachineUID != "" && v.Live() && (stored == nil || stored.GetUID() != v.MachineUID) {
+				t.logf("an operator deletes VM %s, whose machine %s is not in the backup", v.ID, v.Machine)
+				v.Ends = time.Now()
+				t.target.Remove("nodes", "", v.NodeName)
+			}
 		}
-	}
+	})
 }
 
 // applyRoots applies all MachineDeployments anew, and deletes those that were deleted since the backup.
@@ -100,8 +101,8 @@ func (t *trial) applyRoots() {
 // distinguish them from restored machines.
 func (t *trial) deleteLostMachines() {
 	live := map[string]bool{}
-	for _, v := range t.cloud.live() {
-		live[v.uid] = true
+	for _, v := range t.cloud.Live() {
+		live[string(v.MachineUID)] = true
 	}
 	for _, o := range t.control.List("machines") {
 		providerID, _, _ := unstructured.NestedString(o.Object, "spec", "providerID")
@@ -114,22 +115,19 @@ func (t *trial) deleteLostMachines() {
 
 // correctNodes makes kubelets register Nodes that are not in the backup, and deletes Nodes whose VM has ended since, as a
 // cloud controller manager does.
-func (c *cloud) correctNodes() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (t *trial) correctNodes() {
 	live := map[string]bool{}
-	for _, v := range c.vms {
-		if !v.ends.IsZero() {
-			continue
+	t.cloud.Change(func(all []*fakecloud.Resource) {
+		for _, v := range all {
+			live[v.NodeName] = live[v.NodeName] || v.Live()
+			if v.Live() && v.Joined && t.target.Get("nodes", "", v.NodeName) == nil {
+				v.Joined, v.Boots = false, time.Now().Add(bootTime)
+			}
 		}
-		live[v.NodeName] = true
-		if v.joined && c.target.Get("nodes", "", v.NodeName) == nil {
-			v.joined, v.boots = false, time.Now().Add(bootTime)
-		}
-	}
-	for _, o := range c.target.List("nodes") {
+	})
+	for _, o := range t.target.List("nodes") {
 		if !live[o.GetName()] {
-			c.target.Delete("nodes", "", o.GetName())
+			t.target.Delete("nodes", "", o.GetName())
 		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -138,7 +139,7 @@ func wired(b *testing.B, o options, registry *prometheus.Registry) *fleet {
 	f, controllers, err := wire(o, environment{
 		control: &rest.Config{Host: "http://control"}, target: &rest.Config{Host: "http://target"}, registry: registry, tracer: noop.NewTracerProvider().Tracer(""),
 		drivers: func(*fence.Fence, *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
-			return map[string]driver.Driver{simulated.Provider: &driverOf{}}, nil
+			return map[string]driver.Driver{simulated.Provider: (&fakecloud.Cloud{}).Driver()}, nil
 		},
 		die: func(string) {},
 	})

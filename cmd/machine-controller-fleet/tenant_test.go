@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // forger is the namespace of a tenant who writes Machines that name the Nodes and VMs of others.
@@ -21,9 +22,9 @@ const unmanaged = 2
 // createUnmanaged makes two Nodes that no Machine has ever had, of which one says of which VM it is.
 func (t *trial) createUnmanaged() {
 	for i, providerID := range []string{"", "sim:///control-plane"} {
-		v := &vm{joined: true}
-		v.ProviderID, v.NodeName = "sim:///control-plane", fmt.Sprint("control-plane-", i)
-		t.cloud.vms = append(t.cloud.vms, v)
+		v := t.cloud.Add(fakecloud.Resource{Joined: true, Resource: driver.Resource{
+			Kind: driver.ResourceVM, ID: "sim:///control-plane", NodeName: fmt.Sprint("control-plane-", i),
+		}})
 		spec := map[string]any{}
 		if providerID != "" {
 			spec["providerID"] = providerID
@@ -104,9 +105,9 @@ func (o *oracle) touched(q request, byLeader bool) {
 	if q.method != http.MethodDelete {
 		return
 	}
-	for _, v := range o.cloud.live() {
-		if v.NodeName == name && v.joined && !o.mayBeUndeleted() {
-			o.fail("%s deletes Node %s, whose VM %s lives", q.replica, name, v.ProviderID)
+	for _, v := range o.cloud.Live() {
+		if v.NodeName == name && v.Joined && !o.mayBeUndeleted() {
+			o.fail("%s deletes Node %s, whose VM %s lives", q.replica, name, v.ID)
 		}
 	}
 }
@@ -114,24 +115,27 @@ func (o *oracle) touched(q request, byLeader bool) {
 // checkNodes checks the Nodes: each is bound to the machine of its VM or to none, has nothing that a tenant has
 // requested, and is not drained while its machine exists.
 func (t *trial) checkNodes() {
-	t.cloud.mu.Lock()
-	defer t.cloud.mu.Unlock()
+	vms := map[string]fakecloud.Resource{}
+	for _, v := range t.cloud.All() {
+		vms[v.ID] = v
+	}
 	for _, node := range t.target.List("nodes") {
-		v := t.cloud.vmOf(node)
+		providerID, _, _ := unstructured.NestedString(node.Object, "spec", "providerID")
+		v, known := vms[providerID]
 		ref, bound := v1alpha1.MachineOf(node)
 		switch {
 		case node.GetLabels()["forged"] != "":
 			t.fail("Node %s has the label of a tenant", node.GetName())
-		case v == nil || !bound: // its VM was made before a restore, or no replica has claimed the Node yet
-		case ref.Namespace != v.namespace || ref.Name != v.machine || string(ref.UID) != v.uid:
-			t.fail("Node %s of machine %s/%s (%s) is bound to %s", node.GetName(), v.namespace, v.machine, v.uid, ref)
-		case !v.ends.IsZero() || !t.oracle.neverRestored():
+		case !known || !bound: // its VM was made before a restore, or no replica has claimed the Node yet
+		case ref.Namespace != v.Namespace || ref.Name != v.Machine || ref.UID != v.MachineUID:
+			t.fail("Node %s of machine %s/%s (%s) is bound to %s", node.GetName(), v.Namespace, v.Machine, v.MachineUID, ref)
+		case !v.Live() || !t.oracle.neverRestored():
 		default:
 			cordoned, _, _ := unstructured.NestedBool(node.Object, "spec", "unschedulable")
-			stored := t.control.Get("machines", v.namespace, v.machine)
+			stored := t.control.Get("machines", v.Namespace, v.Machine)
 			isUpdated := node.GetLabels()[v1alpha1.LabelSelectedForUpdate] == "true" // in place
-			if cordoned && !isUpdated && stored != nil && string(stored.GetUID()) == v.uid && stored.GetDeletionTimestamp() == nil {
-				t.fail("Node %s is cordoned, and its machine %s/%s stays", node.GetName(), v.namespace, v.machine)
+			if cordoned && !isUpdated && stored != nil && stored.GetUID() == v.MachineUID && stored.GetDeletionTimestamp() == nil {
+				t.fail("Node %s is cordoned, and its machine %s/%s stays", node.GetName(), v.Namespace, v.Machine)
 			}
 		}
 	}
@@ -142,15 +146,4 @@ func (o *oracle) neverRestored() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.restored.IsZero()
-}
-
-// vmOf returns the VM of a Node; nil when there is none. c.mu is held.
-func (c *cloud) vmOf(node *apiserver.Object) *vm {
-	providerID, _, _ := unstructured.NestedString(node.Object, "spec", "providerID")
-	for _, v := range c.vms {
-		if v.ProviderID == providerID {
-			return v
-		}
-	}
-	return nil
 }

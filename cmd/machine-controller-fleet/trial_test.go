@@ -20,6 +20,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 const (
@@ -39,7 +40,7 @@ type trial struct {
 	control *apiserver.Server
 	target  *apiserver.Server // control where both are one cluster
 	network *network
-	cloud   *cloud
+	cloud   *fakecloud.Cloud
 	oracle  *oracle
 	logger  logr.Logger
 	tracer  trace.TracerProvider
@@ -86,7 +87,7 @@ func newTrial(t *testing.T, o options, seed uint64, story *strings.Builder) *tri
 	if story != nil {
 		r.logger = newLogger(r)
 	}
-	r.cloud = &cloud{trial: r}
+	r.cloud = &fakecloud.Cloud{Clock: time.Now, IDs: "sim:///i-", Stops: stopTime, Made: r.makes, Ends: r.ends}
 	r.oracle = newOracle(r)
 	return r
 }
@@ -127,7 +128,7 @@ func (t *trial) until(what string, cond func() bool) {
 func (t *trial) step() {
 	time.Sleep(stepTime)
 	synctest.Wait()
-	t.cloud.boot()
+	t.boot()
 	t.checkNodes()
 	t.ownerless += time.Duration(t.unowned()) * stepTime
 	if time.Since(t.collected) > 2*time.Second {
@@ -251,8 +252,8 @@ func (t *trial) logObjects() {
 	for _, o := range t.target.List("nodes") {
 		t.logf("node %s: %v, spec %v", o.GetName(), o.GetLabels(), o.Object["spec"])
 	}
-	for _, v := range t.cloud.live() {
-		t.logf("VM %s of machine %s/%s (%s), joined: %t", v.ProviderID, v.namespace, v.machine, v.uid, v.joined)
+	for _, v := range t.cloud.Live() {
+		t.logf("VM %s of machine %s/%s (%s), joined: %t", v.ID, v.Namespace, v.Machine, v.MachineUID, v.Joined)
 	}
 }
 
@@ -357,7 +358,7 @@ func (t *trial) missing() string {
 		if n := t.ofForger(); n > 0 {
 			return fmt.Sprintf("%d machines that a tenant has forged, and deleted, are there", n)
 		}
-		machines, vms := len(t.control.List("machines"))-t.spoilt, len(t.cloud.live())-t.oracle.forgotten()-unmanaged
+		machines, vms := len(t.control.List("machines"))-t.spoilt, len(t.cloud.Live())-t.oracle.forgotten()-unmanaged
 		if machines != desired || vms != desired {
 			return fmt.Sprintf("want %d machines and VMs, there are %d machines and %d VMs", desired, machines, vms)
 		}
