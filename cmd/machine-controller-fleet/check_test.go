@@ -2,8 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,52 +9,36 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// checkedFleet answers lists of Leases as an API server does for a fleet of one replica with two slots. The replica runs from from until until.
-type checkedFleet struct {
-	from, until time.Time
-	// fails are the first lists that fail.
-	fails int
-	lists int
-}
-
-func (f *checkedFleet) list(action clienttesting.Action) (bool, runtime.Object, error) {
-	f.lists++
-	if f.lists <= f.fails {
-		return true, nil, errors.New("connection refused")
-	}
-	list, isList := action.(clienttesting.ListAction)
-	if !isList {
-		return true, nil, fmt.Errorf("expected a list, got %s", action.GetVerb())
-	}
-	selector := list.GetListRestrictions().Labels.String()
-	if action.GetNamespace() != "leases" || selector != v1alpha1.LabelFleet+"=f" {
-		return true, nil, errors.New("another fleet")
-	}
-	now := time.Now()
-	if now.Before(f.from) {
-		return true, &coordinationv1.LeaseList{}, nil
-	}
-	if now.After(f.until) {
-		now = f.until
-	}
-	holder, renewed := "f-0_abcde", strconv.FormatInt(now.Unix(), 10)
-	lease := func(name, version string) coordinationv1.Lease {
-		return coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "leases", ResourceVersion: version, Labels: map[string]string{v1alpha1.LabelFleet: "f"}},
+// checkedFleet is the API server of a fleet of one replica with two slots. The replica runs from from until until. The first lists fail.
+func checkedFleet(from, until time.Time, fails int) *apiserver.Server {
+	s := apiserver.Recording()
+	lease := func(namespace, fleet, name, holder string) {
+		apiserver.Add(s, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{v1alpha1.LabelFleet: fleet}},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
-		}
+		})
 	}
-	return true, &coordinationv1.LeaseList{Items: []coordinationv1.Lease{
-		lease("f-leader", renewed), lease("f-session-f-0", renewed), lease("f-slot-000", "1"), lease("f-slot-001", "2"),
-	}}, nil
+	lease("leases", "g", "f-session-f-1", "f-1_of-another-fleet")
+	lease("other", "f", "f-session-f-1", "f-1_of-another-namespace")
+	s.Fault(func(apiserver.Request) error {
+		if fails--; fails >= 0 {
+			return errors.New("connection refused")
+		}
+		now, starts := time.Now(), s.Get("leases", "leases", "f-leader") == nil
+		for _, name := range []string{"f-leader", "f-session-f-0", "f-slot-000", "f-slot-001"} {
+			if isSlot := strings.Contains(name, "slot"); !now.Before(from) && (starts || now.Before(until) && !isSlot) {
+				lease("leases", "f", name, "f-0_abcde")
+			}
+		}
+		return nil
+	})
+	return s
 }
 
 func TestCheckFleet(t *testing.T) {
@@ -78,9 +60,7 @@ func TestCheckFleet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				fleet := &checkedFleet{from: start.Add(c.from), until: start.Add(c.until), fails: c.fails}
-				client := fake.NewClientset()
-				client.PrependReactor("list", "leases", fleet.list)
+				client := checkedFleet(start.Add(c.from), start.Add(c.until), c.fails).Core()
 				o := checkOptions{fleet: "f", namespace: "leases", slots: 2, leastReplicas: c.replicas, timeout: 2 * time.Minute}
 				var out strings.Builder
 				err := checkFleet(t.Context(), o, client, clock.RealClock{}, &out)
@@ -100,9 +80,7 @@ func TestCheckFleet(t *testing.T) {
 // TestCheckFleet_TimeoutTooShort_SaysSo: with a time-out that is shorter than the time between two lists nothing is known.
 func TestCheckFleet_TimeoutTooShort_SaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fleet := &checkedFleet{from: time.Now(), until: time.Now().Add(time.Hour)}
-		client := fake.NewClientset()
-		client.PrependReactor("list", "leases", fleet.list)
+		client := checkedFleet(time.Now(), time.Now().Add(time.Hour), 0).Core()
 		err := checkFleet(t.Context(), checkOptions{fleet: "f", namespace: "leases", slots: 2, timeout: time.Second}, client, clock.RealClock{}, &strings.Builder{})
 		if err == nil || !strings.Contains(err.Error(), "increase --timeout") {
 			t.Errorf("want an error that names --timeout, got %v", err)

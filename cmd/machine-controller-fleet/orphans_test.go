@@ -6,11 +6,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 func TestIsServed(t *testing.T) {
@@ -30,26 +28,26 @@ func TestIsServed(t *testing.T) {
 		"the controller's Lease cannot be read": {holders: map[string]string{v1alpha1.LeaseManager: "fleet"}, fails: v1alpha1.LeaseMachineController},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset()
+			server := apiserver.Recording()
 			// Leases of another namespace do not matter.
 			put := func(namespace, name, holder string) {
 				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 				if holder != none {
 					lease.Spec.HolderIdentity = &holder
 				}
-				if err := client.Tracker().Add(lease); err != nil {
-					t.Fatal(err)
-				}
+				apiserver.Add(server, lease)
 			}
 			put("other", v1alpha1.LeaseManager, "mcm")
 			for lease, holder := range c.holders {
 				put("n", lease, holder)
 			}
-			client.PrependReactor("get", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
-				get, is := action.(clienttesting.GetAction)
-				return is && get.GetName() == c.fails, nil, errors.New("the server does not answer")
+			server.Fault(func(r apiserver.Request) error {
+				if r.Name == c.fails {
+					return errors.New("the server does not answer")
+				}
+				return nil
 			})
-			got, err := isServed(t.Context(), client, "fleet", "n")
+			got, err := isServed(t.Context(), server.Core(), "fleet", "n")
 			if got != c.want || (err != nil) != (c.fails != "") {
 				t.Errorf("served: %t with error %v, want %t", got, err, c.want)
 			}

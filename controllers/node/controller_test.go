@@ -9,13 +9,11 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -79,9 +77,9 @@ func TestFinalizerIsRemovedFromNodesWithoutMachine(t *testing.T) {
 				for _, m := range slices.Concat(tc.shown, tc.forged) {
 					b.view.Machines.Apply(m, false)
 				}
-				b.cluster.Nodes.Apply(node(tc.change), false)
+				b.cluster.Nodes.Apply(b.node, false)
 				b.expect(tc.released)
-				if requests := b.machines.Actions(); tc.shown != nil && len(requests) > 0 {
+				if requests := b.control.Log(); tc.shown != nil && len(requests) > 0 {
 					t.Errorf("requests %v for a cached machine, want none", requests)
 				}
 			})
@@ -99,11 +97,9 @@ func TestFinalizerIsRemovedWhenTheMachineIsDeleted(t *testing.T) {
 				if shown {
 					b.view.Machines.Apply(m, false)
 				}
-				b.cluster.Nodes.Apply(node(nil), false)
+				b.cluster.Nodes.Apply(b.node, false)
 				b.expect(false)
-				if err := b.machines.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace("n").Delete(t.Context(), "m", metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				b.control.Delete("machines", "n", "m")
 				if shown {
 					b.view.Machines.Remove(objectcache.Key(m), "")
 				} else {
@@ -118,15 +114,13 @@ func TestFinalizerIsRemovedWhenTheMachineIsDeleted(t *testing.T) {
 // A Node that is being deleted has the place of another that was, too, and of which no cache has shown the end.
 func TestFinalizerIsRemovedFromANodeInThePlaceOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		now := node(boundTo("n/deleted/u"))
-		now.ResourceVersion = "2"
-		b := newBench(t, "", now)
-		b.view.Machines.Apply(machine("n", "m", "m"), false)
 		before := node(boundTo("n/m/u"))
 		before.UID = "before"
-		b.cluster.Nodes.Apply(before, false)
+		b := newBench(t, "", before)
+		b.view.Machines.Apply(machine("n", "m", "m"), false)
+		b.cluster.Nodes.Apply(b.node, false)
 		b.expect(false)
-		b.cluster.Nodes.Apply(now, false)
+		b.cluster.Nodes.Apply(apiserver.Add(b.target, node(boundTo("n/deleted/u"))), false)
 		b.expect(true)
 	})
 }
@@ -135,27 +129,22 @@ func TestFinalizerIsRemovedFromANodeInThePlaceOfAnother(t *testing.T) {
 type bench struct {
 	*testing.T
 
-	machines *metadatafake.FakeMetadataClient
-	target   *fake.Clientset
-	view     *objectcache.View
-	cluster  *target.Cluster
+	control, target *apiserver.Server
+	node            *corev1.Node // as it is stored
+	view            *objectcache.View
+	cluster         *target.Cluster
 }
 
 func newBench(t *testing.T, served string, n *corev1.Node, machines ...*v1alpha1.Machine) *bench {
 	t.Helper()
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	var objs []runtime.Object
+	b := &bench{T: t, control: apiserver.Recording(), target: apiserver.Recording(), view: objectcache.NewView()}
 	for _, m := range machines {
-		kind := metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Machine"}
-		objs = append(objs, &metav1.PartialObjectMetadata{TypeMeta: kind, ObjectMeta: m.ObjectMeta})
+		apiserver.Add(b.control, m)
 	}
-	b := &bench{T: t, machines: metadatafake.NewSimpleMetadataClient(scheme, objs...), target: fake.NewClientset(n), view: objectcache.NewView()}
-	b.cluster = target.New(b.target)
+	b.node = apiserver.Add(b.target, n)
+	b.cluster = target.New(b.target.Core())
 	c, err := New(Config{
-		Metadata: b.machines, View: b.view, Cluster: b.cluster, Namespace: served, Clock: clock.RealClock{}, Workers: 1,
+		Metadata: b.control.Metadata(), View: b.view, Cluster: b.cluster, Namespace: served, Clock: clock.RealClock{}, Workers: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -168,10 +157,7 @@ func newBench(t *testing.T, served string, n *corev1.Node, machines ...*v1alpha1
 func (b *bench) expect(released bool) {
 	b.Helper()
 	synctest.Wait()
-	n, err := b.target.CoreV1().Nodes().Get(b.Context(), "m", metav1.GetOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	n := apiserver.Read[corev1.Node](b.target, "nodes", "", "m")
 	if hasFinalizer := slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName); hasFinalizer == released || !slices.Contains(n.Finalizers, others) {
 		b.Errorf("its finalizers are %v, want ours removed: %t", n.Finalizers, released)
 	}

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget/ledger"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // budgeted is a fleet with a deletion budget, and a deployment d with ten machines.
@@ -27,7 +27,7 @@ type budgeted struct {
 	*bench
 
 	set   *v1alpha1.MachineSet
-	core  *fake.Clientset
+	core  *apiserver.Server
 	limit atomic.Value // the annotation of the Namespace
 }
 
@@ -44,10 +44,10 @@ func withBudget(t *testing.T, limit string, f func(b *budgeted)) {
 	t.Helper()
 	d := deployment()
 	during(t, []runtime.Object{d}, func(inner *bench) {
-		b := &budgeted{bench: inner, set: set("s", d, 10), core: fake.NewClientset()}
+		b := &budgeted{bench: inner, set: set("s", d, 10), core: apiserver.Recording()}
 		b.limit.Store(limit)
 		for _, c := range []*Config{&b.cfg, &b.deployments.cfg, &b.sets.cfg} {
-			c.Budget = &deletionbudget.Budget{Namespaces: b, Leases: b.core.CoordinationV1(), Clock: clock.RealClock{}}
+			c.Budget = &deletionbudget.Budget{Namespaces: b, Leases: b.core.Core().CoordinationV1(), Clock: clock.RealClock{}}
 		}
 		for _, obj := range []any{class(), d, b.set} {
 			b.feed(obj)
@@ -72,14 +72,11 @@ func (b *budgeted) show(unhealthy ...int) {
 
 // reserve has others reserve deletions now.
 func (b *budgeted) reserve(keys ...string) {
-	b.Helper()
 	l, _, _ := ledger.Ledger{}.Reserve(time.Now(), keys, ledger.MaxLimit)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "n", Name: v1alpha1.LeaseDeletions, Annotations: map[string]string{v1alpha1.AnnotationDeletions: l.Text()},
 	}}
-	if err := b.core.Tracker().Add(lease); err != nil {
-		b.Fatal(err)
-	}
+	apiserver.Add(b.core, lease)
 }
 
 // wantReplaced checks which machine has a disruption; "" for none.
@@ -94,7 +91,7 @@ func (b *budgeted) wantReplaced(names ...string) {
 // the first reservation ends it is replaced, without another event.
 func TestExhaustedBudgetHoldsReplacements(t *testing.T) {
 	withBudget(t, "2", func(b *budgeted) {
-		if n := len(b.core.Actions()); n > 0 {
+		if n := len(b.core.Requests()); n > 0 {
 			t.Errorf("%d requests while nothing is unhealthy", n)
 		}
 		b.show(0)
@@ -163,15 +160,11 @@ func TestReplacementWhoseRecordFailsCountsOnce(t *testing.T) {
 // Nothing is replaced while the reservations cannot be read.
 func TestUnknownBudgetHoldsReplacements(t *testing.T) {
 	withBudget(t, "5", func(b *budgeted) {
-		var away atomic.Bool
-		away.Store(true)
-		b.core.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away.Load(), nil, errors.New("no answer")
-		})
+		b.core.Refuse("get leases", errors.New("no answer"))
 		b.show(0)
 		b.wait(30 * time.Minute)
 		b.wantReplaced()
-		away.Store(false)
+		b.core.Fault(nil)
 		b.wait(10 * time.Minute)
 		b.wantReplaced("s-0")
 	})
@@ -186,7 +179,7 @@ func TestDeletedRootReservesNothing(t *testing.T) {
 		b.feed(d)
 		b.show(0)
 		b.wait(30 * time.Minute)
-		if n := len(b.core.Actions()); n > 0 {
+		if n := len(b.core.Requests()); n > 0 {
 			t.Errorf("%d requests", n)
 		}
 	})

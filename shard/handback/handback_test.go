@@ -10,24 +10,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/metadata"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
-
-func cluster(t *testing.T, objects ...runtime.Object) *metadatafake.FakeMetadataClient {
-	t.Helper()
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
-}
 
 // object returns an object with labels and annotations of the fleet and of others.
 func object(apiVersion, kind, namespace string) *metav1.PartialObjectMetadata {
@@ -48,19 +37,21 @@ func lease(namespace, name, holder string, labels map[string]string) *coordinati
 	}
 }
 
-func config(t *testing.T, leases ...runtime.Object) Config {
-	t.Helper()
-	return Config{
-		Client: fake.NewClientset(leases...), Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)),
-		Metadata: cluster(t, object(v1alpha1.SchemeGroupVersion.String(), "MachineDeployment", "n"),
-			object(v1alpha1.SchemeGroupVersion.String(), "MachineSet", "n"), object(v1alpha1.SchemeGroupVersion.String(), "Machine", "n")),
-		Target: cluster(t, object("v1", "Node", "")),
-		Fleet:  "fleet", FleetNamespace: "home", Identity: "us",
+// config returns what Leave needs, and the server of its control cluster.
+func config(leases ...apiserver.Typed) (Config, *apiserver.Server) {
+	control := apiserver.Recording(leases...)
+	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
+		apiserver.Add(control, object(v1alpha1.SchemeGroupVersion.String(), kind, "n"))
 	}
+	return Config{
+		Client: control.Core(), Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), Metadata: control.Metadata(),
+		Target: apiserver.Recording(object("v1", "Node", "")).Metadata(),
+		Fleet:  "fleet", FleetNamespace: "home", Identity: "us",
+	}, control
 }
 
 func TestLeaveWithoutATargetCluster(t *testing.T) {
-	cfg := config(t)
+	cfg, _ := config()
 	cfg.Target = nil
 	report, err := Leave(t.Context(), cfg)
 	if want := (Report{Objects: 3}); err != nil || report != want {
@@ -69,16 +60,12 @@ func TestLeaveWithoutATargetCluster(t *testing.T) {
 }
 
 func TestAllLabelsAndAnnotationsOfTheFleetAreRemoved(t *testing.T) {
-	cfg := config(t, lease("n", v1alpha1.LeaseManager, "us", nil), lease("other", v1alpha1.LeaseManager, "them", nil), lease("n", "unrelated", "us", nil))
+	cfg, _ := config(lease("n", v1alpha1.LeaseManager, "us", nil), lease("other", v1alpha1.LeaseManager, "them", nil), lease("n", "unrelated", "us", nil))
 	report, err := Leave(t.Context(), cfg)
 	if want := (Report{Objects: 4, Leases: 1}); err != nil || report != want {
 		t.Fatalf("%+v, %v, want %+v", report, err, want)
 	}
-	for resource, client := range map[string]*metadatafake.FakeMetadataClient{
-		"machinedeployments": cfg.Metadata.(*metadatafake.FakeMetadataClient), //nolint:errcheck,forcetypeassert // made above
-		"machines":           cfg.Metadata.(*metadatafake.FakeMetadataClient), //nolint:errcheck,forcetypeassert // made above
-		"nodes":              cfg.Target.(*metadatafake.FakeMetadataClient),   //nolint:errcheck,forcetypeassert // made above
-	} {
+	for resource, client := range map[string]metadata.Interface{"machinedeployments": cfg.Metadata, "machines": cfg.Metadata, "nodes": cfg.Target} {
 		gvr := v1alpha1.SchemeGroupVersion.WithResource(resource)
 		if resource == "nodes" {
 			gvr = schema.GroupVersionResource{Version: "v1", Resource: resource}
@@ -116,14 +103,10 @@ func TestLeaveRefusesWhileASessionLives(t *testing.T) {
 		renews bool
 	}{{"alive", true}, {"dead", false}} {
 		t.Run(tc.name, func(t *testing.T) {
-			cfg := config(t, lease("home", "fleet-session-a", "a_12345", ofSession), lease("home", "fleet-session-b", "", ofSession))
-			client, _ := cfg.Client.(*fake.Clientset)
-			client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
-				if !tc.renews {
-					return false, nil, nil
-				}
-				return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "fleet-session-a", errors.New("it was renewed"))
-			})
+			cfg, control := config(lease("home", "fleet-session-a", "a_12345", ofSession), lease("home", "fleet-session-b", "", ofSession))
+			if tc.renews {
+				control.Refuse("update leases", apierrors.NewConflict(schema.GroupResource{}, "fleet-session-a", errors.New("it was renewed")))
+			}
 			wall, _ := cfg.Clock.(*clocktesting.FakeClock)
 			report, err := leaveStepping(t, cfg, wall, 15*time.Second)
 			living, ok := errors.AsType[*LivingError](err)

@@ -10,12 +10,10 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // records returns a Lease that records a take-over; without the record if the value is empty.
@@ -33,26 +31,27 @@ func TestLeaveWaitsForTheTakeOverOfTheFleet(t *testing.T) {
 	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
 	for _, tc := range []struct {
 		name   string
-		leases []runtime.Object
+		leases []apiserver.Typed
 		want   time.Duration
 	}{
-		{"recorded on the leader Lease", []runtime.Object{records("fleet-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "", ofSession)}, time.Minute},
-		{"recorded on the session Lease", []runtime.Object{records("fleet-session-a", "a_1", "5s", ofSession)}, 5 * time.Second},
-		{"the longest", []runtime.Object{records("fleet-leader", "", "20s", nil), records("fleet-session-a", "a_1", "40s", ofSession), records("fleet-session-b", "b_1", "30s", ofSession)}, 40 * time.Second},
-		{"recorded nowhere", []runtime.Object{records("fleet-leader", "", "", nil), records("fleet-session-a", "a_1", "", ofSession)}, 15 * time.Second},
-		{"not that of an ended session", []runtime.Object{records("fleet-session-a", "a_1", "5s", ofSession), records("fleet-session-b", "", "40s", ofSession)}, 5 * time.Second},
-		{"not that of another fleet", []runtime.Object{records("other-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "5s", ofSession)}, 5 * time.Second},
+		{"recorded on the leader Lease", []apiserver.Typed{records("fleet-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "", ofSession)}, time.Minute},
+		{"recorded on the session Lease", []apiserver.Typed{records("fleet-session-a", "a_1", "5s", ofSession)}, 5 * time.Second},
+		{"the longest", []apiserver.Typed{records("fleet-leader", "", "20s", nil), records("fleet-session-a", "a_1", "40s", ofSession), records("fleet-session-b", "b_1", "30s", ofSession)}, 40 * time.Second},
+		{"recorded nowhere", []apiserver.Typed{records("fleet-leader", "", "", nil), records("fleet-session-a", "a_1", "", ofSession)}, 15 * time.Second},
+		{"not that of an ended session", []apiserver.Typed{records("fleet-session-a", "a_1", "5s", ofSession), records("fleet-session-b", "", "40s", ofSession)}, 5 * time.Second},
+		{"not that of another fleet", []apiserver.Typed{records("other-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "5s", ofSession)}, 5 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cfg := config(t, tc.leases...)
+			cfg, control := config(tc.leases...)
 			clock, _ := cfg.Clock.(*clocktesting.FakeClock)
 			start, announced := clock.Now(), time.Duration(0)
 			cfg.OnWait = func(d time.Duration) { announced = d }
-			client, _ := cfg.Client.(*fake.Clientset)
 			var waited time.Duration
-			client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-				waited = clock.Since(start)
-				return false, nil, nil
+			control.Fault(func(r apiserver.Request) error {
+				if r.What() == "update leases" {
+					waited = clock.Since(start)
+				}
+				return nil
 			})
 			if report, err := leaveStepping(t, cfg, clock, time.Second); err != nil || report.Objects != 4 {
 				t.Errorf("%+v, %v", report, err)
@@ -67,7 +66,8 @@ func TestLeaveWaitsForTheTakeOverOfTheFleet(t *testing.T) {
 func TestLeaveRefusesAnInvalidTakeOver(t *testing.T) {
 	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
 	for _, value := range []string{"a minute", "0s", "-1s"} {
-		report, err := Leave(t.Context(), config(t, records("fleet-leader", "", value, nil), records("fleet-session-a", "a_1", "", ofSession)))
+		cfg, _ := config(records("fleet-leader", "", value, nil), records("fleet-session-a", "a_1", "", ofSession))
+		report, err := Leave(t.Context(), cfg)
 		if err == nil || !strings.Contains(err.Error(), "fleet-leader") || !strings.Contains(err.Error(), value) || report != (Report{}) {
 			t.Errorf("%q: %+v, %v, want an error that names the Lease and the value", value, report, err)
 		}
@@ -76,11 +76,8 @@ func TestLeaveRefusesAnInvalidTakeOver(t *testing.T) {
 
 func TestLeaveRefusesWithoutTheLeaderLease(t *testing.T) {
 	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
-	cfg := config(t, records("fleet-session-a", "a_1", "5s", ofSession))
-	client, _ := cfg.Client.(*fake.Clientset)
-	client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewInternalError(errors.New("the store is unavailable"))
-	})
+	cfg, control := config(records("fleet-session-a", "a_1", "5s", ofSession))
+	control.Refuse("get leases", apierrors.NewInternalError(errors.New("the store is unavailable")))
 	if report, err := Leave(t.Context(), cfg); err == nil || report != (Report{}) {
 		t.Errorf("%+v, %v, want the error of the API server", report, err)
 	}

@@ -9,10 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
@@ -49,22 +48,23 @@ func TestRootsOfUnownedSlotsAreReported(t *testing.T) {
 		}
 		return o
 	}
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	var got reported
-	client := metadatafake.NewSimpleMetadataClient(scheme,
+	server := apiserver.Recording(
 		object("MachineDeployment", "d", "3"), object("MachineDeployment", "held", "4"),
 		object("MachineSet", "d-set", "3", "d"), object("MachineSet", "alone", "3"),
 		object("Machine", "d-set-m", "3", "d-set"), object("Machine", "alone", "5"), object("Machine", "held", "33"),
 	)
 	failures := 100 // of the last list: objects of the other lists do not get the Event repeatedly
-	client.PrependReactor("list", "machines", func(clienttesting.Action) (bool, runtime.Object, error) {
-		failures--
-		return failures >= 0, nil, errors.New("not now")
+	server.Fault(func(r apiserver.Request) error {
+		if r.What() != "list machines" {
+			return nil
+		}
+		if failures--; failures >= 0 {
+			return errors.New("not now")
+		}
+		return nil
 	})
-	r := &Reporter{Metadata: client, Events: &got, Settings: protocol.Settings{Fleet: "fleet", Namespace: "n", Slots: 100}}
+	r := &Reporter{Metadata: server.Metadata(), Events: &got, Settings: protocol.Settings{Fleet: "fleet", Namespace: "n", Slots: 100}}
 	for failures > 0 {
 		if err := r.ReportUnowned(t.Context(), []int{3, 5}); err == nil {
 			t.Error("the list failed without an error")

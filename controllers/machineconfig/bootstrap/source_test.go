@@ -15,8 +15,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
 )
 
@@ -24,7 +24,7 @@ import (
 func rendered(t *testing.T, content string) *v1alpha1.RenderedMachineConfig {
 	t.Helper()
 	o := &v1alpha1.RenderedMachineConfig{}
-	o.Spec.Config.Raw = fmt.Appendf(nil, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,%s"}}]}}`, content)
+	o.Spec.Config.Raw = fmt.Appendf(nil, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"contents":{"source":"data:,%s"},"path":"/etc/a"}]}}`, content)
 	name, err := v1alpha1.RenderedName("p", &o.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -64,15 +64,15 @@ func (p *pools) target(config string)                 { p.all[0].Status.CurrentM
 type world struct {
 	pools   *pools
 	view    *objectcache.View
-	client  *fake.Clientset
+	server  *apiserver.Server
 	source  *Source
 	machine *machinev1alpha1.Machine
 }
 
 func newWorld(configs ...*v1alpha1.RenderedMachineConfig) *world {
-	w := &world{pools: &pools{}, view: objectcache.NewView(), client: fake.NewSimpleClientset()}
+	w := &world{pools: &pools{}, view: objectcache.NewView(), server: apiserver.Recording()}
 	for _, o := range configs {
-		_ = w.client.Tracker().Add(o)
+		apiserver.Add(w.server, o)
 	}
 	pool := &v1alpha1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "uid-p"}}
 	pool.Spec.MachineRef = &v1alpha1.MachineReference{Kind: "MachineDeployment", Namespace: "n", Name: "d"}
@@ -82,7 +82,7 @@ func newWorld(configs ...*v1alpha1.RenderedMachineConfig) *world {
 	w.machine = &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", OwnerReferences: []metav1.OwnerReference{owner("MachineSet", "s")}}}
 	w.view.Deployments.Apply(d, false)
 	w.view.Sets.Apply(set, false)
-	w.source = New(Config{Fleet: w.client.FleetV1alpha1(), Pools: w.pools, View: w.view})
+	w.source = New(Config{Fleet: w.server.Configs(), Pools: w.pools, View: w.view})
 	return w
 }
 
@@ -92,8 +92,8 @@ func owner(kind, name string) metav1.OwnerReference {
 
 // gets counts the requests since the last call.
 func (w *world) gets() int {
-	defer w.client.ClearActions()
-	return len(w.client.Actions())
+	defer w.server.Forget()
+	return len(w.server.Requests())
 }
 
 // A daemon accepts what the placeholders stand for, and the values are the same each time: they are read once for all machines of a set.
@@ -147,7 +147,7 @@ func TestValues_Problems(t *testing.T) {
 		{"it has another content", func(w *world) {
 			forged := rendered(t, "forged")
 			forged.Name = rendered(t, "x").Name
-			_ = w.client.Tracker().Add(forged)
+			apiserver.Add(w.server, forged)
 			w.pools.target(forged.Name)
 		}, "", "has not the content"},
 	} {
