@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,32 +15,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
 )
 
 func TestMain(m *testing.M) { bubbles.Main(m) }
 
-// bench is NamespaceLeases with an API server for Leases that implements field selectors and resourceVersions.
+// bench is NamespaceLeases with an API server.
 type bench struct {
-	t        *testing.T
-	client   *fake.Clientset
-	metadata *metadatafake.FakeMetadataClient
-	clock    *clocktesting.FakeClock
-	leases   *NamespaceLeases
+	t      *testing.T
+	server *apiserver.Server
+	clock  *clocktesting.FakeClock
+	leases *NamespaceLeases
 
 	mu      sync.Mutex
-	version int
 	refused []string
 	roots   map[types.UID]bool // with an Event for a holder, when it is reported
 	closed  map[int]bool       // slots not held by this replica
@@ -53,88 +45,15 @@ func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bo
 	return ctx, func() {}, !b.closed[key.Slot]
 }
 
-func nameOf(obj runtime.Object) fields.Set {
-	lease, _ := obj.(*coordinationv1.Lease)
-	return fields.Set{metav1.ObjectNameField: lease.Name}
-}
-
-// serve makes the fake clientset handle Leases as an API server does.
-func (b *bench) serve() {
-	b.client.PrependReactor("list", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		list, _ := action.(clienttesting.ListAction)
-		obj, err := b.client.Tracker().List(action.GetResource(), coordinationv1.SchemeGroupVersion.WithKind("Lease"), action.GetNamespace())
-		leases, _ := obj.(*coordinationv1.LeaseList)
-		leases.Items = slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool {
-			return !list.GetListRestrictions().Fields.Matches(nameOf(&l))
-		})
-		return true, leases, err
-	})
-	b.client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		restricted, _ := action.(clienttesting.WatchAction)
-		w, err := b.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
-		return true, filtered(w, restricted.GetWatchRestrictions().Fields, nil), err
-	})
-	versioned := func(action clienttesting.Action) (bool, runtime.Object, error) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		write, _ := action.(clienttesting.UpdateAction) // a create has the same methods
-		lease, _ := write.GetObject().(*coordinationv1.Lease)
-		stored, err := b.client.Tracker().Get(action.GetResource(), lease.Namespace, lease.Name)
-		if old, ok := stored.(*coordinationv1.Lease); err == nil && ok && old.ResourceVersion != lease.ResourceVersion {
-			return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), lease.Name, errors.New("it has changed"))
-		}
-		b.version++
-		lease.ResourceVersion = strconv.Itoa(b.version)
-		return false, nil, nil
-	}
-	b.client.PrependReactor("update", "leases", versioned)
-	b.client.PrependReactor("create", "leases", versioned)
-}
-
-// filtered is a watch of the objects that the selector matches, each event of which is delayed by lag. The watch of apimachinery
-// does not end while its last event is not received.
-func filtered(in watch.Interface, selector fields.Selector, lag func() time.Duration) watch.Interface {
-	events := make(chan watch.Event)
-	out := watch.NewProxyWatcher(events)
-	go func() {
-		defer in.Stop()
-		for {
-			select {
-			case <-out.StopChan():
-				return
-			case event := <-in.ResultChan():
-				if !selector.Matches(nameOf(event.Object)) {
-					continue
-				}
-				if lag != nil {
-					time.Sleep(lag())
-				}
-				select {
-				case <-out.StopChan():
-					return
-				case events <- event:
-				}
-			}
-		}
-	}()
-	return out
-}
-
 func newBench(t *testing.T, roots ...string) *bench {
 	t.Helper()
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{t: t, client: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), closed: map[int]bool{}, roots: map[types.UID]bool{}}
-	b.metadata = metadatafake.NewSimpleMetadataClient(scheme)
+	b := &bench{t: t, server: apiserver.Recording(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), closed: map[int]bool{}, roots: map[types.UID]bool{}}
 	for _, root := range roots {
 		b.root(root)
 	}
-	b.serve()
 	var err error
 	b.leases, err = New(Config{
-		Client: b.client, Metadata: b.metadata, Fleet: "fleet", SlotOf: func(string) int { return 3 }, Gate: b, Clock: b.clock,
+		Client: b.server.Core(), Metadata: b.server.Metadata(), Fleet: "fleet", SlotOf: func(string) int { return 3 }, Gate: b, Clock: b.clock,
 		Refused: func(refused Key, other string, known map[types.UID]bool) map[types.UID]bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -159,11 +78,7 @@ func newBench(t *testing.T, roots ...string) *bench {
 
 // root creates a root in the namespace n.
 func (b *bench) root(name string) {
-	b.t.Helper()
-	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
-	if err := b.metadata.Tracker().Create(v1alpha1.SchemeGroupVersion.WithResource("machinedeployments"), meta, "n"); err != nil {
-		b.t.Fatal(err)
-	}
+	apiserver.Add(b.server, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}})
 }
 
 // sees returns the Leases of n in the watch's cache.
@@ -181,27 +96,16 @@ func (b *bench) served(want bool) {
 	synctest.Wait()
 }
 
-// setHolder makes a holder hold a Lease, or renew it.
-func (b *bench) setHolder(name, holder string) {
-	b.t.Helper()
-	leases, duration := b.client.CoordinationV1().Leases("n"), int32(15)
-	lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &duration
-		_, err = leases.Create(b.t.Context(), lease, metav1.CreateOptions{})
-	} else if err == nil {
-		lease.Spec.HolderIdentity = &holder
-		_, err = leases.Update(b.t.Context(), lease, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
+// setHolder makes a holder hold a Lease, or renew it, and returns its version.
+func (b *bench) setHolder(name, holder string) string {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, new(int32(15))
+	return apiserver.Add(b.server, lease).ResourceVersion
 }
 
 func (b *bench) holders() (holders [2]string) {
 	for i, name := range names() {
-		if lease, err := b.client.CoordinationV1().Leases("n").Get(b.t.Context(), name, metav1.GetOptions{}); err == nil {
+		if lease := apiserver.Read[coordinationv1.Lease](b.server, "leases", "n", name); lease != nil {
 			holders[i] = holderOf(lease)
 		}
 	}
@@ -243,8 +147,7 @@ func TestLiveHolderKeepsTheNamespace(t *testing.T) {
 	b.setHolder(v1alpha1.LeaseManager, "mcm")
 	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
 	for range 20 { // 40 s of renewals
-		b.setHolder(v1alpha1.LeaseManager, "mcm")
-		version := strconv.Itoa(b.version)
+		version := b.setHolder(v1alpha1.LeaseManager, "mcm")
 		b.becomes("the renewal", func() bool {
 			lease := b.leases.cached(0, "n")
 			return lease.ResourceVersion == version && b.sees()[0].Since.Equal(b.clock.Now())
@@ -385,21 +288,14 @@ func TestLeaseRenewedBeforeItsHandlerRunsIsNotExpired(t *testing.T) {
 
 func TestNamespaceCreatedAnewIsServed(t *testing.T) {
 	b := newBench(t, "root")
-	ends := true
-	b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		refused := apierrors.NewForbidden(coordinationv1.Resource("leases"), "", errors.New("the namespace is being terminated"))
-		refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-		return ends, nil, refused
-	})
+	refused := apierrors.NewForbidden(coordinationv1.Resource("leases"), "", errors.New("the namespace is being terminated"))
+	refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	b.server.Refuse("create leases", refused)
 	b.becomes("served to its end", func() bool { return b.leases.Served("n", 7) })
 	if got := b.holders(); got != [2]string{"", ""} {
 		t.Errorf("Leases were made where the namespace ends: %q", got)
 	}
-	b.mu.Lock()
-	ends = false
-	b.mu.Unlock()
+	b.server.Fault(nil)
 	b.becomes("taken", func() bool {
 		b.leases.Served("n", 7) // as long as there is work
 		b.clock.Step(time.Second)

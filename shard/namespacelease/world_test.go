@@ -2,7 +2,6 @@ package namespacelease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,19 +12,13 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/kubernetes/scheme"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
-	conflictretry "k8s.io/client-go/util/retry"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
 )
@@ -43,14 +36,12 @@ const (
 type leaseWorld struct {
 	t        *testing.T
 	dice     *rand.Rand
-	server   clienttesting.ObjectTracker
-	metadata *metadatafake.FakeMetadataClient
+	server   *apiserver.Server
 	replicas []*replica
 	roots    map[Key]bool
 	managers map[string]bool // the namespaces with a live manager
 
 	mu      sync.Mutex
-	version int
 	changed map[string]time.Time // time of the last change of each Lease
 	writes  int                  // number of writes of the fleet
 }
@@ -59,7 +50,6 @@ type leaseWorld struct {
 // the root was rejected and the Leases have changed hands, or when its slot is opened.
 type replica struct {
 	world  *leaseWorld
-	client *fake.Clientset
 	leases *NamespaceLeases
 
 	mu        sync.Mutex
@@ -113,7 +103,7 @@ func (r *replica) opened(slots ...int) {
 	r.leases.Opened(slots)
 }
 
-func (w *leaseWorld) holder(slot int) *replica {
+func (w *leaseWorld) ownerOf(slot int) *replica {
 	for _, r := range w.replicas {
 		if r.open[slot] {
 			return r
@@ -124,66 +114,42 @@ func (w *leaseWorld) holder(slot int) *replica {
 
 func (w *leaseWorld) namespaces() []string { return []string{"0", "1"} } // each in the slot of that number
 
-// as returns a client of the API server, whose watches lag.
-func (w *leaseWorld) as(who string, lag func() time.Duration) *fake.Clientset {
-	client := &fake.Clientset{}
-	client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return w.answer(who, action)
-	})
-	client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		restricted, _ := action.(clienttesting.WatchAction)
-		all, err := w.server.Watch(action.GetResource(), action.GetNamespace())
-		return true, filtered(all, restricted.GetWatchRestrictions().Fields, lag), err
-	})
-	return client
-}
-
-// answer is what the API server does with a request for Leases. A live manager must never lose one.
-func (w *leaseWorld) answer(who string, action clienttesting.Action) (bool, runtime.Object, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if list, ok := action.(clienttesting.ListAction); ok {
-		obj, err := w.server.List(action.GetResource(), coordinationv1.SchemeGroupVersion.WithKind("Lease"), action.GetNamespace())
-		leases, _ := obj.(*coordinationv1.LeaseList)
-		leases.Items = slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool {
-			return !list.GetListRestrictions().Fields.Matches(nameOf(&l))
-		})
-		return true, leases, err
-	}
-	if write, ok := action.(clienttesting.UpdateAction); ok { // a create has the same methods
-		lease, _ := write.GetObject().(*coordinationv1.Lease)
-		name := lease.Namespace + "/" + lease.Name
-		stored, err := w.server.Get(action.GetResource(), lease.Namespace, lease.Name)
-		if old, ok := stored.(*coordinationv1.Lease); err == nil && ok {
-			if action.GetVerb() == "create" {
-				return true, nil, apierrors.NewAlreadyExists(action.GetResource().GroupResource(), lease.Name)
-			}
-			if old.ResourceVersion != lease.ResourceVersion {
-				return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), lease.Name, errors.New("it has changed"))
-			}
-			age := time.Since(w.changed[name])
-			if before := holderOf(old); before != "" && before != holderOf(lease) && who == "fleet" && before != who && age < policy.Unchanged {
-				w.t.Errorf("Lease %s is taken from %s, which has changed it %s ago", name, before, age)
-			}
+// as returns a client of the API server, whose watches lag. A live manager must never lose a Lease.
+func (w *leaseWorld) as(who string, lag time.Duration) kubernetes.Interface {
+	return w.server.Late(lag, func(r apiserver.Request, send func() error) error {
+		if r.Resource != "leases" || r.Verb != "create" && r.Verb != "update" {
+			return send()
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		name := r.Namespace + "/" + r.Name
+		age, before, unchanged := time.Since(w.changed[name]), w.holder(r.Namespace, r.Name), w.server.Get("leases", r.Namespace, r.Name)
+		if err := send(); err != nil || w.server.Get("leases", r.Namespace, r.Name) == unchanged {
+			return err
+		}
+		if before != "" && before != w.holder(r.Namespace, r.Name) && who == "fleet" && before != who && age < policy.Unchanged {
+			w.t.Errorf("Lease %s is taken from %s, which has changed it %s ago", name, before, age)
 		}
 		if who == "fleet" {
 			w.writes++
 		}
-		w.version++
-		lease.ResourceVersion, w.changed[name] = strconv.Itoa(w.version), time.Now()
+		w.changed[name] = time.Now()
+		return nil
+	}).Core
+}
+
+// holder returns the holder of a Lease; "" when there is none.
+func (w *leaseWorld) holder(namespace, name string) string {
+	if lease := apiserver.Read[coordinationv1.Lease](w.server, "leases", namespace, name); lease != nil {
+		return holderOf(lease)
 	}
-	return clienttesting.ObjectReaction(w.server)(action)
+	return ""
 }
 
 func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 	t.Helper()
-	kinds := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(kinds); err != nil {
-		t.Fatal(err)
-	}
 	w := &leaseWorld{
-		t: t, dice: rand.New(rand.NewPCG(seed, 0)), metadata: metadatafake.NewSimpleMetadataClient(kinds),
-		server: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()), roots: map[Key]bool{}, managers: map[string]bool{}, changed: map[string]time.Time{},
+		t: t, dice: rand.New(rand.NewPCG(seed, 0)), server: apiserver.Recording(), roots: map[Key]bool{}, managers: map[string]bool{}, changed: map[string]time.Time{},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -191,10 +157,9 @@ func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 	for range 3 {
 		r := &replica{world: w, open: map[int]bool{}, waiting: map[Key]bool{}, served: map[Key]bool{}}
 		lag := time.Duration(w.dice.IntN(1000)) * time.Millisecond
-		r.client = w.as("fleet", func() time.Duration { return lag })
 		var err error
 		r.leases, err = New(Config{
-			Client: r.client, Metadata: w.metadata, Fleet: "fleet", Gate: r, Clock: clock.RealClock{},
+			Client: w.as("fleet", lag), Metadata: w.server.Metadata(), Fleet: "fleet", Gate: r, Clock: clock.RealClock{},
 			SlotOf: func(namespace string) int { return int(namespace[0] - '0') },
 			Refused: func(refused Key, other string, _ map[types.UID]bool) map[types.UID]bool {
 				if other != "manager of "+refused.Namespace {
@@ -225,7 +190,7 @@ func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 // manage is a manager, which takes what is free and renews what it has, like client-go's elector.
 func (w *leaseWorld) manage(ctx context.Context, namespace string) {
 	holder, duration := "manager of "+namespace, int32(15)
-	leases := w.as("manager", nil).CoordinationV1().Leases(namespace)
+	leases := w.as("manager", 0).CoordinationV1().Leases(namespace)
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
@@ -241,7 +206,7 @@ func (w *leaseWorld) manage(ctx context.Context, namespace string) {
 			if !lives {
 				continue
 			}
-			spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration}
+			spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration, RenewTime: new(metav1.NowMicro())}
 			if lease, err := leases.Get(ctx, name, metav1.GetOptions{}); err != nil {
 				_, _ = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}, metav1.CreateOptions{})
 			} else if before := holderOf(lease); before == "" || before == holder {
@@ -264,20 +229,12 @@ func (w *leaseWorld) setManager(namespace string, lives, releases bool) {
 
 // byHand clears the holder of Leases.
 func (w *leaseWorld) byHand(namespace string, which func(*coordinationv1.Lease) bool) {
-	leases, none := w.as("hand", nil).CoordinationV1().Leases(namespace), ""
 	for _, name := range names() {
-		// Another goroutine of this instant may write the Lease between the two requests.
-		if err := conflictretry.RetryOnConflict(conflictretry.DefaultRetry, func() error {
-			lease, err := leases.Get(w.t.Context(), name, metav1.GetOptions{})
-			if err != nil || !which(lease) {
-				return nil //nolint:nilerr // there is no Lease to clear
+		apiserver.Change(w.server, "leases", namespace, name, func(lease *coordinationv1.Lease) {
+			if which(lease) {
+				lease.Spec.HolderIdentity = new("")
 			}
-			lease.Spec.HolderIdentity = &none
-			_, err = leases.Update(w.t.Context(), lease, metav1.UpdateOptions{})
-			return err
-		}); err != nil {
-			w.t.Error(err)
-		}
+		})
 	}
 }
 
@@ -320,24 +277,19 @@ func (w *leaseWorld) setRoot(root Key, exists bool) {
 	if w.roots[root] == exists {
 		return
 	}
-	resource, name := v1alpha1.SchemeGroupVersion.WithResource("machinedeployments"), strconv.Itoa(root.Slot)
-	var err error
+	name := strconv.Itoa(root.Slot)
 	if exists {
-		meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: name}}
-		err = w.metadata.Tracker().Create(resource, meta, root.Namespace)
+		apiserver.Add(w.server, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: name}})
 		w.roots[root] = true
-		go w.holder(root.Slot).enter(root)
+		go w.ownerOf(root.Slot).enter(root)
 	} else {
-		err = w.metadata.Tracker().Delete(resource, root.Namespace, name)
+		w.server.Remove("machinedeployments", root.Namespace, name)
 		delete(w.roots, root)
 		for _, r := range w.replicas {
 			r.mu.Lock()
 			delete(r.waiting, root)
 			r.mu.Unlock()
 		}
-	}
-	if err != nil {
-		w.t.Fatal(err)
 	}
 }
 
@@ -361,8 +313,8 @@ func (w *leaseWorld) act() {
 		w.byHand(namespace, func(*coordinationv1.Lease) bool { return w.dice.IntN(2) == 0 })
 	case 7:
 		for _, name := range names() {
-			if w.dice.IntN(2) == 0 { // the Lease may be missing
-				_ = w.as("hand", nil).CoordinationV1().Leases(namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{})
+			if w.dice.IntN(2) == 0 {
+				w.server.Remove("leases", namespace, name)
 			}
 		}
 	}
@@ -377,7 +329,7 @@ func (w *leaseWorld) isServed(when string) {
 		if got := w.holders(root.Namespace); got != [2]string{"fleet", "fleet"} {
 			w.t.Errorf("%s namespace %s has roots, and its Leases have the holders %q", when, root.Namespace, got)
 		}
-		r := w.holder(root.Slot)
+		r := w.ownerOf(root.Slot)
 		r.mu.Lock()
 		if !r.served[root] || r.waiting[root] {
 			w.t.Errorf("%s the root %s is not served", when, root)
@@ -388,9 +340,7 @@ func (w *leaseWorld) isServed(when string) {
 
 func (w *leaseWorld) holders(namespace string) (holders [2]string) {
 	for i, name := range names() {
-		if lease, err := w.as("hand", nil).CoordinationV1().Leases(namespace).Get(w.t.Context(), name, metav1.GetOptions{}); err == nil {
-			holders[i] = holderOf(lease)
-		}
+		holders[i] = w.holder(namespace, name)
 	}
 	return holders
 }

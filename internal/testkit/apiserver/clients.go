@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -74,7 +75,10 @@ func (s *Server) Metadata() metadata.Interface { return s.clients().Metadata }
 type Via func(r Request, send func() error) error
 
 // Via returns clients of the server all of whose requests use a way.
-func (s *Server) Via(via Via) Clients {
+func (s *Server) Via(via Via) Clients { return s.Late(0, via) }
+
+// Late is Via for clients whose watches show each change so much later.
+func (s *Server) Late(lag time.Duration, via Via) Clients {
 	return ClientsThrough(roundTripper(func(r *http.Request) (answer *http.Response, err error) {
 		q, err := requestOf(r)
 		if err != nil {
@@ -86,6 +90,9 @@ func (s *Server) Via(via Via) Clients {
 		})
 		if err != nil {
 			return failure(r, err)
+		}
+		if events, isWatch := answer.Body.(*Events); isWatch && lag > 0 {
+			events.Lag = func(at time.Time) time.Time { return at.Add(lag) }
 		}
 		return answer, nil
 	}))
