@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
@@ -44,8 +45,9 @@ func TestLittleIsKeptOfUnlabeledObjects(t *testing.T) {
 		{"a MachineDeployment", policy.Deployment, "1", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cluster := fakeCluster(large(meta(tc.kind, tc.object, tc.slot, tc.parent)))
-			w, err := NewWatch(cluster, cluster, "", 4)
+			cluster := apiserver.Recording()
+			stored := apiserver.Add(cluster, large(meta(tc.kind, tc.object, tc.slot, tc.parent)))
+			w, err := NewWatch(cluster.Metadata(), cluster.Metadata(), "", 4)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +56,9 @@ func TestLittleIsKeptOfUnlabeledObjects(t *testing.T) {
 			if err := w.Start(ctx, func() {}); err != nil {
 				t.Fatal(err)
 			}
-			want := []any{bare(tc.kind, tc.object, tc.slot, tc.parent)}
+			kept := bare(tc.kind, tc.object, tc.slot, tc.parent)
+			kept.ResourceVersion, kept.TypeMeta = stored.ResourceVersion, metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
+			want := []any{kept}
 			if diff := cmp.Diff(want, w.informers[tc.kind].GetStore().List()); diff != "" {
 				t.Errorf("kept (-want +got):\n%s", diff)
 			}

@@ -12,15 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
@@ -36,7 +33,7 @@ const stuck = "-stuck"
 type treeWorld struct {
 	t        *testing.T
 	dice     *rand.Rand
-	control  *metadatafake.FakeMetadataClient
+	control  *apiserver.Server
 	replicas []*bench
 	reported []map[object]string // of each replica, the labels that were reported to it
 	objects  []object
@@ -168,12 +165,11 @@ func TestEveryTreeFitsInTheEnd(t *testing.T) {
 
 func newTreeWorld(t *testing.T, seed uint64) *treeWorld {
 	t.Helper()
-	w := &treeWorld{t: t, dice: rand.New(rand.NewPCG(seed, 0))}
-	var all []*metav1.PartialObjectMetadata
+	w := &treeWorld{t: t, dice: rand.New(rand.NewPCG(seed, 0)), control: apiserver.Recording()}
 	add := func(kind policy.Kind, name, parent, root string) string {
 		o := meta(kind, name, w.value(), parent)
 		o.Labels["pool"] = "b" // no parent adopts it
-		all = append(all, o)
+		apiserver.Add(w.control, o)
 		w.objects = append(w.objects, object{kind, types.NamespacedName{Namespace: "n", Name: name}})
 		w.roots = append(w.roots, root)
 		return name
@@ -192,18 +188,19 @@ func newTreeWorld(t *testing.T, seed uint64) *treeWorld {
 		add(policy.Machine, orphan, "", orphan)
 	}
 	if w.dice.IntN(2) == 0 {
-		all = append(all, meta(policy.Deployment, strconv.Itoa(w.dice.IntN(4))+stuck, "", ""))
+		apiserver.Add(w.control, meta(policy.Deployment, strconv.Itoa(w.dice.IntN(4))+stuck, "", ""))
 	}
-	w.control = laggingCluster(time.Duration(w.dice.IntN(700))*time.Millisecond, all...)
-	target := fakeCluster()
+	lag, target := time.Duration(w.dice.IntN(700))*time.Millisecond, apiserver.Recording()
 	for range 3 {
-		b := benchBetween(t, w.control, target)
+		b := benchBetween(t, w.control, target, lag)
 		w.replicas, w.reported = append(w.replicas, b), append(w.reported, map[object]string{})
 		w.desks = append(w.desks, newDesk(t, b))
 	}
-	w.control.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		patch, _ := action.(clienttesting.PatchAction)
-		return strings.HasSuffix(patch.GetName(), stuck), nil, errors.New("a webhook refuses it")
+	w.control.Fault(func(r apiserver.Request) error {
+		if r.Verb == "patch" && strings.HasSuffix(r.Name, stuck) {
+			return errors.New("a webhook refuses it")
+		}
+		return nil
 	})
 	for slot := range 4 {
 		w.replicas[w.dice.IntN(3)].setHeld(slot, true)
@@ -254,14 +251,9 @@ func (w *treeWorld) comeAndGo() {
 	w.visits++
 	root := w.roots[w.dice.IntN(len(w.roots))]
 	visitor := meta(policy.Set, fmt.Sprintf("%d-visitor-%d", w.dice.IntN(4), w.visits), "", root)
-	sets := resource(policy.Set)
-	if err := w.control.Tracker().Create(sets, visitor, "n"); err != nil {
-		w.t.Fatal(err)
-	}
+	apiserver.Add(w.control, visitor)
 	w.pass(time.Duration(w.dice.IntN(3)) * 300 * time.Millisecond)
-	if err := w.control.Tracker().Delete(sets, "n", visitor.Name); err != nil {
-		w.t.Fatal(err)
-	}
+	w.control.Remove("machinesets", "n", visitor.Name)
 }
 
 // handOver hands a slot over to another replica, or to the same one again.
@@ -279,21 +271,13 @@ func (w *treeWorld) handOver(slot int) {
 // edit writes a label when nothing else is due, so that the label that a pass finds when it begins is the one it was admitted with.
 func (w *treeWorld) edit(o object, value string) {
 	synctest.Wait()
-	data := []byte(`{"metadata":{"labels":{"` + v1alpha1.LabelSlot + `":"` + value + `"}}}`)
+	written := `"` + value + `"`
 	if value == "" {
-		data = []byte(`{"metadata":{"labels":{"` + v1alpha1.LabelSlot + `":null}}}`)
+		written = "null"
 	}
-	_, err := w.control.Resource(resource(o.kind)).Namespace(o.key.Namespace).
-		Patch(context.Background(), o.key.Name, types.MergePatchType, data, metav1.PatchOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.control.Merge(o.kind.Resource(), "n", o.key.Name, `{"metadata":{"labels":{"`+v1alpha1.LabelSlot+`":`+written+`}}}`)
 }
 
 func (w *treeWorld) label(o object) string {
-	found, err := w.control.Resource(resource(o.kind)).Namespace(o.key.Namespace).Get(context.Background(), o.key.Name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return found.Labels[v1alpha1.LabelSlot]
+	return w.control.Get(o.kind.Resource(), "n", o.key.Name).GetLabels()[v1alpha1.LabelSlot]
 }

@@ -11,19 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
@@ -37,17 +31,14 @@ func slots() policy.Slots {
 
 // bench is a Labeler with two clusters, for a replica that holds the slots in held.
 type bench struct {
-	t       *testing.T
-	control *metadatafake.FakeMetadataClient
-	target  *metadatafake.FakeMetadataClient
-	labeler *Labeler
-
-	machines *machinefake.Clientset
-	events   eventLog
+	t               *testing.T
+	control, target *apiserver.Server
+	machines        *apiserver.Server // of MachineSets with selectors
+	labeler         *Labeler
+	events          eventLog
 
 	mu     sync.Mutex
 	held   map[int]bool
-	order  []string // names of the objects in the order of the writes
 	served atomic.Bool
 }
 
@@ -82,57 +73,6 @@ func meta(kind policy.Kind, name, slot, parent string) *metav1.PartialObjectMeta
 	return m
 }
 
-// fakeCluster is a metadata client whose watches obey label selectors, as an API server's do.
-func fakeCluster(objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMetadataClient {
-	return laggingCluster(0, objects...)
-}
-
-// laggingCluster is a fakeCluster whose watches show each event with a delay after the one before.
-func laggingCluster(lag time.Duration, objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMetadataClient {
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		panic(err)
-	}
-	var all []runtime.Object
-	for _, o := range objects {
-		all = append(all, o)
-	}
-	client := metadatafake.NewSimpleMetadataClient(scheme, all...)
-	client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
-		selector := action.(clienttesting.WatchAction).GetWatchRestrictions().Labels //nolint:errcheck,forcetypeassert // all actions of watches are
-		return true, filtered(w, selector, lag), err
-	})
-	return client
-}
-
-// filtered is a watch that shows objects that the selector does not match as deleted. The watch of apimachinery does not end
-// while its last event is not received.
-func filtered(in watch.Interface, selector labels.Selector, lag time.Duration) watch.Interface {
-	events := make(chan watch.Event)
-	out := watch.NewProxyWatcher(events)
-	go func() {
-		defer in.Stop()
-		for {
-			select {
-			case <-out.StopChan():
-				return
-			case event := <-in.ResultChan():
-				if o, ok := event.Object.(metav1.Object); ok && !selector.Matches(labels.Set(o.GetLabels())) {
-					event.Type = watch.Deleted
-				}
-				time.Sleep(lag)
-				select {
-				case <-out.StopChan():
-					return
-				case events <- event:
-				}
-			}
-		}
-	}()
-	return out
-}
-
 func newBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
 	t.Helper()
 	b := stillBench(t, held, objects...)
@@ -163,44 +103,37 @@ func (b *bench) run() {
 // stillBench returns a bench whose labeler does not run yet.
 func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
 	t.Helper()
-	var control, nodes []*metav1.PartialObjectMetadata
+	control, target := apiserver.Recording(), apiserver.Recording()
 	for _, o := range objects {
 		if o.Kind == policy.Node.String() {
-			nodes = append(nodes, o)
+			apiserver.Add(target, o)
 		} else {
-			control = append(control, o)
+			apiserver.Add(control, o)
 		}
 	}
-	b := benchBetween(t, fakeCluster(control...), fakeCluster(nodes...))
+	b := benchBetween(t, control, target, 0)
 	for _, slot := range held {
 		b.setHeld(slot, true)
 	}
 	return b
 }
 
-// benchBetween returns a bench with two clusters that others may use, too. It holds no slot.
-func benchBetween(t *testing.T, control, target *metadatafake.FakeMetadataClient) *bench {
+// benchBetween returns a bench with two clusters that others may use, too, whose watches lag. It holds no slot.
+func benchBetween(t *testing.T, control, target *apiserver.Server, lag time.Duration) *bench {
 	t.Helper()
 	b := &bench{t: t, control: control, target: target, held: map[int]bool{}}
 	b.served.Store(true)
-	for _, client := range []*metadatafake.FakeMetadataClient{b.control, b.target} {
-		client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.order = append(b.order, action.(clienttesting.PatchAction).GetName()) //nolint:errcheck,forcetypeassert // it is one
-			return false, nil, nil
-		})
-	}
-	w, err := NewWatch(b.control, b.target, "", 4)
+	direct := func(_ apiserver.Request, send func() error) error { return send() }
+	inControl, inTarget := control.Late(lag, direct).Metadata, target.Late(lag, direct).Metadata
+	w, err := NewWatch(inControl, inTarget, "", 4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.machines = machinefake.NewSimpleClientset(
-		&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-set", UID: "1-set"}, Spec: v1alpha1.MachineSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
-		}})
+	b.machines = apiserver.Recording(&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-set", UID: "1-set"}, Spec: v1alpha1.MachineSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+	}})
 	b.labeler, err = New(Config{
-		Control: b.control, Target: b.target, Machines: b.machines.MachineV1alpha1(),
+		Control: inControl, Target: inTarget, Machines: b.machines.Machines(),
 		Watch: w, Slots: slots(), Known: b.known, Gate: b, Holds: b.holds, Events: &b.events, Clock: clock.RealClock{},
 		Served: func(string, int) bool { return b.served.Load() },
 	})
@@ -222,14 +155,26 @@ func (b *bench) setHeld(slot int, holds bool) {
 	b.held[slot] = holds
 }
 
+func (b *bench) serverOf(kind policy.Kind) *apiserver.Server {
+	if kind == policy.Node {
+		return b.target
+	}
+	return b.control
+}
+
+// read returns an object as it is stored; nil when there is none.
+func (b *bench) read(kind policy.Kind, name string) *metav1.PartialObjectMetadata {
+	namespace := "n"
+	if kind == policy.Node {
+		namespace = ""
+	}
+	return apiserver.Read[metav1.PartialObjectMetadata](b.serverOf(kind), kind.Resource(), namespace, name)
+}
+
 // known returns an object as the replica's caches would: of the slots that it holds.
 func (b *bench) known(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
-	client := b.control
-	if kind == policy.Node {
-		client = b.target
-	}
-	o, err := client.Resource(resource(kind)).Namespace(key.Namespace).Get(context.Background(), key.Name, metav1.GetOptions{})
-	if err != nil {
+	o := b.read(kind, key.Name)
+	if o == nil {
 		return nil, false
 	}
 	slot, ok := policy.Read(o.Labels[v1alpha1.LabelSlot], 4)
@@ -242,16 +187,8 @@ func (b *bench) known(kind policy.Kind, key types.NamespacedName) (metav1.Object
 func (b *bench) labels() map[string]string {
 	found := map[string]string{}
 	for _, kind := range policy.Kinds() {
-		client := b.control
-		if kind == policy.Node {
-			client = b.target
-		}
-		list, err := client.Resource(resource(kind)).List(context.Background(), metav1.ListOptions{})
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		for i := range list.Items {
-			found[list.Items[i].Name] = list.Items[i].Labels[v1alpha1.LabelSlot]
+		for _, o := range b.serverOf(kind).List(kind.Resource()) {
+			found[o.GetName()] = o.GetLabels()[v1alpha1.LabelSlot]
 		}
 	}
 	return found
@@ -273,13 +210,25 @@ func (b *bench) becomes(want map[string]string) {
 }
 
 func TestTreeIsLabeledByTheHolderOfItsSlot(t *testing.T) {
-	b := newBench(t, []int{1},
+	b := stillBench(t, []int{1},
 		meta(policy.Deployment, "1", "", ""), meta(policy.Set, "s", "", "1"), meta(policy.Machine, "m", "nonsense", "s"),
 		meta(policy.Deployment, "2", "", ""),
 		meta(policy.Node, "node-m", "", ""), meta(policy.Node, "foreign", "", ""))
+	var order []string // of the writes
+	for _, server := range []*apiserver.Server{b.control, b.target} {
+		server.Fault(func(r apiserver.Request) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if r.Verb == "patch" {
+				order = append(order, r.Name)
+			}
+			return nil
+		})
+	}
+	b.run()
 	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "", "foreign": ""})
-	if want := []string{"node-m", "m", "s", "1"}; !slices.Equal(b.order, want) {
-		t.Errorf("written in the order %v, want %v", b.order, want)
+	if want := []string{"node-m", "m", "s", "1"}; !slices.Equal(order, want) {
+		t.Errorf("written in the order %v, want %v", order, want)
 	}
 	b.setHeld(2, true)
 	b.labeler.Opened([]int{2})
@@ -289,9 +238,11 @@ func TestTreeIsLabeledByTheHolderOfItsSlot(t *testing.T) {
 func TestRootsAreRejectedUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
 	b := stillBench(t, nil, meta(policy.Deployment, "1", "1", ""))
 	listed := make(chan struct{})
-	b.control.PrependReactor("list", policy.Set.Resource(), func(clienttesting.Action) (bool, runtime.Object, error) {
-		<-listed
-		return false, nil, nil
+	b.control.Fault(func(r apiserver.Request) error {
+		if r.Resource == policy.Set.Resource() {
+			<-listed
+		}
+		return nil
 	})
 	again := make(chan types.NamespacedName, 1)
 	gate := gateOf(b.labeler.Admission(), policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again <- key })
@@ -341,14 +292,8 @@ func TestOrphanIsAdoptedBeforeItIsLabeledAsRoot(t *testing.T) {
 // A parent that cannot be decoded adopts when it can be decoded, and does not prevent other parents from adopting.
 func TestOrphanIsAdoptedBesideAnUndecodableParent(t *testing.T) {
 	b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""))
-	for _, resource := range []string{"machinesets", "machinedeployments"} {
-		b.machines.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
-			_, found, err := clienttesting.ObjectReaction(b.machines.Tracker())(action)
-			if err == nil {
-				err = &decode.ListError{Failures: []*decode.Failure{{Cause: "spec"}}}
-			}
-			return true, found, err
-		})
+	for resource, kind := range map[string]string{"machinesets": "MachineSet", "machinedeployments": "MachineDeployment"} {
+		b.machines.AddJSON(resource, `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"`+kind+`","metadata":{"namespace":"n","name":"u"},"spec":[]}`)
 	}
 	b.run()
 	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1"})
@@ -390,18 +335,15 @@ func (openGate) Admit(ctx context.Context, _ types.NamespacedName) (context.Cont
 }
 
 func TestReadsAreSharedButNeverBeginBeforeTheCall(t *testing.T) {
-	client := fakeCluster(meta(policy.Deployment, "1", "", ""))
-	var mu sync.Mutex
-	lists := 0
+	server := apiserver.Recording(meta(policy.Deployment, "1", "", ""))
 	hold := make(chan struct{})
-	client.PrependReactor("list", "machines", func(clienttesting.Action) (bool, runtime.Object, error) {
-		mu.Lock()
-		lists++
-		mu.Unlock()
-		<-hold
-		return false, nil, nil
+	server.Fault(func(r apiserver.Request) error {
+		if r.What() == "list machines" {
+			<-hold
+		}
+		return nil
 	})
-	r := &reader{metadata: client, rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
+	r := &reader{metadata: server.Metadata(), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
 		return &snapshot{forest: policy.Plant(objects, nil), trees: policy.Plant(objects, nil).Trees(slots())}
 	}}
 	var running sync.WaitGroup
@@ -412,14 +354,12 @@ func TestReadsAreSharedButNeverBeginBeforeTheCall(t *testing.T) {
 			}
 		})
 	}
-	for begun := false; !begun; time.Sleep(time.Millisecond) {
-		mu.Lock()
-		begun = lists > 0
-		mu.Unlock()
+	for server.Count("list machines") == 0 {
+		time.Sleep(time.Millisecond)
 	}
 	close(hold)
 	running.Wait()
-	if lists > 3 {
+	if lists := server.Count("list machines"); lists > 3 {
 		t.Errorf("%d lists for 20 concurrent reads", lists)
 	}
 	if len(r.rounds) > 0 {
@@ -430,16 +370,14 @@ func TestReadsAreSharedButNeverBeginBeforeTheCall(t *testing.T) {
 // A machine and its set that are created while a namespace is read appear as a machine without a parent, at first.
 func TestParentCreatedDuringAReadIsFound(t *testing.T) {
 	set, machine := meta(policy.Set, "set", "", ""), meta(policy.Machine, "machine", "", "set")
-	client := fakeCluster(set, machine)
-	first := true
-	client.PrependReactor("list", "machinesets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if first {
-			first = false
-			return true, &metav1.List{}, nil
+	server := apiserver.Recording(machine)
+	server.Lose(func(r apiserver.Request) error {
+		if r.What() == "list machinesets" {
+			apiserver.Add(server, set)
 		}
-		return false, nil, nil
+		return nil
 	})
-	r := &reader{metadata: client, rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
+	r := &reader{metadata: server.Metadata(), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
 		return &snapshot{forest: policy.Plant(objects, nil)}
 	}}
 	found, err := r.read(t.Context(), "n")

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
@@ -38,22 +37,19 @@ func TestLabelThatIsRefused_IsReportedOnTheRoot(t *testing.T) {
 	for refused, c := range map[string]struct {
 		labels, events []string
 	}{
-		"m": {[]string{"node-m"}, []string{
+		"machines": {[]string{"node-m"}, []string{
 			"MachineDeployment 1 NotLabeled: Machine m cannot be labeled with its slot, and nothing of this object is reconciled until it can be written",
 		}},
-		"node-m": {[]string{"1", "m", "s"}, []string{
+		"nodes": {[]string{"1", "m", "s"}, []string{
 			"MachineDeployment 1 NotLabeled: Node node-m cannot be labeled with its slot, and its machine has no Node until it can be written",
 		}},
 	} {
 		t.Run(refused, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := stillBench(t, []int{1}, meta(policy.Deployment, "1", "", ""), meta(policy.Set, "s", "", "1"), meta(policy.Machine, "m", "", "s"), meta(policy.Node, "node-m", "", ""))
-				refuse := func(action clienttesting.Action) (bool, runtime.Object, error) {
-					patched, is := action.(clienttesting.PatchAction)
-					return is && patched.GetName() == refused, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Machine"}, refused, nil)
-				}
-				b.control.PrependReactor("patch", "*", refuse)
-				b.target.PrependReactor("patch", "*", refuse)
+				refusal := apierrors.NewInvalid(schema.GroupKind{Kind: "Machine"}, "any", nil)
+				b.control.Refuse("patch "+refused, refusal)
+				b.target.Refuse("patch "+refused, refusal)
 				b.run()
 				time.Sleep(time.Hour)
 				synctest.Wait()

@@ -6,12 +6,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
 // Without a target cluster there are no Nodes; all else is unchanged.
 func TestNoTargetCluster(t *testing.T) {
-	w, err := NewWatch(fakeCluster(meta(policy.Machine, "1", "", "")), nil, "", 4)
+	w, err := NewWatch(apiserver.Recording(meta(policy.Machine, "1", "", "")).Metadata(), nil, "", 4)
 	if err != nil {
 		t.Fatal(err)
 	}

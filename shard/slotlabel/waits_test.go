@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
@@ -51,10 +52,7 @@ func TestRootWaitsOnlyForObjectsBelowIt(t *testing.T) {
 		set := meta(policy.Set, "s", "", "1")
 		b := settledBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Deployment, "3", "", ""))
 		again := b.rejected("1")
-		sets := b.control.Tracker()
-		if err := sets.Delete(resource(policy.Set), "n", "s"); err != nil {
-			t.Fatal(err)
-		}
+		b.control.Remove("machinesets", "n", "s")
 		synctest.Wait()
 		if *again != 1 {
 			t.Errorf("enqueued %d times after the MachineSet was deleted, beside an unlabeled object that stays", *again)
@@ -70,10 +68,7 @@ func TestRootIsReconciledAgainWhenAnUnlabeledChildGetsAnotherRoot(t *testing.T) 
 		again := b.rejected("1")
 		set = set.DeepCopy()
 		set.OwnerReferences[0].Name, set.OwnerReferences[0].UID = "3", "3"
-		if err := b.control.Tracker().Update(resource(policy.Set), set, "n"); err != nil {
-			t.Fatal(err)
-		}
-		b.labeler.Seen(policy.Set, set)
+		b.labeler.Seen(policy.Set, apiserver.Add(b.control, set))
 		synctest.Wait()
 		if *again != 1 {
 			t.Errorf("enqueued %d times after the MachineSet got another root", *again)
@@ -84,9 +79,7 @@ func TestRootIsReconciledAgainWhenAnUnlabeledChildGetsAnotherRoot(t *testing.T) 
 func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildIsDeletedDuringAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := settledBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
-		if err := b.control.Tracker().Create(resource(policy.Machine), meta(policy.Machine, "m", "", "s"), "n"); err != nil {
-			t.Fatal(err)
-		}
+		apiserver.Add(b.control, meta(policy.Machine, "m", "", "s"))
 		b.setHeld(1, false)
 		synctest.Wait()
 		b.setHeld(1, true)
@@ -94,7 +87,7 @@ func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildIsDeletedDuringAdmit(t *te
 		b.labeler.cfg.Known = func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
 			if kind == policy.Set && !requested {
 				requested = true
-				_ = b.control.Tracker().Delete(resource(policy.Machine), "n", "m") // it may have been labeled and deleted
+				b.control.Remove("machines", "n", "m") // it may have been labeled and deleted
 				synctest.Wait()
 			}
 			return known(kind, key)
@@ -113,9 +106,7 @@ func TestRootIsEnqueuedForAllControllersWhenOneFindsThatItsTreeFits(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		b := settledBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
 		b.setHeld(1, false)
-		if err := b.control.Tracker().Create(resource(policy.Machine), meta(policy.Machine, "m", "", "s"), "n"); err != nil {
-			t.Fatal(err)
-		}
+		apiserver.Add(b.control, meta(policy.Machine, "m", "", "s"))
 		synctest.Wait()
 		b.setHeld(1, true)
 		again := 0
@@ -177,12 +168,8 @@ func TestObjectMislabeledDuringAReadIsHandedOver(t *testing.T) {
 		plant := b.labeler.reader.plant
 		b.labeler.reader.plant = func(objects []policy.Object) *snapshot { // they are read by now
 			b.labeler.reader.plant = plant
-			edit := []byte(`{"metadata":{"labels":{"` + v1alpha1.LabelSlot + `":"2"}}}`)
-			set, err := b.control.Resource(resource(policy.Set)).Namespace("n").Patch(t.Context(), "s", types.MergePatchType, edit, metav1.PatchOptions{})
-			if err != nil {
-				t.Error(err)
-			}
-			b.labeler.Seen(policy.Set, set)
+			b.control.Merge("machinesets", "n", "s", `{"metadata":{"labels":{"`+v1alpha1.LabelSlot+`":"2"}}}`)
+			b.labeler.Seen(policy.Set, b.read(policy.Set, "s"))
 			return plant(objects)
 		}
 		b.labeler.Seen(policy.Machine, late)
