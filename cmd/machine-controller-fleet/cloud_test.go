@@ -23,11 +23,11 @@ func (p *process) toCloud(ctx context.Context, call fakecloud.Call, send func() 
 	if call.Machine != nil {
 		q.path = call.Machine.Namespace + "/" + call.Machine.Name
 	}
-	switch call.Op {
-	case driver.OpCreate, driver.OpDelete, driver.OpInitialize:
+	if call.Op == driver.OpCreate || call.Op == driver.OpDelete || call.Op == driver.OpInitialize {
 		p.called(ctx, p, call.Op, call.Target)
 		q.kind = writes
-	case driver.OpSweep:
+	}
+	if call.Op == driver.OpSweep {
 		q.kind = writes
 	}
 	unanswered := func(err error) error {

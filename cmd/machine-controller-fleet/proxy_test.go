@@ -34,7 +34,7 @@ func TestProxyThatAnswersForTheTarget_ProvesNoNodeAbsent(t *testing.T) {
 		r.start("fleet-0")
 		r.start("fleet-1")
 		r.until("four machines run", func() bool { return r.missing() == "" })
-		before := len(r.cloud.live())
+		before := len(r.cloud.Live())
 		for _, m := range r.control.List("machines") {
 			r.put(r.target, "pods", map[string]any{
 				"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "a", "name": m.GetName()},
@@ -49,7 +49,7 @@ func TestProxyThatAnswersForTheTarget_ProvesNoNodeAbsent(t *testing.T) {
 			r.control.Delete("machines", m.GetNamespace(), m.GetName())
 		}
 		r.run(10*time.Minute, nil)
-		if left := len(r.cloud.live()); left < before {
+		if left := len(r.cloud.Live()); left < before {
 			t.Errorf("while a proxy answers %d of %d VMs are left, want all: their pods were not evicted", left, before)
 		}
 		r.network.heal(proxy)
@@ -74,13 +74,13 @@ func TestProxyThatAnswersForTheControlCluster_ProvesNothing(t *testing.T) {
 		r.start("fleet-0")
 		r.start("fleet-1")
 		r.until("three machines run", func() bool { return r.missing() == "" })
-		before, uids := len(r.cloud.live()), r.uids()
+		before, uids := len(r.cloud.Live()), r.uids()
 		proxy := r.network.disturb(invents(atControl))
 		r.run(10*time.Minute, nil)
 		r.network.heal(proxy)
 		r.until("the fleet works again", func() bool { return r.missing() == "" && r.health() == "" })
-		if len(r.cloud.live()) != before || len(r.uids()) != len(uids) {
-			t.Errorf("%d VMs and %d machines, want %d and %d", len(r.cloud.live()), len(r.uids()), before, len(uids))
+		if len(r.cloud.Live()) != before || len(r.uids()) != len(uids) {
+			t.Errorf("%d VMs and %d machines, want %d and %d", len(r.cloud.Live()), len(r.uids()), before, len(uids))
 		}
 		for _, p := range r.processes {
 			if !p.isAlive() {

@@ -9,6 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // unknownFields returns what the class records about the fields that its driver ignores, and how many Events there are about it.
@@ -21,7 +22,7 @@ func (b *bench) unknownFields() (note string, events int) {
 func (b *bench) expectUnknownFields(when, note string, events, vms int) {
 	b.Helper()
 	gotNote, gotEvents := b.unknownFields()
-	if _, ever := b.cloud.counts(); gotNote != note || gotEvents != events || ever != vms {
+	if _, ever := b.cloud.VMs(); gotNote != note || gotEvents != events || ever != vms {
 		b.Errorf("%s: the class records %q, with %d Events, and %d VMs were made; want %q, %d and %d", when, gotNote, gotEvents, ever, note, events, vms)
 	}
 }
@@ -50,8 +51,8 @@ func TestFieldThatConcernsSecurity_MakesNoVM_UntilItIsAllowed(t *testing.T) {
 func TestFieldThatIsIgnored_IsReportedBeforeTheFirstVM(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"providerSpec":{"color":"red"}}`)
-		made := b.cloud.made
-		b.cloud.made = func(vm *testVM) {
+		made := b.cloud.Made
+		b.cloud.Made = func(vm *fakecloud.Resource) {
 			if note, events := b.unknownFields(); note != "color" || events != 1 {
 				t.Errorf("a VM is made while the class records %q, with %d Events", note, events)
 			}
@@ -62,7 +63,7 @@ func TestFieldThatIsIgnored_IsReportedBeforeTheFirstVM(t *testing.T) {
 		b.delete()
 		b.pass(10 * time.Minute)
 		b.patchClass(`{"providerSpec":{"color":null,"size":"small"}}`)
-		b.cloud.made = made
+		b.cloud.Made = made
 		b.create(patient)
 		b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
 		b.expectUnknownFields("after the class was corrected", "", 1, 2)
@@ -97,7 +98,7 @@ func TestDriverThatDoesNotReportWhatItIgnores(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				cloud := &mute{b.cloud, driver.Errorf(driver.OpFields, tc.code, "the cause")}
+				cloud := &mute{b.cloud.Driver(), driver.Errorf(driver.OpFields, tc.code, "the cause")}
 				b.rewire = func(w *wires) { w.cloud = cloud }
 				b.takeOver(0)
 				b.create(patient)

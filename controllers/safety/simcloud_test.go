@@ -20,10 +20,10 @@ const fewAPage = 2
 // toCloud is the way of a call of the process to the cloud.
 func (p *process) toCloud(ctx context.Context, call fakecloud.Call, send func() error) error {
 	isFurther := call.Continue != ""
-	switch call.Op {
-	case driver.OpScope:
+	if call.Op == driver.OpScope {
 		return send()
-	case driver.OpResources:
+	}
+	if call.Op == driver.OpResources {
 		if err := p.send(ctx, "list "+call.Class.Namespace+string(call.Secret["account"])+call.Continue, isFurther); err != nil && isFurther && p.w.broken.partialLists {
 			return nil
 		} else if err != nil {

@@ -71,7 +71,10 @@ func (r *Resource) vm() driver.VM {
 
 // isOf reports whether a resource is a Machine's.
 func (r *Resource) isOf(t driver.Target) bool {
-	return r.MachineUID == t.Machine.UID && t.Machine.UID != "" || r.MachineUID == "" && t.Adopt && r.Machine == t.Machine.Name
+	if r.MachineUID != "" {
+		return r.MachineUID == t.Machine.UID
+	}
+	return t.Adopt && r.Machine == t.Machine.Name && (r.Namespace == "" || r.Namespace == t.Machine.Namespace)
 }
 
 // isNamedBy reports whether the Machine's provider ID is that of this VM.
@@ -274,7 +277,11 @@ func (c *Cloud) carryOut(ctx context.Context, call Call, effect func() error) (*
 		return fault, errors.New("connection reset by peer")
 	case fault.Hangs:
 		<-ctx.Done()
-		return fault, &driver.Error{Code: driver.DeadlineExceeded, Op: call.Op, Err: ctx.Err()}
+		code := driver.DeadlineExceeded
+		if errors.Is(ctx.Err(), context.Canceled) {
+			code = driver.Canceled
+		}
+		return fault, &driver.Error{Code: code, Op: call.Op, Err: ctx.Err()}
 	}
 	return fault, &driver.Error{Code: fault.Code, Op: call.Op, RetryAfter: fault.RetryAfter, Err: errors.New("injected by the test")}
 }

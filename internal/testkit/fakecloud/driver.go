@@ -1,8 +1,10 @@
 package fakecloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -108,6 +110,9 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 // DeleteMachine is driver.Driver's.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	return do(ctx, d, Call{Op: driver.OpDelete, Target: req.Target}, func(answer *driver.DeleteMachineResponse) error {
+		if req.Machine.UID == "" {
+			return driver.Errorf(driver.OpDelete, driver.InvalidArgument, "no UID")
+		}
 		answer.Gone = true
 		_, answer.Left = d.find(req.Target)
 		for _, r := range d.cloud.all {
@@ -176,7 +181,8 @@ func targetOf(req driver.ScopeRequest) driver.Target {
 
 // Scope is driver.Sweeper's. Its way must not wait.
 func (d *Driver) Scope(req driver.ScopeRequest) (scope string, err error) {
-	err = d.via(context.Background(), Call{Op: driver.OpScope, Target: targetOf(req)}, func() error {
+	ctx := context.Background() //nolint:forbidigo // Scope has none
+	err = d.via(ctx, Call{Op: driver.OpScope, Target: targetOf(req)}, func() error {
 		scope = account(req.Secret)
 		return nil
 	})
@@ -187,13 +193,16 @@ func (d *Driver) Scope(req driver.ScopeRequest) (scope string, err error) {
 func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
 	call := Call{Op: driver.OpResources, Target: targetOf(req.ScopeRequest), Continue: req.Continue}
 	return do(ctx, d, call, func(answer *driver.ListResourcesResponse) error {
+		from, err := strconv.Atoi(cmp.Or(req.Continue, "0"))
+		if err != nil || req.ControlCluster == "" {
+			return driver.Errorf(driver.OpResources, driver.InvalidArgument, "continue %q in control cluster %q", req.Continue, req.ControlCluster)
+		}
 		for _, r := range d.cloud.all {
 			if (r.Live() || d.cloud.Lags) && r.Namespace == req.Class.Namespace && r.ControlCluster == req.ControlCluster && r.accountIs(req.Secret) {
 				answer.Items = append(answer.Items, r.Resource)
 			}
 		}
 		if page := d.cloud.Page; page > 0 {
-			from, _ := strconv.Atoi(req.Continue)
 			from = min(from, len(answer.Items))
 			to := min(from+page, len(answer.Items))
 			if to < len(answer.Items) {
@@ -213,6 +222,10 @@ func (r *Resource) accountIs(secret map[string][]byte) bool {
 func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
 	call := Call{Op: driver.OpSweep, Target: targetOf(req.ScopeRequest), Resource: req.Resource}
 	return do(ctx, d, call, func(answer *driver.DeleteResourceResponse) error {
+		kinds := []driver.ResourceKind{driver.ResourceVM, driver.ResourceNetworkInterface, driver.ResourceDisk, driver.ResourceAddress}
+		if q := req.Resource; q.ID == "" || q.MachineUID == "" || req.ControlCluster == "" || !slices.Contains(kinds, q.Kind) {
+			return driver.Errorf(driver.OpSweep, driver.InvalidArgument, "%+v in control cluster %q", q, req.ControlCluster)
+		}
 		answer.Gone = true
 		for _, r := range d.cloud.all {
 			if r.ID == req.Resource.ID && r.MachineUID == req.Resource.MachineUID && r.ControlCluster == req.ControlCluster {
