@@ -157,9 +157,13 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 	})
 }
 
-// GetUnknownFields is driver.Driver's. It makes no call of the cloud.
-func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
-	return driver.UnknownFields(req.Class.ProviderSpec.Raw, struct{ Size string }{})
+// GetUnknownFields is driver.Driver's. The cloud is not involved, and its faults have no effect.
+func (d *Driver) GetUnknownFields(ctx context.Context, req driver.GetUnknownFieldsRequest) (answer driver.GetUnknownFieldsResponse, err error) {
+	err = d.via(ctx, Call{Op: driver.OpFields}, func() (err error) {
+		answer, err = driver.UnknownFields(req.Class.ProviderSpec.Raw, struct{ Size string }{})
+		return err
+	})
+	return answer, err
 }
 
 // GetVolumeIDs is driver.Driver's. The cloud's volumes are those that are attached without CSI.
