@@ -20,6 +20,21 @@ import (
 // many; the sum of two is far from what 32 bits can count, and so is that of all sets of a deployment.
 const MaxReplicas = 1_000_000
 
+// MaxSelector is the size that a selector may have. All selectors of a namespace are compared with each of its machines.
+const MaxSelector = 100
+
+// SelectorSize returns how many labels, expressions and values of expressions a selector has.
+func SelectorSize(selector *metav1.LabelSelector) int {
+	if selector == nil {
+		return 0
+	}
+	size := len(selector.MatchLabels) + len(selector.MatchExpressions)
+	for i := range selector.MatchExpressions {
+		size += len(selector.MatchExpressions[i].Values)
+	}
+	return size
+}
+
 // ValidateMachineDeployment returns what keeps the deployment from working, or nothing.
 func ValidateMachineDeployment(d *v1alpha1.MachineDeployment) field.ErrorList {
 	spec := field.NewPath("spec")
@@ -116,6 +131,10 @@ func validateSelector(selector *metav1.LabelSelector, template map[string]string
 		missing := field.Required(path, "must be there, to find the machines again")
 		return field.ErrorList{missing.WithOrigin(v1alpha1.ReasonSelectorMatchesNothing)}
 	}
+	if size := SelectorSize(selector); size > MaxSelector { // before all that takes time for each of them
+		large := fmt.Sprintf("must not have more than %d labels, expressions and values, and has %d", MaxSelector, size)
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, large)}
+	}
 	if errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path); len(errs) > 0 {
 		// It goes through a map: unsorted, the message of a condition would differ between passes.
 		slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -140,8 +159,8 @@ func validateSelector(selector *metav1.LabelSelector, template map[string]string
 // not match it any more, be released, and be created again without end. The selector of a MachineSet may use the hash of its template,
 // by which Machine Controller Manager and the fleet distinguish the MachineSets of a MachineDeployment.
 func validateNotOurs(selector *metav1.LabelSelector, path *field.Path, isOurs func(label string) bool) field.ErrorList {
-	if selector == nil {
-		return nil
+	if selector == nil || SelectorSize(selector) > MaxSelector {
+		return nil // validateSelector reports it
 	}
 	var errs field.ErrorList
 	const reason = "is written by the controllers and cannot be selected by"

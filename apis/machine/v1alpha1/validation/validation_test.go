@@ -1,6 +1,7 @@
 package validation_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -128,6 +129,17 @@ func TestMachineSetsAndDeployments(t *testing.T) {
 			func(_ *int32, selector **metav1.LabelSelector, _ *v1alpha1.MachineTemplateSpec) { *selector = nil },
 			[]string{"spec.selector: Required value: must be there, to find the machines again"},
 			v1alpha1.ReasonSelectorMatchesNothing,
+		},
+		"selector of many values": {
+			func(_ *int32, selector **metav1.LabelSelector, _ *v1alpha1.MachineTemplateSpec) {
+				(*selector).MatchExpressions = []metav1.LabelSelectorRequirement{
+					{Key: "a", Operator: metav1.LabelSelectorOpNotIn, Values: slices.Repeat([]string{"x"}, validation.MaxSelector-3)},
+					{Key: "fleet.machine.sapcloud.io/slot", Operator: metav1.LabelSelectorOpDoesNotExist},
+				}
+				(*selector).MatchLabels["tier"] = "a"
+			},
+			[]string{"spec.selector: Invalid value: must not have more than 100 labels, expressions and values, and has 101"},
+			v1alpha1.ReasonInvalidSpec,
 		},
 		"empty selector": {
 			func(_ *int32, selector **metav1.LabelSelector, _ *v1alpha1.MachineTemplateSpec) {
