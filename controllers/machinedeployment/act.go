@@ -68,6 +68,10 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 	if err != nil {
 		return fmt.Errorf("list the MachineSets of namespace %s: %w", w.Deployment.Namespace, err)
 	}
+	selector, err := metav1.LabelSelectorAsSelector(w.Deployment.Spec.Selector)
+	if err != nil || w.Deployment.DeletionTimestamp != nil {
+		selector = labels.Nothing() // an invalid selector is reported by rollout.Decide
+	}
 	live := map[types.UID]bool{}
 	w.Released = 0
 	for i := range list.Items {
@@ -77,7 +81,7 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 		}
 		switch {
 		case owner == nil:
-			if err := c.lookAgain(ctx, w, &list.Items[i]); err != nil {
+			if err := c.lookAgain(ctx, w, selector, &list.Items[i]); err != nil {
 				return err
 			}
 		case owner.UID == w.Deployment.UID:
@@ -110,10 +114,9 @@ func (c *Controller) countOld(ctx context.Context, w *rollout.World) error {
 }
 
 // lookAgain reads a set without a controller again, so that the deployment adopts its current version.
-func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, found metav1.Object) error {
-	selector, err := metav1.LabelSelectorAsSelector(w.Deployment.Spec.Selector)
-	if err != nil || !selector.Matches(labels.Set(found.GetLabels())) || w.Deployment.DeletionTimestamp != nil {
-		return nil //nolint:nilerr // an invalid selector is reported by rollout.Decide
+func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, selector labels.Selector, found metav1.Object) (err error) {
+	if !selector.Matches(labels.Set(found.GetLabels())) {
+		return nil
 	}
 	w.Orphans, err = ownerref.LookAgain(w.Orphans, w.Done.Moved, found, func(name string) (*v1alpha1.MachineSet, error) {
 		set, err := c.cfg.Machines.MachineSets(w.Deployment.Namespace).Get(ctx, name, metav1.GetOptions{})

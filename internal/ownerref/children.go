@@ -1,8 +1,9 @@
 package ownerref
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
@@ -78,9 +79,42 @@ func (c *Children[T]) concern(child T) {
 		return
 	}
 	for name, selector := range c.parents.Selectors(child.GetNamespace()) {
-		if s, err := metav1.LabelSelectorAsSelector(selector); err == nil && s.Matches(labels.Set(child.GetLabels())) {
+		if mayMatch(selector, child.GetLabels()) {
 			key.Name = name
 			c.parents.Enqueue(key)
 		}
 	}
+}
+
+// mayMatch reports whether a selector matches labels, or is invalid: it is the parent that validates it. The selectors of
+// all parents are not compiled for each change of a child: that takes much longer, in the handler that all namespaces share.
+func mayMatch(selector *metav1.LabelSelector, labels map[string]string) bool {
+	if selector == nil {
+		return false
+	}
+	for key, value := range selector.MatchLabels {
+		if got, labeled := labels[key]; !labeled || got != value {
+			return false
+		}
+	}
+	for i := range selector.MatchExpressions {
+		e := &selector.MatchExpressions[i]
+		value, labeled := labels[e.Key]
+		isOneOf := labeled && slices.Contains(e.Values, value)
+		matches := false
+		switch e.Operator {
+		case metav1.LabelSelectorOpIn:
+			matches = isOneOf
+		case metav1.LabelSelectorOpNotIn:
+			matches = !isOneOf
+		case metav1.LabelSelectorOpExists:
+			matches = labeled
+		case metav1.LabelSelectorOpDoesNotExist:
+			matches = !labeled
+		}
+		if !matches {
+			return false
+		}
+	}
+	return true
 }

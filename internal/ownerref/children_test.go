@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -229,5 +230,32 @@ func TestMayAdopt(t *testing.T) {
 	ending.DeletionTimestamp = &now
 	if MayAdopt(set("one"), set("one")) != nil || MayAdopt(set("one"), set("two")) == nil || MayAdopt(set("one"), ending) == nil {
 		t.Error("only the parent itself may adopt, and only while it is not deleted")
+	}
+}
+
+// A selector that can be compiled matches as it does compiled.
+func TestMayMatch(t *testing.T) {
+	for _, operator := range []metav1.LabelSelectorOperator{"", "In", "NotIn", "Exists", "DoesNotExist"} {
+		for _, key := range []string{"a", "c"} {
+			for _, value := range []string{"b", "d"} {
+				selector := &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+				if operator != "" {
+					selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator}}}
+				}
+				if operator == "In" || operator == "NotIn" {
+					selector.MatchExpressions[0].Values = []string{"x", value}
+				}
+				compiled, err := metav1.LabelSelectorAsSelector(selector)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, want := mayMatch(selector, map[string]string{"a": "b"}), compiled.Matches(labels.Set{"a": "b"}); got != want {
+					t.Errorf("%s: got %v, want %v", compiled, got, want)
+				}
+			}
+		}
+	}
+	if mayMatch(nil, nil) || !mayMatch(&metav1.LabelSelector{}, nil) {
+		t.Error("no selector matches nothing, an empty one everything")
 	}
 }
