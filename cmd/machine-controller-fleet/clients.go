@@ -17,6 +17,7 @@ import (
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	listpages "github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach/check"
@@ -77,6 +78,7 @@ func connect(control, target *rest.Config, fence *fence.Fence, checks checks) (c
 	control = rest.CopyConfig(control)
 	control.Wrap(c.controlLists.wrap)
 	control.Wrap(c.controlServer.Wrap)
+	control.Wrap(listpages.Transport)
 	var errs [4]error
 	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
 	c.machines, errs[1] = machineClient(control)
@@ -120,6 +122,7 @@ func (c *clients) connectTarget(config *rest.Config, fence *fence.Fence, checks 
 	config = rest.CopyConfig(config)
 	config.Wrap(c.targetLists.wrap)
 	config.Wrap(c.targetServer.Wrap)
+	config.Wrap(listpages.Transport)
 	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)

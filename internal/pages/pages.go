@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,25 +10,57 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// Size is how many objects one request of a list returns, and so how many are in memory at a time.
-const Size = 500
+const (
+	// Size is how many objects one page has at most.
+	Size = 500
+	// Bytes is how many bytes the answer with a page of several objects has at most; one object has at most 1.5 MiB.
+	Bytes = 2 << 20
+	// step is the factor by which pages shrink when they are too large, and grow again.
+	step = 4
+)
 
 // Page is a part of a list.
 type Page interface{ GetContinue() string }
 
+// List requests a page of a list.
+type List[P Page] = func(ctx context.Context, options metav1.ListOptions) (P, error)
+
 // Each reads a list in pages, past all caches, and calls visit with each. Objects that cannot be decoded are left out. what is the kind of
 // the objects, for errors.
 // Errors: those of a request; then the pages so far are not the whole list.
-func Each[P Page](ctx context.Context, what string, list func(ctx context.Context, options metav1.ListOptions) (P, error), visit func(page P)) error {
-	options := metav1.ListOptions{Limit: Size}
+func Each[P Page](ctx context.Context, what string, list List[P], visit func(page P)) error {
+	return Until(ctx, what, metav1.ListOptions{}, list, func(page P, _ []*decode.Failure) bool {
+		visit(page)
+		return false
+	})
+}
+
+// Until reads a list in pages as Each does, of what the options select, until visit reports that it is done. undecodable are the objects of
+// a page that cannot be decoded.
+// Errors: those of a request.
+func Until[P Page](
+	ctx context.Context, what string, options metav1.ListOptions, list List[P], visit func(page P, undecodable []*decode.Failure) (done bool),
+) error {
+	options.Limit = Size
 	for {
-		page, err := list(ctx, options)
-		if _, err = decode.Missing(err); err != nil {
+		size := &meter{}
+		if options.Limit > 1 {
+			size.most = Bytes
+		}
+		page, err := list(context.WithValue(ctx, meterKey{}, size), options)
+		if errors.As(err, new(*tooLargeError)) {
+			options.Limit = max(options.Limit/step, 1)
+			continue
+		}
+		undecodable, err := decode.Missing(err)
+		if err != nil {
 			return fmt.Errorf("list %s: %w", what, err)
 		}
-		visit(page)
-		if options.Continue = page.GetContinue(); options.Continue == "" {
+		if options.Continue = page.GetContinue(); visit(page, undecodable) || options.Continue == "" {
 			return nil
+		}
+		if size.got < Bytes/step {
+			options.Limit = min(options.Limit*step, Size)
 		}
 	}
 }
