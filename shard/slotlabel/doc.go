@@ -9,6 +9,7 @@
 //
 //   - Labels are written bottom-up, after a live read of the namespace, each with UID and resourceVersion (a Node's with
 //     its UID), under the ownership of the slot that the write belongs to, at a limited pace.
+//   - Slots share the reads of a namespace. Few namespaces are read at a time, and of each one page of a kind, bounded in bytes.
 //   - A valid label is changed only by the holder of the slot that it names, while no pass of the object runs.
 //   - Of Nodes and other unlabeled objects only names, labels that refer to a machine, and owners are stored.
 //

@@ -95,7 +95,9 @@ func New(cfg Config) (*Labeler, error) {
 		suspects: map[Key]map[object]uint64{}, blocked: map[Key]map[object]bool{},
 		handedOver: map[object]int{}, waits: waits{}, refused: map[object]string{},
 	}
-	l.reader = &reader{metadata: cfg.Control, plant: l.plant, rounds: map[string]*round{}}
+	l.reader = &reader{
+		metadata: cfg.Control, machines: cfg.Machines, plant: l.plant, turns: make(chan struct{}, readsAtOnce), rounds: map[string]*round{},
+	}
 	l.admission = NewAdmission(l.mayRun)
 	var err error
 	l.runner, err = runner.New(runner.Config[Key]{
@@ -295,7 +297,7 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 	if err != nil {
 		return runner.Result{}, err
 	}
-	adopted, err := l.offer(ctx, found.forest.Offered(l.cfg.Slots, key.Slot))
+	adopted, err := l.adoptAll(ctx, found.offers.Adoptions(key.Slot))
 	if err != nil || adopted {
 		return runner.Result{RequeueAfter: time.Millisecond}, err // adopted objects belong to another tree now
 	}
@@ -317,7 +319,7 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 
 func (l *Labeler) plant(objects []policy.Object) *snapshot {
 	forest := policy.Plant(objects, l.nodes(objects))
-	return &snapshot{forest: forest, trees: forest.Trees(l.cfg.Slots)}
+	return &snapshot{forest: forest, trees: forest.Trees(l.cfg.Slots), offers: forest.Offers(l.cfg.Slots)}
 }
 
 // nodes returns the Nodes that Machines name and that may have to be labeled: unlabeled ones, and those of this replica's slots.

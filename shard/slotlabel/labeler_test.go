@@ -343,7 +343,7 @@ func TestReadsAreSharedButNeverBeginBeforeTheCall(t *testing.T) {
 		}
 		return nil
 	})
-	r := &reader{metadata: server.Metadata(), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
+	r := &reader{metadata: server.Metadata(), turns: make(chan struct{}, 1), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
 		return &snapshot{forest: policy.Plant(objects, nil), trees: policy.Plant(objects, nil).Trees(slots())}
 	}}
 	var running sync.WaitGroup
@@ -377,7 +377,7 @@ func TestParentCreatedDuringAReadIsFound(t *testing.T) {
 		}
 		return nil
 	})
-	r := &reader{metadata: server.Metadata(), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
+	r := &reader{metadata: server.Metadata(), turns: make(chan struct{}, 1), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
 		return &snapshot{forest: policy.Plant(objects, nil)}
 	}}
 	found, err := r.read(t.Context(), "n")

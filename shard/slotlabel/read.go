@@ -3,25 +3,29 @@ package slotlabel
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// page is the number of objects in one page of a list.
-const page = 1000
+// readsAtOnce is how many namespaces are read at a time: each has a page of every kind in memory, and the metadata of its objects.
+const readsAtOnce = 8
 
 // reader reads the objects of namespaces from the API server. Concurrent callers for one namespace share a read, so that a
 // namespace with objects of all slots is not read for each of them; but no caller gets a read that began before its call.
 type reader struct {
 	metadata metadata.Interface
+	machines machineclient.MachineV1alpha1Interface // for selectors, which are no metadata
 	// plant computes from the objects what all callers share.
 	plant func(objects []policy.Object) *snapshot
+	turns chan struct{} // its capacity limits the namespaces that are read at a time
 
 	mu     sync.Mutex
 	rounds map[string]*round // the last round of each namespace; it may not have begun
@@ -39,6 +43,7 @@ type round struct {
 type snapshot struct {
 	forest policy.Forest
 	trees  []policy.Tree // trees that do not fit
+	offers policy.Offers
 }
 
 // read returns the MachineDeployments, MachineSets and Machines of a namespace as they were after the call.
@@ -55,13 +60,15 @@ func (r *reader) read(ctx context.Context, namespace string) (*snapshot, error) 
 	if last != nil { // meanwhile other callers may join
 		_, _ = last.wait(ctx)
 	}
+	select { // as well
+	case r.turns <- struct{}{}:
+		defer func() { <-r.turns }()
+	case <-ctx.Done():
+	}
 	r.mu.Lock()
 	mine.begun = true
 	r.mu.Unlock()
-	objects, err := r.list(ctx, namespace)
-	if mine.err = err; err == nil {
-		mine.found = r.plant(objects)
-	}
+	mine.found, mine.err = r.observe(ctx, namespace)
 	close(mine.done)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,6 +85,30 @@ func (r *round) wait(ctx context.Context) (*snapshot, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// observe reads a namespace. Parents are read whole for their selectors, a page at a time, and only if there are orphans for them.
+func (r *reader) observe(ctx context.Context, namespace string) (*snapshot, error) {
+	objects, err := r.list(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	found := r.plant(objects)
+	if found.offers.Needs(policy.Set) {
+		err = pages.Each(ctx, "MachineSets for adoption", r.machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
+			for i := range page.Items {
+				found.offers.To(policy.Set, &page.Items[i], page.Items[i].Spec.Selector)
+			}
+		})
+	}
+	if err == nil && found.offers.Needs(policy.Deployment) {
+		err = pages.Each(ctx, "MachineDeployments for adoption", r.machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
+			for i := range page.Items {
+				found.offers.To(policy.Deployment, &page.Items[i], page.Items[i].Spec.Selector)
+			}
+		})
+	}
+	return found, err
 }
 
 // list lists the three kinds at the same time: each list waits until the API server's cache is up to date. A parent that is
@@ -103,17 +134,10 @@ func (r *reader) list(ctx context.Context, namespace string) ([]policy.Object, e
 }
 
 func (r *reader) listKind(ctx context.Context, namespace string, kind policy.Kind) (objects []policy.Object, err error) {
-	options := metav1.ListOptions{Limit: page}
-	for {
-		list, err := r.metadata.Resource(resource(kind)).Namespace(namespace).List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("list the %s of namespace %s: %w", kind.Resource(), namespace, err)
+	list := r.metadata.Resource(resource(kind)).Namespace(namespace).List
+	return objects, pages.Each(ctx, kind.Resource()+" of namespace "+namespace, list, func(page *metav1.PartialObjectMetadataList) {
+		for i := range page.Items {
+			objects = append(objects, policy.Of(kind, &page.Items[i]))
 		}
-		for i := range list.Items {
-			objects = append(objects, policy.Of(kind, &list.Items[i]))
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return objects, nil
-		}
-	}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
@@ -47,45 +46,15 @@ func (l *Labeler) patch(ctx context.Context, o policy.Object, metadata map[strin
 	return err
 }
 
-// offer lets parents that match orphans adopt them. It reads the parents live, and reports whether any orphan was adopted.
-func (l *Labeler) offer(ctx context.Context, orphans []policy.Object) (adopted bool, err error) {
-	if len(orphans) == 0 {
-		return false, nil
-	}
-	namespace := orphans[0].Namespace
-	sets, err := l.cfg.Machines.MachineSets(namespace).List(ctx, metav1.ListOptions{})
-	if _, err = decode.Missing(err); err != nil { // a parent that cannot be decoded adopts when it can be decoded
-		return false, fmt.Errorf("list MachineSets for adoption: %w", err)
-	}
-	deployments, err := l.cfg.Machines.MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
-	if _, err = decode.Missing(err); err != nil {
-		return false, fmt.Errorf("list MachineDeployments for adoption: %w", err)
-	}
-	for _, orphan := range orphans {
-		var parent metav1.Object
-		var found bool
-		if orphan.Kind == policy.Machine {
-			parent, found = policy.Adopter(orphan, pointers(sets.Items), func(s *v1alpha1.MachineSet) *metav1.LabelSelector { return s.Spec.Selector })
-		} else {
-			parent, found = policy.Adopter(orphan, pointers(deployments.Items), func(d *v1alpha1.MachineDeployment) *metav1.LabelSelector { return d.Spec.Selector })
-		}
-		if !found {
-			continue
-		}
-		if err := l.adopt(ctx, orphan, parent); err != nil {
-			return adopted, fmt.Errorf("adopt %s %s by %s: %w", orphan.Kind, orphan.Key(), parent.GetName(), err)
+// adoptAll has orphans adopted by the parents that match them, and reports whether any was.
+func (l *Labeler) adoptAll(ctx context.Context, adoptions []policy.Adoption) (adopted bool, err error) {
+	for _, a := range adoptions {
+		if err := l.adopt(ctx, a.Orphan, &metav1.ObjectMeta{Name: a.Adopter.Name, UID: a.Adopter.UID}); err != nil {
+			return adopted, fmt.Errorf("adopt %s %s by %s: %w", a.Orphan.Kind, a.Orphan.Key(), a.Adopter.Name, err)
 		}
 		adopted = true
 	}
 	return adopted, nil
-}
-
-func pointers[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
 }
 
 // adopt makes a parent the controller of an orphan, unless the orphan has changed since it was read.

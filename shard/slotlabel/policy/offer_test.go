@@ -1,15 +1,21 @@
 package policy
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
-func TestOffered(t *testing.T) {
+func everything(values ...string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpNotIn, Values: values}}}
+}
+
+func TestOffers(t *testing.T) {
 	f := Plant([]Object{
 		{Kind: Machine, Name: "1-orphan", Orphan: true},
 		{Kind: Machine, Name: "1-labeled", Orphan: true, Slot: "1"},
@@ -19,32 +25,71 @@ func TestOffered(t *testing.T) {
 		{Kind: Machine, Name: "2-of-a-lost-parent", Orphan: true, Slot: "1"},
 		{Kind: Machine, Name: "1-of-a-lost-parent", Orphan: true, Slot: "2"},
 	}, nil)
-	var got []string
-	for _, o := range f.Offered(slots(), 1) {
-		got = append(got, o.Name)
+	offers := f.Offers(slots())
+	if !offers.Needs(Set) || !offers.Needs(Deployment) || offers.Needs(Machine) {
+		t.Error("sets and deployments may adopt the orphans")
 	}
-	if diff := cmp.Diff([]string{"1-orphan", "2-of-a-lost-parent"}, got); diff != "" {
-		t.Errorf("offered by the holder of slot 1 (-want +got):\n%s", diff)
+	if got := offers.Adoptions(1); got != nil {
+		t.Errorf("got %v without a parent", got)
+	}
+	offers.To(Set, &metav1.ObjectMeta{Name: "s", UID: "s"}, everything("y"))
+	for acting, want := range map[int][]string{1: {"1-orphan", "2-of-a-lost-parent"}, 2: {"1-of-a-lost-parent"}} {
+		var got []string
+		for _, a := range offers.Adoptions(acting) {
+			got = append(got, a.Orphan.Name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("adopted for the holder of slot %d (-want +got):\n%s", acting, diff)
+		}
+	}
+	if none := (Forest{}).Offers(slots()); none.Needs(Set) {
+		t.Error("parents are needed without orphans")
 	}
 }
 
 func TestAdopter(t *testing.T) {
-	set := func(name string, selector *metav1.LabelSelector) *v1alpha1.MachineSet {
-		return &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSetSpec{Selector: selector}}
+	type parent struct {
+		name     string
+		kind     Kind
+		selector *metav1.LabelSelector
 	}
 	a := &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
-	ending := set("0", a)
-	ending.DeletionTimestamp = &metav1.Time{}
-	parents := []*v1alpha1.MachineSet{
-		ending, set("none", nil), set("everything", &metav1.LabelSelector{}), set("second", a), set("first", a),
-		set("invalid", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}),
+	huge := make([]string, validation.MaxSelector)
+	for i := range huge {
+		huge[i] = fmt.Sprint(i)
 	}
-	selectorOf := func(s *v1alpha1.MachineSet) *metav1.LabelSelector { return s.Spec.Selector }
-	got, ok := Adopter(Object{Labels: map[string]string{"a": "b"}}, parents, selectorOf)
-	if !ok || got.Name != "first" {
-		t.Errorf("adopted by %v, %v", got, ok)
+	parents := []parent{
+		{"0-ending", Set, a},
+		{"none", Set, nil},
+		{"everything", Set, &metav1.LabelSelector{}},
+		{"second", Set, a},
+		{"first", Set, a},
+		{"third", Set, a},
+		{"another-kind", Deployment, a},
+		{"huge", Set, everything(huge...)},
+		{"invalid", Set, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}},
 	}
-	if got, ok := Adopter(Object{Labels: map[string]string{"a": "c"}}, parents, selectorOf); ok {
-		t.Errorf("adopted by %s, which does not match", got.Name)
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		want   string
+	}{
+		"the first by name": {map[string]string{"a": "b"}, "first"},
+		"none matches":      {map[string]string{"a": "c"}, ""},
+	} {
+		offers := Plant([]Object{{Kind: Machine, Name: "1", Orphan: true, Labels: tc.labels}}, nil).Offers(slots())
+		for _, p := range parents {
+			meta := &metav1.ObjectMeta{Name: p.name, UID: types.UID(p.name)}
+			if p.name == "0-ending" {
+				meta.DeletionTimestamp = &metav1.Time{}
+			}
+			offers.To(p.kind, meta, p.selector)
+		}
+		got := ""
+		for _, adoption := range offers.Adoptions(1) {
+			got = adoption.Adopter.Name
+		}
+		if got != tc.want {
+			t.Errorf("%s: adopted by %q, want %q", name, got, tc.want)
+		}
 	}
 }
