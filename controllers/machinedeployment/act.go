@@ -63,29 +63,31 @@ func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.
 
 // listLive lists the deployment's sets from the API server.
 func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
-	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machinesets")).Namespace(w.Deployment.Namespace).
-		List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list the MachineSets of namespace %s: %w", w.Deployment.Namespace, err)
-	}
 	selector, err := metav1.LabelSelectorAsSelector(w.Deployment.Spec.Selector)
 	if err != nil || w.Deployment.DeletionTimestamp != nil {
 		selector = labels.Nothing() // an invalid selector is reported by rollout.Decide
 	}
-	live := map[types.UID]bool{}
-	w.Released = 0
-	for i := range list.Items {
-		owner := metav1.GetControllerOfNoCopy(&list.Items[i])
-		if owner == nil && list.Items[i].Annotations[v1alpha1.AnnotationReleasedBy] == string(w.Deployment.UID) && list.Items[i].DeletionTimestamp == nil {
-			w.Released++
+	live, released := map[types.UID]bool{}, 0
+	var orphans []*metav1.PartialObjectMetadata
+	err = c.list(ctx, "machinesets", w.Deployment.Namespace, "", func(set *metav1.PartialObjectMetadata) {
+		owner := metav1.GetControllerOfNoCopy(set)
+		if owner == nil && set.Annotations[v1alpha1.AnnotationReleasedBy] == string(w.Deployment.UID) && set.DeletionTimestamp == nil {
+			released++
 		}
 		switch {
-		case owner == nil:
-			if err := c.lookAgain(ctx, w, selector, &list.Items[i]); err != nil {
-				return err
-			}
-		case owner.UID == w.Deployment.UID:
-			live[list.Items[i].UID] = true
+		case owner == nil && selector.Matches(labels.Set(set.Labels)):
+			orphans = append(orphans, set)
+		case owner != nil && owner.UID == w.Deployment.UID:
+			live[set.UID] = true
+		}
+	})
+	if err != nil {
+		return err
+	}
+	w.Released = released
+	for _, set := range orphans {
+		if err := c.lookAgain(ctx, w, set); err != nil {
+			return err
 		}
 	}
 	w.Live, w.MustLook = live, false
@@ -95,29 +97,24 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 
 // countOld counts the machines of the deployment's old sets at the API server: one list of metadata, whatever their number.
 func (c *Controller) countOld(ctx context.Context, w *rollout.World) error {
-	list, err := c.listMachines(ctx, w.Deployment.Namespace, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
 	old := map[types.UID]bool{}
 	for _, set := range w.Owned {
 		old[set.UID] = !rollout.IsNewSet(w.Deployment, set)
 	}
 	count := 0
-	for i := range list.Items {
-		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && old[owner.UID] {
+	err := c.listOwned(ctx, w.Deployment.Namespace, "", func(owner types.UID, _ *metav1.ObjectMeta) {
+		if old[owner] {
 			count++
 		}
+	})
+	if err == nil {
+		w.OldMachines = &count
 	}
-	w.OldMachines = &count
-	return nil
+	return err
 }
 
-// lookAgain reads a set without a controller again, so that the deployment adopts its current version.
-func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, selector labels.Selector, found metav1.Object) (err error) {
-	if !selector.Matches(labels.Set(found.GetLabels())) {
-		return nil
-	}
+// lookAgain reads a set without a controller, which the selector matches, again, so that the deployment adopts its current version.
+func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, found metav1.Object) (err error) {
 	w.Orphans, err = ownerref.LookAgain(w.Orphans, w.Done.Moved, found, func(name string) (*v1alpha1.MachineSet, error) {
 		set, err := c.cfg.Machines.MachineSets(w.Deployment.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if failure, undecodable := decode.FailureOf(err); undecodable { // it is adopted by its metadata

@@ -81,8 +81,9 @@ type Controller struct {
 	nodes       *patch.Latest[*corev1.Node]
 	pace        *patch.Pace
 	children    *ownerref.Children[*v1alpha1.MachineSet]
-	looked      sync.Map // selectors for which orphans of any slot were looked for, and adopted, by UID of the deployment
-	unseen      sync.Map // sets that the cache does not show yet, by UID of the deployment; see sees
+	looked      sync.Map      // selectors for which orphans of any slot were looked for, and adopted, by UID of the deployment
+	listing     chan struct{} // its capacity limits concurrent lists
+	unseen      sync.Map      // sets that the cache does not show yet, by UID of the deployment; see sees
 }
 
 // New returns a Controller, and registers its event handlers at the View.
@@ -97,7 +98,7 @@ func New(cfg Config) (*Controller, error) {
 		}),
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
-		nodes:    patch.NewLatest[*corev1.Node](),
+		nodes:    patch.NewLatest[*corev1.Node](), listing: make(chan struct{}, lists),
 	}
 	if c.cfg.Targets == nil {
 		c.cfg.Targets = target.None{}

@@ -210,15 +210,12 @@ func remove(machines map[types.UID][]*v1alpha1.Machine, uid types.UID) *v1alpha1
 
 // listLiveMetadata lists the machines of the sets from the API server: one list of metadata, whatever their number.
 func (c *Controller) listLiveMetadata(ctx context.Context, w *rollout.World) error {
-	list, err := c.listMachines(ctx, w.Deployment.Namespace, metav1.ListOptions{})
-	if err != nil {
-		return err
+	machines := map[types.UID][]*metav1.ObjectMeta{}
+	err := c.listOwned(ctx, w.Deployment.Namespace, "", func(owner types.UID, m *metav1.ObjectMeta) {
+		machines[owner] = append(machines[owner], m)
+	})
+	if err == nil {
+		w.LiveMetadata = machines
 	}
-	w.LiveMetadata = map[types.UID][]*metav1.ObjectMeta{}
-	for i := range list.Items {
-		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil {
-			w.LiveMetadata[owner.UID] = append(w.LiveMetadata[owner.UID], &list.Items[i].ObjectMeta)
-		}
-	}
-	return nil
+	return err
 }

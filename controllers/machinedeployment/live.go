@@ -11,15 +11,39 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
-// listMachines lists the metadata of machines from the API server.
-func (c *Controller) listMachines(ctx context.Context, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace).List(ctx, options)
-	if err != nil {
-		return nil, fmt.Errorf("list the machines of namespace %s: %w", namespace, err)
+// lists is the maximum number of concurrent lists. For each, the API server reads all objects of a kind in a namespace.
+const lists = 4
+
+// list lists the metadata of a resource in a namespace from the API server, and calls visit with each object.
+func (c *Controller) list(ctx context.Context, resource, namespace, selector string, visit func(*metav1.PartialObjectMetadata)) error {
+	select {
+	case c.listing <- struct{}{}:
+		defer func() { <-c.listing }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return list, nil
+	all := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace)
+	options := metav1.ListOptions{LabelSelector: selector}
+	return pages.Until(ctx, "the "+resource+" of namespace "+namespace, options, all.List,
+		func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
+			for i := range page.Items {
+				visit(&page.Items[i])
+			}
+			return false
+		})
+}
+
+// listOwned lists the metadata of the machines of a namespace that have a controller, and calls visit with each.
+func (c *Controller) listOwned(ctx context.Context, namespace, selector string, visit func(owner types.UID, m *metav1.ObjectMeta)) error {
+	return c.list(ctx, "machines", namespace, selector, func(m *metav1.PartialObjectMetadata) {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+			visit(owner.UID, &m.ObjectMeta)
+		}
+	})
 }
 
 // readLive reads the deployment, and the machines of its sets in one list whatever their number, from the API server. Actions
@@ -37,18 +61,16 @@ func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 	if err != nil {
 		return fmt.Errorf("spec.selector of MachineDeployment %s: %w", live.Name, err)
 	}
-	list, err := c.listMachines(ctx, live.Namespace, metav1.ListOptions{LabelSelector: selector.String()})
+	machines := map[types.UID][]*v1alpha1.Machine{}
+	err = c.listOwned(ctx, live.Namespace, selector.String(), func(owner types.UID, m *metav1.ObjectMeta) {
+		machines[owner] = append(machines[owner], &v1alpha1.Machine{ObjectMeta: *m})
+	})
 	if err != nil {
 		return err
 	}
 	c.deployments.Wrote(live) // until the cache shows it
 	w.Deployment, w.MustLook = live, c.mustLook(live)
-	w.LiveMachines = map[types.UID][]*v1alpha1.Machine{}
-	for i := range list.Items {
-		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil {
-			w.LiveMachines[owner.UID] = append(w.LiveMachines[owner.UID], &v1alpha1.Machine{ObjectMeta: list.Items[i].ObjectMeta})
-		}
-	}
+	w.LiveMachines = machines
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -51,23 +52,29 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 		}
 		options.LabelSelector = selector.String()
 	}
-	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(w.Set.Namespace).
-		List(ctx, options)
-	if err != nil {
-		return fmt.Errorf("list the machines of namespace %s: %w", w.Set.Namespace, err)
-	}
 	live := &scale.Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
-	for i := range list.Items {
-		found := &list.Items[i]
-		live.Names[found.Name] = true
-		owner := metav1.GetControllerOfNoCopy(found)
-		switch {
-		case owner == nil:
-			if err := c.lookAgain(ctx, w, found); err != nil {
-				return err
+	var orphans []*metav1.PartialObjectMetadata
+	machines := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(w.Set.Namespace)
+	err := pages.Until(ctx, "the machines of namespace "+w.Set.Namespace, options, machines.List,
+		func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
+			for i := range page.Items {
+				found := &page.Items[i]
+				live.Names[found.Name] = true
+				switch owner := metav1.GetControllerOfNoCopy(found); {
+				case owner == nil && w.Set.DeletionTimestamp == nil:
+					orphans = append(orphans, found)
+				case owner != nil && owner.UID == w.Set.UID:
+					live.Owned[found.UID] = &found.ObjectMeta
+				}
 			}
-		case owner.UID == w.Set.UID:
-			live.Owned[found.UID] = &found.ObjectMeta
+			return false
+		})
+	if err != nil {
+		return err
+	}
+	for _, found := range orphans {
+		if err := c.lookAgain(ctx, w, found); err != nil {
+			return err
 		}
 	}
 	w.Live, w.MustLook = live, false
@@ -88,9 +95,6 @@ func (c *Controller) lastList(w *scale.World) *scale.Live {
 
 // lookAgain reads a machine without a controller again, so that the set adopts its current version.
 func (c *Controller) lookAgain(ctx context.Context, w *scale.World, found metav1.Object) (err error) {
-	if w.Set.DeletionTimestamp != nil {
-		return nil
-	}
 	w.Orphans, err = ownerref.LookAgain(w.Orphans, w.Done.Adopted, found, func(name string) (*v1alpha1.Machine, error) {
 		return c.read(ctx, w.Set.Namespace, name)
 	})
