@@ -21,6 +21,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -56,6 +57,7 @@ type Controller struct {
 	byClass *runner.Runner[types.NamespacedName]
 	secrets *runner.Runner[types.NamespacedName]
 	opened  chan struct{} // has an element after slots were opened
+	listing chan struct{} // its capacity limits concurrent lists
 }
 
 // New returns the controller and registers its handlers with the View.
@@ -63,6 +65,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg:     cfg,
 		opened:  make(chan struct{}, 1),
+		listing: make(chan struct{}, lists),
 		classes: patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 	}
 	base := runner.Config[types.NamespacedName]{
@@ -232,28 +235,43 @@ func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found
 	if found != unused {
 		return found, true, nil
 	}
+	if err := c.turn(ctx); err != nil {
+		return unused, false, err
+	}
+	defer func() { <-c.listing }()
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.class.name", class.Name).String(), Limit: usersPage}
-	for {
-		list, err := c.cfg.Machines.Machines(class.Namespace).List(ctx, options)
-		if apierrors.IsBadRequest(err) && options.FieldSelector != "" { // the cluster's CRD has no selectable fields
-			options.FieldSelector = ""
-			continue
-		}
-		undecodable, err := decode.Missing(err)
-		if err != nil {
-			return unused, false, fmt.Errorf("list the machines of MachineClass %s: %w", class, err)
-		}
+	visit := func(page *v1alpha1.MachineList, undecodable []*decode.Failure) (done bool) {
 		for _, f := range undecodable {
 			found = max(found, useBy(f, class.Name))
 		}
-		for i := range list.Items {
-			if list.Items[i].Spec.Class.Name == class.Name {
-				found = found.by(&list.Items[i])
+		for i := range page.Items {
+			if page.Items[i].Spec.Class.Name == class.Name {
+				found = found.by(&page.Items[i])
 			}
 		}
-		if options.Continue = list.Continue; options.Continue == "" || found == needed {
-			return found, false, nil
-		}
+		return found == needed
+	}
+	list, what := c.cfg.Machines.Machines(class.Namespace).List, "the machines of MachineClass "+class.String()
+	err = pages.Until(ctx, what, options, list, visit)
+	if apierrors.IsBadRequest(err) { // the cluster's CRD has no selectable fields
+		err = pages.Until(ctx, what, metav1.ListOptions{Limit: usersPage}, list, visit)
+	}
+	if err != nil {
+		return unused, false, err
+	}
+	return found, false, nil
+}
+
+// lists is the maximum number of concurrent lists, which read whole objects.
+const lists = 4
+
+// turn waits for the turn of a list, which ends when a value is received from listing.
+func (c *Controller) turn(ctx context.Context) error {
+	select {
+	case c.listing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

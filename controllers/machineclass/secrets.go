@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
@@ -108,19 +109,20 @@ func (c *Controller) isKept(ctx context.Context, h keepers) (bool, error) {
 			places = append(places, metav1.NamespaceAll)
 		}
 	}
+	if err := c.turn(ctx); err != nil {
+		return false, err
+	}
+	defer func() { <-c.listing }()
 	for _, place := range places {
-		options := metav1.ListOptions{Limit: classesPage}
-		for first := true; first || options.Continue != ""; first = false {
-			live, err := c.cfg.Machines.MachineClasses(place).List(ctx, options)
-			undecodable, err := decode.Missing(err)
-			if err != nil {
-				return false, fmt.Errorf("list the MachineClasses of namespace %q: %w", place, err)
-			}
-			if slices.ContainsFunc(live.Items, func(class v1alpha1.MachineClass) bool { return h.keeps(&class) }) ||
-				slices.ContainsFunc(undecodable, h.mayKeep) {
-				return true, nil
-			}
-			options.Continue = live.Continue
+		kept := false
+		visit := func(page *v1alpha1.MachineClassList, undecodable []*decode.Failure) (done bool) {
+			kept = slices.ContainsFunc(page.Items, func(class v1alpha1.MachineClass) bool { return h.keeps(&class) }) ||
+				slices.ContainsFunc(undecodable, h.mayKeep)
+			return kept
+		}
+		what := fmt.Sprintf("the MachineClasses of namespace %q", place)
+		if err := pages.Until(ctx, what, metav1.ListOptions{Limit: classesPage}, c.cfg.Machines.MachineClasses(place).List, visit); err != nil || kept {
+			return kept, err
 		}
 	}
 	return false, nil

@@ -2,7 +2,6 @@ package machineclass
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
 const (
@@ -67,19 +67,11 @@ func (c *Controller) wait(ctx context.Context, d time.Duration, news <-chan stru
 // sweep enqueues every Secret that carries our finalizer; the gate admits those whose slot is held.
 func (c *Controller) sweep(ctx context.Context) error {
 	secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(c.cfg.Namespace)
-	options := metav1.ListOptions{Limit: 500}
-	for {
-		list, err := secrets.List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("list Secrets with our finalizer: %w", err)
-		}
-		for i := range list.Items {
-			if slices.Contains(list.Items[i].Finalizers, v1alpha1.SecretFinalizerName) {
-				c.secrets.Enqueue(types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name})
+	return pages.Each(ctx, "Secrets with our finalizer", secrets.List, func(page *metav1.PartialObjectMetadataList) {
+		for i := range page.Items {
+			if found := &page.Items[i]; slices.Contains(found.Finalizers, v1alpha1.SecretFinalizerName) {
+				c.secrets.Enqueue(types.NamespacedName{Namespace: found.Namespace, Name: found.Name})
 			}
 		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return nil
-		}
-	}
+	})
 }

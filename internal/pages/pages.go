@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,12 +37,13 @@ func Each[P Page](ctx context.Context, what string, list List[P], visit func(pag
 }
 
 // Until reads a list in pages as Each does, of what the options select, until visit reports that it is done. undecodable are the objects of
-// a page that cannot be decoded.
+// a page that cannot be decoded. A limit in the options is the most objects of one page, instead of Size.
 // Errors: those of a request.
 func Until[P Page](
 	ctx context.Context, what string, options metav1.ListOptions, list List[P], visit func(page P, undecodable []*decode.Failure) (done bool),
 ) error {
-	options.Limit = Size
+	most := cmp.Or(options.Limit, Size)
+	options.Limit = most
 	for {
 		size := &meter{}
 		if options.Limit > 1 {
@@ -60,7 +62,7 @@ func Until[P Page](
 			return nil
 		}
 		if size.got < Bytes/step {
-			options.Limit = min(options.Limit*step, Size)
+			options.Limit = min(options.Limit*step, most)
 		}
 	}
 }
