@@ -23,6 +23,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
@@ -243,20 +244,19 @@ func offset(namespace string, window time.Duration) time.Duration {
 
 // namespaces returns those with MachineClasses, by a live list, and whether one of them requests a sweep.
 func (o *Orphans) namespaces(ctx context.Context) (map[string]bool, error) {
-	found, options := map[string]bool{}, metav1.ListOptions{Limit: o.rules.page}
+	found := map[string]bool{}
 	classes := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(o.cfg.Namespace)
-	for {
-		list, err := classes.List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("list the MachineClasses: %w", err)
-		}
-		for i := range list.Items {
-			class := &list.Items[i]
-			found[class.Namespace] = found[class.Namespace] || class.Annotations[v1alpha1.AnnotationSweepRequested] != ""
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			klog.FromContext(ctx).V(2).Info("Planned sweeps of orphans", "namespaces", len(found))
-			return found, nil
-		}
+	err := pages.Until(ctx, "the MachineClasses", metav1.ListOptions{Limit: o.rules.page}, classes.List,
+		func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
+			for i := range page.Items {
+				class := &page.Items[i]
+				found[class.Namespace] = found[class.Namespace] || class.Annotations[v1alpha1.AnnotationSweepRequested] != ""
+			}
+			return false
+		})
+	if err != nil {
+		return nil, err
 	}
+	klog.FromContext(ctx).V(2).Info("Planned sweeps of orphans", "namespaces", len(found))
+	return found, nil
 }

@@ -8,10 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -68,29 +70,23 @@ type partOfMachine struct {
 
 // listMachines reads all Machines of the namespace, with their provider IDs.
 func (s *sweep) listMachines(ctx context.Context, due []orphans.Suspect) (*orphans.Machines, error) {
-	machines, options := orphans.NewMachines(due, s.classes), metav1.ListOptions{Limit: s.rules.page}
-	for {
-		list, err := s.cfg.Machines.Machines(s.namespace).List(ctx, options)
-		undecodable, err := decode.Missing(err)
-		if err != nil {
-			return nil, fmt.Errorf("list the Machines: %w", err)
-		}
-		for _, f := range undecodable {
-			var part partOfMachine
-			if f.Into(&part) != nil {
-				machines.AddUndecodable(f.Name)
-				continue
+	machines := orphans.NewMachines(due, s.classes)
+	return machines, pages.Until(ctx, "the Machines", metav1.ListOptions{Limit: s.rules.page}, s.cfg.Machines.Machines(s.namespace).List,
+		func(page *v1alpha1.MachineList, undecodable []*decode.Failure) bool {
+			for _, f := range undecodable {
+				var part partOfMachine
+				if f.Into(&part) != nil {
+					machines.AddUndecodable(f.Name)
+					continue
+				}
+				machines.Add(f.Name, orphans.Machine{UID: f.UID, ProviderID: part.Spec.ProviderID}, part.Spec.Class.Name)
 			}
-			machines.Add(f.Name, orphans.Machine{UID: f.UID, ProviderID: part.Spec.ProviderID}, part.Spec.Class.Name)
-		}
-		for i := range list.Items {
-			m := &list.Items[i]
-			machines.Add(m.Name, orphans.Machine{UID: m.UID, ProviderID: m.Spec.ProviderID}, m.Spec.Class.Name)
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return machines, nil
-		}
-	}
+			for i := range page.Items {
+				m := &page.Items[i]
+				machines.Add(m.Name, orphans.Machine{UID: m.UID, ProviderID: m.Spec.ProviderID}, m.Spec.Class.Name)
+			}
+			return false
+		})
 }
 
 // readMachine reads a Machine live; nil if there is none.

@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
 // scope is what one list of the cloud contains, and what a sweep knows about it.
@@ -84,24 +85,18 @@ func compareClasses(a, b *v1alpha1.MachineClass) int {
 // listClasses returns the classes of the namespace that can be decoded, and records the names of all.
 func (s *sweep) listClasses(ctx context.Context) (classes []*v1alpha1.MachineClass, err error) {
 	s.classes = map[string]bool{}
-	options := metav1.ListOptions{Limit: s.rules.page}
-	for {
-		list, err := s.cfg.Machines.MachineClasses(s.namespace).List(ctx, options)
-		undecodable, err := decode.Missing(err)
-		if err != nil {
-			return nil, fmt.Errorf("list the MachineClasses: %w", err)
-		}
-		for _, class := range undecodable {
-			s.classes[class.Name] = true
-		}
-		for i := range list.Items {
-			s.classes[list.Items[i].Name] = true
-			classes = append(classes, &list.Items[i])
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return classes, nil
-		}
-	}
+	err = pages.Until(ctx, "the MachineClasses", metav1.ListOptions{Limit: s.rules.page}, s.cfg.Machines.MachineClasses(s.namespace).List,
+		func(page *v1alpha1.MachineClassList, undecodable []*decode.Failure) bool {
+			for _, class := range undecodable {
+				s.classes[class.Name] = true
+			}
+			for i := range page.Items {
+				s.classes[page.Items[i].Name] = true
+				classes = append(classes, &page.Items[i])
+			}
+			return false
+		})
+	return classes, err
 }
 
 // credentials returns the data of the Secret with the class' credentials; nil if there is none that the class may use. known has those

@@ -17,6 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -88,20 +90,15 @@ func (s *sweep) run(ctx context.Context) error {
 
 // listUIDs returns the UIDs of all Machines of the namespace.
 func (s *sweep) listUIDs(ctx context.Context) (map[types.UID]bool, error) {
-	found, options := map[types.UID]bool{}, metav1.ListOptions{Limit: s.rules.page}
+	found := map[types.UID]bool{}
 	machines := s.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(s.namespace)
-	for {
-		list, err := machines.List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("list the Machines: %w", err)
-		}
-		for i := range list.Items {
-			found[list.Items[i].UID] = true
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return found, nil
-		}
-	}
+	return found, pages.Until(ctx, "the Machines", metav1.ListOptions{Limit: s.rules.page}, machines.List,
+		func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
+			for i := range page.Items {
+				found[page.Items[i].UID] = true
+			}
+			return false
+		})
 }
 
 // mostListed is how many resources one scope has at most: some for each VM.

@@ -144,7 +144,10 @@ func (o *Overshooting) observe(ctx context.Context, namespace string, before ove
 	var sets []*v1alpha1.MachineSet
 	err = pages.Each(ctx, "MachineSets", o.cfg.Machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
 		for i := range page.Items {
-			sets = append(sets, &page.Items[i])
+			set := &page.Items[i]
+			// All sets are kept until they are counted.
+			set.Spec.Template, set.Spec.Selector, set.ManagedFields = v1alpha1.MachineTemplateSpec{}, nil, nil
+			sets = append(sets, set)
 		}
 	})
 	if err != nil {
