@@ -43,11 +43,11 @@ type Store struct {
 	client *http.Client
 }
 
-// NewStore returns a Store with connections of its own. It sends no request. Errors: a configuration from which no client can be
-// created.
+// NewStore returns a Store with connections of its own and no limit of rate: the work of tenants does not delay it. It sends no request.
+// Errors: a configuration from which no client can be created.
 func NewStore(cfg Config) (*Store, error) {
 	own := rest.CopyConfig(cfg.Client)
-	own.QPS = -1
+	own.QPS, own.RateLimiter = -1, nil
 	// With HTTP/1.1 a request that times out closes its connection; with HTTP/2 all requests would share one that may be dead.
 	own.NextProtos = []string{"http/1.1"}
 	client, err := rest.HTTPClientFor(own)
