@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
@@ -72,20 +73,18 @@ func (r *Reporter) rootsOf(ctx context.Context, slots []int) (map[string][]corev
 	for _, kind := range []policy.Kind{policy.Deployment, policy.Set, policy.Machine} {
 		list := r.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())).Namespace(r.Namespace)
 		options := metav1.ListOptions{LabelSelector: selector, Limit: rootsPage}
-		for {
-			found, err := list.List(ctx, options)
-			if err != nil {
-				return nil, fmt.Errorf("list the %s of slots without a holder: %w", kind.Resource(), err)
-			}
-			for i := range found.Items {
-				if o := &found.Items[i]; metav1.GetControllerOf(o) == nil {
-					slot := o.Labels[v1alpha1.LabelSlot]
-					roots[slot] = append(roots[slot], policy.Of(kind, o).Ref())
+		err := pages.Until(ctx, "the "+kind.Resource()+" of slots without a holder", options, list.List,
+			func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
+				for i := range page.Items {
+					if o := &page.Items[i]; metav1.GetControllerOf(o) == nil {
+						slot := o.Labels[v1alpha1.LabelSlot]
+						roots[slot] = append(roots[slot], policy.Of(kind, o).Ref())
+					}
 				}
-			}
-			if options.Continue = found.Continue; options.Continue == "" {
-				break
-			}
+				return false
+			})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return roots, nil
