@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/listhealth"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
@@ -28,7 +29,7 @@ type watched struct {
 // watchedLists are the lists of one of the clusters.
 type watchedLists struct {
 	cluster string
-	health  *listHealth
+	health  *listhealth.Health
 }
 
 // watchedKind is a kind of objects in one of the clusters.
@@ -63,7 +64,7 @@ func (w *watched) Broken() map[string]string {
 // brokenOf returns what a cluster has not delivered for that long; "" if there is nothing.
 func (w *watched) brokenOf(cluster string) string {
 	for _, kind := range w.kinds {
-		if since, _, broken := kind.health.Broken(); kind.cluster == cluster && broken && w.clock.Since(since) >= w.after {
+		if since, _, broken := kind.health.Broken(); kind.cluster == cluster && broken && w.clock.Since(since) >= kind.health.Patience(w.after) {
 			return "the " + cluster + " cluster does not deliver " + kind.name
 		}
 	}

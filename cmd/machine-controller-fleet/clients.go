@@ -17,6 +17,7 @@ import (
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/listhealth"
 	listpages "github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -39,8 +40,9 @@ type clients struct {
 	targetMetadata metadata.Interface
 	targetConfigs  fleetclient.FleetV1alpha1Interface
 
-	// controlLists and targetLists record the health of the lists of both clusters.
-	controlLists, targetLists *listHealth
+	// controlLists and targetLists record the health of the lists of the kinds of objects that slots have, in both clusters: these a
+	// replica has to list to serve them. Other lists decide nothing about a replica: one Secret that cannot be decrypted fails them for all.
+	controlLists, targetLists *listhealth.Health
 
 	// controlServer and targetServer are the API servers as this process reaches them; targetServer is nil without a target cluster.
 	controlServer, targetServer *check.Server
@@ -71,12 +73,16 @@ func connect(control, target *rest.Config, fence *fence.Fence, checks checks) (c
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
 	}
-	c := clients{leases: control, controlLists: newListHealth(clock.RealClock{}), targetLists: newListHealth(clock.RealClock{})}
+	c := clients{
+		leases:       control,
+		controlLists: listhealth.New(clock.RealClock{}, "machinedeployments", "machinesets", "machines"),
+		targetLists:  listhealth.New(clock.RealClock{}, "nodes"),
+	}
 	if c.controlServer, err = controlServer(control, checks); err != nil {
 		return clients{}, err
 	}
 	control = rest.CopyConfig(control)
-	control.Wrap(c.controlLists.wrap)
+	control.Wrap(c.controlLists.Wrap)
 	control.Wrap(c.controlServer.Wrap)
 	control.Wrap(listpages.Transport)
 	var errs [4]error
@@ -120,7 +126,7 @@ func (c *clients) connectTarget(config *rest.Config, fence *fence.Fence, checks 
 		return err
 	}
 	config = rest.CopyConfig(config)
-	config.Wrap(c.targetLists.wrap)
+	config.Wrap(c.targetLists.Wrap)
 	config.Wrap(c.targetServer.Wrap)
 	config.Wrap(listpages.Transport)
 	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))

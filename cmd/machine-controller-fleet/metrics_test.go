@@ -370,3 +370,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// answers of a server, one after the other.
+type answers func(*http.Request) (*http.Response, error)
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }

@@ -5,7 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
 const (
@@ -103,6 +106,13 @@ func lastings() map[string]func(*trial) {
 				of: func(q request) bool { return q.replica == "fleet-0" && q.kind == writes && isSlotLease(q.path) },
 			})
 		},
+		// A Secret that the API server cannot decrypt: no replica can list Secrets.
+		"secrets unreadable": func(t *trial) {
+			t.lasting = t.network.disturb(&disturbance{
+				name: "lists of Secrets fail", there: true, refuses: true,
+				of: func(q request) bool { return q.kind == lists && strings.HasSuffix(q.path, "/secrets") },
+			})
+		},
 		"bad object":         func(t *trial) { t.storeUndecodable() },
 		"namespace given up": func(t *trial) { t.emptyNamespace() },
 		"cut off":            of(cut, ""),
@@ -178,6 +188,7 @@ func (t *trial) calm() {
 			}
 		}
 		changed = t.checkServed(changed)
+		t.checkFitWithoutSecrets()
 		return false
 	})
 	t.run(serveWithinOfFaultyLeader+time.Second, func() bool {
@@ -190,6 +201,15 @@ func (t *trial) calm() {
 	}
 	if missing := t.missing(); missing != "" {
 		t.fail("after %s in which nothing happened: %s", d, missing)
+	}
+}
+
+// checkFitWithoutSecrets checks that no replica reports that it is unfit because it cannot list Secrets: no other could.
+func (t *trial) checkFitWithoutSecrets() {
+	for _, lease := range t.control.List("leases") {
+		if report := lease.GetAnnotations()[v1alpha1.AnnotationFitness]; strings.Contains(report, "lists of secrets") {
+			t.fail("%s reports %s", lease.GetName(), report)
+		}
 	}
 }
 

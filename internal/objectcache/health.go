@@ -1,19 +1,27 @@
 package objectcache
 
 import (
+	"context"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/listhealth"
 )
 
-// Health records since when lists and watches of one kind of objects do not deliver. Make one with NewHealth, and give it to a
-// Source. It is safe for concurrent use; a nil Health records nothing.
+// Health records since when watches of one kind of objects, each of which has delivered before, do not deliver any more. How long the
+// first list of one may take is decided by who waits for it. Make one with NewHealth, and give it to a Source. It is safe for
+// concurrent use; a nil Health records nothing.
 type Health struct {
 	clock clock.PassiveClock
 
-	mu     sync.Mutex
-	broken map[*ListerWatcher]outage
+	mu        sync.Mutex
+	delivered map[*ListerWatcher]bool
+	broken    map[*ListerWatcher]outage
+	took      time.Duration // by the last list that was answered
 }
 
 // outage is a watch that does not deliver.
@@ -24,7 +32,7 @@ type outage struct {
 
 // NewHealth returns a Health of which nothing is broken.
 func NewHealth(c clock.PassiveClock) *Health {
-	return &Health{clock: c, broken: map[*ListerWatcher]outage{}}
+	return &Health{clock: c, delivered: map[*ListerWatcher]bool{}, broken: map[*ListerWatcher]outage{}}
 }
 
 // Broken returns since when the watch does not deliver whose outage is the longest, and the last error of its list or
@@ -40,14 +48,39 @@ func (h *Health) Broken() (since time.Time, err error, ok bool) {
 	return since, err, ok
 }
 
-// begin records that a list or a watch was requested: until a watch has begun, nothing is delivered.
+// Patience returns for how long a watch may not deliver before that is a fault: where lists are slow, for longer.
+func (h *Health) Patience(after time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return listhealth.Patience(after, h.took)
+}
+
+// list calls a list, and records how long it took if it was answered, or its error.
+func (h *Health) list(ctx context.Context, l *ListerWatcher, options metav1.ListOptions) (runtime.Object, error) {
+	if h == nil {
+		return l.Source.List(ctx, options)
+	}
+	h.begin(l)
+	begun := h.clock.Now()
+	list, err := l.Source.List(listhealth.Unrecorded(ctx), options)
+	if err != nil {
+		h.failed(l, err)
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.took = h.clock.Since(begun)
+	return list, nil
+}
+
+// begin records that a list or a watch was requested: until a watch has begun again, nothing is delivered.
 func (h *Health) begin(l *ListerWatcher) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, known := h.broken[l]; !known {
+	if _, known := h.broken[l]; !known && h.delivered[l] {
 		h.broken[l] = outage{since: h.clock.Now()}
 	}
 }
@@ -65,7 +98,18 @@ func (h *Health) failed(l *ListerWatcher, err error) {
 	}
 }
 
-// forget records that a watch delivers, or that listing and watching have ended.
+// delivers records that a watch delivers.
+func (h *Health) delivers(l *ListerWatcher) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.broken, l)
+	h.delivered[l] = true
+}
+
+// forget records that listing and watching have ended.
 func (h *Health) forget(l *ListerWatcher) {
 	if h == nil {
 		return
@@ -73,4 +117,5 @@ func (h *Health) forget(l *ListerWatcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.broken, l)
+	delete(h.delivered, l)
 }

@@ -47,10 +47,7 @@ func (*ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	options.LabelSelector = l.Selector
-	l.Health.begin(l)
-	list, err := l.Source.List(ctx, options)
-	l.Health.failed(l, err)
-	return list, err
+	return l.Health.list(ctx, l, options)
 }
 
 // WatchWithContext watches. Errors are the source's.
@@ -62,7 +59,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 		l.Health.failed(l, err)
 		return nil, err
 	}
-	l.Health.forget(l)
+	l.Health.delivers(l)
 	return events, nil
 }
 

@@ -1,6 +1,7 @@
-package main
+package listhealth
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -12,37 +13,52 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// listHealth records whether an API server answers lists: controllers list live before decisions with consequences, and
-// where small requests are answered and large ones are not, established watches still deliver. It is safe for concurrent
-// use.
-type listHealth struct {
+// Health records whether an API server answers lists of some resources. Make one with New. It is safe for concurrent use.
+type Health struct {
 	clock clock.PassiveClock
 
 	mu    sync.Mutex
-	kinds map[string]*listing // by resource
+	kinds map[string]*listing // by resource; others are not recorded
 }
 
 // listing has the results of the lists of a resource.
 type listing struct {
 	begun []*time.Time // of those that are not answered yet
-	// since is when the first list began that has failed since one was last answered, last when one failed last; zero: none has.
+	// failed counts the lists that have failed since one was last answered; since is when the first of them began, last when the last one
+	// failed.
+	failed      int
 	since, last time.Time
+	// took is how long the last list took that was answered.
+	took time.Duration
 }
 
-func newListHealth(c clock.PassiveClock) *listHealth {
-	return &listHealth{clock: c, kinds: map[string]*listing{}}
+// mostPatience limits how long a list may hang because the one before was slow.
+const mostPatience = 4 * time.Minute
+
+// Patience returns for how long a list may not be answered before that is a fault: where the last one that was answered was slow, for twice
+// as long as that one took.
+func Patience(after, took time.Duration) time.Duration { return max(after, min(2*took, mostPatience)) }
+
+// New returns a Health of lists of these resources, of which nothing is broken.
+func New(c clock.PassiveClock, resources ...string) *Health {
+	h := &Health{clock: c, kinds: map[string]*listing{}}
+	for _, name := range resources {
+		h.kinds[name] = &listing{}
+	}
+	return h
 }
 
-// Broken returns a resource whose lists are not answered: one has hung for that long, or they have failed for that long and recently.
+// Broken returns a resource whose lists are not answered: several have failed, for that long and recently, or one has hung for its Patience.
 // ok is false if there is none.
-func (h *listHealth) Broken(after time.Duration) (resource string, ok bool) {
+func (h *Health) Broken(after time.Duration) (resource string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.clock.Now()
 	var broken []string
 	for name, l := range h.kinds {
-		hangs := slices.ContainsFunc(l.begun, func(begun *time.Time) bool { return now.Sub(*begun) >= after })
-		fails := !l.since.IsZero() && now.Sub(l.since) >= after && now.Sub(l.last) < 2*after
+		patience := Patience(after, l.took)
+		hangs := slices.ContainsFunc(l.begun, func(begun *time.Time) bool { return now.Sub(*begun) >= patience })
+		fails := l.failed > 1 && now.Sub(l.since) >= after && now.Sub(l.last) < 2*after
 		if hangs || fails {
 			broken = append(broken, name)
 		}
@@ -53,19 +69,20 @@ func (h *listHealth) Broken(after time.Duration) (resource string, ok bool) {
 	return slices.Min(broken), true
 }
 
-// wrap returns a transport whose lists are recorded.
-func (h *listHealth) wrap(next http.RoundTripper) http.RoundTripper {
+// Wrap returns a transport whose lists are recorded.
+func (h *Health) Wrap(next http.RoundTripper) http.RoundTripper {
 	return &listTransport{health: h, next: next}
 }
 
-func (h *listHealth) begin(resource string) (done func(ok, isEvidence bool)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// Begin records that a list was requested. done records its outcome, once: whether it was answered, and if not whether that is evidence
+// of anything.
+func (h *Health) Begin(resource string) (done func(ok, isEvidence bool)) {
 	l := h.kinds[resource]
 	if l == nil {
-		l = &listing{}
-		h.kinds[resource] = l
+		return func(bool, bool) {}
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	begun := h.clock.Now()
 	l.begun = append(l.begun, &begun)
 	var once sync.Once
@@ -76,20 +93,28 @@ func (h *listHealth) begin(resource string) (done func(ok, isEvidence bool)) {
 			l.begun = slices.DeleteFunc(l.begun, func(other *time.Time) bool { return other == &begun })
 			switch {
 			case ok:
-				l.since, l.last = time.Time{}, time.Time{}
+				l.failed, l.took = 0, h.clock.Since(begun)
 			case isEvidence:
-				l.last = h.clock.Now()
-				if l.since.IsZero() {
+				if l.failed == 0 {
 					l.since = begun
 				}
+				l.failed, l.last = l.failed+1, h.clock.Now()
 			}
 		})
 	}
 }
 
+// unrecorded is the key of a context whose lists are not recorded.
+type unrecorded struct{}
+
+// Unrecorded returns a context whose lists are not recorded: those of which something else decides how long they may take.
+func Unrecorded(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unrecorded{}, true)
+}
+
 // listTransport is the http.RoundTripper.
 type listTransport struct {
-	health *listHealth
+	health *Health
 	next   http.RoundTripper
 }
 
@@ -99,10 +124,10 @@ func (t *listTransport) WrappedRoundTripper() http.RoundTripper { return t.next 
 // RoundTrip sends a request. Errors: those of the transport below.
 func (t *listTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resource, isList := listedResource(r)
-	if !isList {
+	if !isList || r.Context().Value(unrecorded{}) != nil {
 		return t.next.RoundTrip(r)
 	}
-	done := t.health.begin(resource)
+	done := t.health.Begin(resource)
 	answer, err := t.next.RoundTrip(r)
 	if err != nil {
 		done(false, r.Context().Err() == nil) // a canceled one proves nothing

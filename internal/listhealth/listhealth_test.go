@@ -1,4 +1,4 @@
-package main
+package listhealth
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func (brokenBody) Close() error             { return nil }
 func TestListsThatAreNotAnsweredForLongAreBroken(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	const after = 15 * time.Second
-	health := newListHealth(clock)
+	health := New(clock, "nodes")
 	answer := func(status int, body io.ReadCloser, err error) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -70,7 +70,7 @@ func TestListsThatAreNotAnsweredForLongAreBroken(t *testing.T) {
 		if errors.Is(err, context.Canceled) {
 			cancel()
 		}
-		got, err := health.wrap(answers(func(*http.Request) (*http.Response, error) {
+		got, err := health.Wrap(answers(func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: status, Body: body}, err
 		})).RoundTrip(r)
 		if err == nil {
@@ -113,7 +113,7 @@ func TestListsThatAreNotAnsweredForLongAreBroken(t *testing.T) {
 	answer(0, nil, context.Canceled)
 	broken("")
 
-	done := health.begin("nodes") // it hangs
+	done := health.Begin("nodes") // it hangs
 	pass(after - time.Second)
 	good() // others are answered
 	broken("")
@@ -121,4 +121,48 @@ func TestListsThatAreNotAnsweredForLongAreBroken(t *testing.T) {
 	broken("nodes")
 	done(false, false)
 	broken("")
+}
+
+// TestSlowListsAreNotBroken: what all lists show is no fault of one of them.
+func TestSlowListsAreNotBroken(t *testing.T) {
+	for _, test := range []struct{ took, hangs time.Duration }{
+		{0, 15 * time.Second}, {7 * time.Second, 15 * time.Second}, {20 * time.Second, 40 * time.Second}, {time.Hour, 4 * time.Minute},
+	} {
+		clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+		health := New(clock, "nodes")
+		done := health.Begin("nodes")
+		clock.SetTime(clock.Now().Add(test.took))
+		done(true, true)
+		health.Begin("nodes")
+		clock.SetTime(clock.Now().Add(test.hangs - 1))
+		if _, broken := health.Broken(15 * time.Second); broken {
+			t.Errorf("after a list of %v one that hangs is broken before %v", test.took, test.hangs)
+		}
+		clock.SetTime(clock.Now().Add(1))
+		if _, broken := health.Broken(15 * time.Second); !broken {
+			t.Errorf("after a list of %v one that hangs is not broken after %v", test.took, test.hangs)
+		}
+	}
+}
+
+// TestListsThatAreNoEvidence: a single failure, lists of other resources, and those of which something else decides how long they may take.
+func TestListsThatAreNoEvidence(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	health := New(clock, "nodes")
+	fail := func(ctx context.Context, resource string) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/api/v1/"+resource, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = health.Wrap(answers(func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") })).RoundTrip(r) //nolint:bodyclose // there is none
+	}
+	fail(t.Context(), "nodes")
+	for range 20 {
+		clock.SetTime(clock.Now().Add(time.Second))
+		fail(t.Context(), "secrets")
+		fail(Unrecorded(t.Context()), "nodes")
+		if resource, broken := health.Broken(15 * time.Second); broken {
+			t.Fatalf("at %d s: lists of %s are broken, want none", clock.Now().Unix(), resource)
+		}
+	}
 }
