@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"maps"
+	"time"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
@@ -18,6 +19,8 @@ type doubt struct {
 	// unfit is true if its last report was that of an unfit session; idle is since when it has not acted.
 	unfit bool
 	idle  member.Moment
+	// keeps is the time before which it keeps the slots that it has although it reports that it cannot serve.
+	keeps member.Moment
 	// tried is when a slot was assigned again although the session reports that it is unfit; zero: none was.
 	tried member.Moment
 	// fit is since when it has not failed any more; zero: it fails, or never failed. For some time the next failure counts as one
@@ -51,6 +54,18 @@ func (d *doubt) blame(s Settings, now member.Moment, step uint64) {
 	d.until = now.Add(backOff(s.Assignment.PassOverFor, d.times))
 }
 
+// mostTolerance limits how often the tolerance doubles.
+const mostTolerance = 4
+
+// tolerance returns for how long a session that becomes unfit keeps its slots: no time after a long time without a failure. The failures of
+// a session that is unfit again and again pass by themselves, and others may well fail in the same way: then moves would only cause more.
+func (d *doubt) tolerance(s Settings, now member.Moment) time.Duration {
+	if d.times == 0 || !d.fit.IsZero() && now.Reached(d.fit.Add(s.Assignment.HomeFor)) {
+		return 0
+	}
+	return backOff(s.Config.BlindAfter, min(d.times, mostTolerance))
+}
+
 // forgetDoubts removes the records of sessions that have ended.
 func (r *Session) forgetDoubts(peers []member.Peer) {
 	live := map[string]bool{}
@@ -80,6 +95,7 @@ func (d *doubt) limit(s Settings, now member.Moment, step uint64, report member.
 	service := report.ServiceOf(target)
 	isUnfit := !report.Observes || service == member.Failing
 	if isUnfit && !d.unfit {
+		d.keeps = now.Add(d.tolerance(s, now))
 		d.blame(s, now, step)
 	}
 	d.unfit = isUnfit
@@ -127,6 +143,8 @@ func (d *doubt) retry(s Settings, now member.Moment, step uint64, has possession
 		d.blame(s, now, step)
 	}
 	switch {
+	case d.tried.IsZero() && has.assigned > 1 && !now.Reached(d.keeps):
+		return assignment.Retry, d.keeps
 	case !now.Reached(d.until):
 		return assignment.Evict, d.until
 	case d.tried.IsZero() && has.assigned > 0:

@@ -26,6 +26,8 @@ type ability struct {
 	// of a target's objects.
 	tried  map[string]member.Service
 	broken map[string]string
+	// patience is how long a slot may take to open, by target cluster; where it is missing, the configured time.
+	patience map[string]time.Duration
 	// blind is true if the session's renewals were not visible in its watch when this was last checked.
 	blind bool
 	// report is the fitness that was last written to the session Lease.
@@ -39,8 +41,9 @@ type ability struct {
 // cluster returns the target cluster of a slot's objects.
 func (s *slot) cluster() string { return DefaultTarget }
 
-// handleOpened records that the objects of a slot are known.
-func (r *Session) handleOpened(e Opened) {
+// handleOpened records that the objects of a slot are known. How long that took shows how long lists take here: the next slots may
+// take twice as long.
+func (r *Session) handleOpened(now member.Moment, e Opened) {
 	if e.Slot < 0 || e.Slot >= len(r.slots) {
 		return
 	}
@@ -48,7 +51,14 @@ func (r *Session) handleOpened(e Opened) {
 		s.opened, s.failures = true, 0
 		r.touch(s)
 		r.tried[s.cluster()] = member.Serving
+		r.patience[s.cluster()] = r.bounded(2 * now.Since(s.openSince))
 	}
+}
+
+// bounded returns a patience for slots that open, which is never less than the configured time.
+func (r *Session) bounded(patience time.Duration) time.Duration {
+	least := r.settings.Config.OpenTimeout
+	return min(max(patience, least), least<<mostBackOff)
 }
 
 // isBlind reports whether the session's renewals have succeeded for a long time without becoming visible in its watch. The
@@ -82,11 +92,11 @@ func (r *Session) look(now member.Moment) {
 
 // opens sets the deadline by which a slot that was acquired or resumed has to open.
 func (r *Session) opens(now member.Moment, s *slot) {
-	s.openBy = now.Add(r.settings.Config.OpenTimeout)
+	s.openSince, s.openBy = now, now.Add(r.bounded(r.patience[s.cluster()]))
 }
 
 // failsToOpen reports whether the deadline by which a slot had to open has passed. The session then leaves the slot alone for a
-// while, so that another session can try, and tries again later.
+// while, so that another session can try, and tries again later for twice as long: lists that are only slow end then.
 func (r *Session) failsToOpen(now member.Moment, s *slot) bool {
 	if s.opened {
 		return false
@@ -98,6 +108,7 @@ func (r *Session) failsToOpen(now member.Moment, s *slot) bool {
 	s.failures++
 	s.closedUntil = now.Add(backOff(r.settings.Config.OpenTimeout, s.failures))
 	r.tried[s.cluster()] = member.Failing
+	r.patience[s.cluster()] = max(r.patience[s.cluster()], r.bounded(2*s.openBy.Since(s.openSince)))
 	return true
 }
 

@@ -114,7 +114,7 @@ func NewSession(s Settings) (*Session, error) {
 		settings: s, own: member.NewOwn(s.Config, id), others: member.NewOthers(s.Config, id),
 		pending: map[uint64]question{}, proofs: map[string]*proof{}, weights: map[int]int64{}, dirty: true,
 		words: map[string]*words{}, confirmations: map[string]map[types.UID]struct{}{}, agenda: newAgenda(s.Slots),
-		ability: ability{tried: map[string]member.Service{}},
+		ability: ability{tried: map[string]member.Service{}, patience: map[string]time.Duration{}},
 	}
 	for number := range s.Slots {
 		r.slots = append(r.slots, &slot{number: number, name: member.SlotLeaseName(s.Fleet, number, s.Slots)})
@@ -176,7 +176,7 @@ func (r *Session) handle(now member.Moment, event Event) {
 			r.touchAll()
 		}
 	case Opened:
-		r.handleOpened(e)
+		r.handleOpened(now, e)
 	case Watched:
 		r.broken, r.dirty = e.Broken, true
 	case Elected:

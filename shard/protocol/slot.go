@@ -94,12 +94,12 @@ type slot struct {
 	// answer.
 	released  string
 	uncertain bool
-	// opened is true once the objects of the slot are known since it was last acquired; if they are not by openBy, the slot is
-	// released. failures counts how often that has happened consecutively, and before closedUntil the session does not acquire
-	// the slot again.
-	opened              bool
-	openBy, closedUntil member.Moment
-	failures            int
+	// opened is true once the objects of the slot are known since it was last acquired, or resumed, at openSince; if they are not by
+	// openBy, the slot is released. failures counts how often that has happened consecutively, and before closedUntil the session
+	// does not acquire the slot again.
+	opened                         bool
+	openSince, openBy, closedUntil member.Moment
+	failures                       int
 	// clearing is since when nothing of the slot is in flight and its holder is being cleared; zero: it is not.
 	clearing member.Moment
 	// busy is true if something of the slot may be in flight; ticket is that of the change, sent at since, that ended it.

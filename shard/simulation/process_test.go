@@ -87,6 +87,9 @@ func (w *world) start(p *pod) *process {
 	}
 	w.processes = append(w.processes, c)
 	w.report("%s starts in pod %s (lock %v)", session, p.uid, settings.Exclusive)
+	if w.lists != nil {
+		w.lists.begin(c)
+	}
 	c.post(protocol.Started{})
 	c.list()
 	c.soon(w.between(0, 500*time.Millisecond), c.startCalls)

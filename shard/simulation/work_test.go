@@ -34,7 +34,9 @@ func (p *process) startCalls() {
 		weights := map[int]int64{}
 		for slot := range p.work {
 			if p.work[slot].held {
-				weights[slot] = int64(slot + p.w.random.IntN(3))
+				if weights[slot] = 1; p.w.lists == nil {
+					weights[slot] = int64(slot + p.w.random.IntN(3))
+				}
 			}
 		}
 		p.post(protocol.Weighed{Weights: weights})
@@ -168,6 +170,10 @@ func (p *process) begin(change protocol.Change) {
 				w.open = true
 				p.post(protocol.Opened{Slot: change.Slot, Epoch: change.Epoch})
 			}
+		}
+		if p.w.lists != nil {
+			p.w.lists.open(p, change.Slot, open)
+			return
 		}
 		p.soon(p.w.between(20*time.Millisecond, 2*time.Second), open) // a consistent first list
 	case protocol.Resumed:

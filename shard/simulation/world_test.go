@@ -38,6 +38,7 @@ type world struct {
 	faults    faults
 	checker   checker
 
+	lists *lists           // nil: slots open soon, and nothing else is listed
 	story *strings.Builder // nil: no story is recorded
 }
 
