@@ -134,14 +134,14 @@ func (f Forest) Trees(slots Slots) []Tree {
 		}
 		if fit != Fits {
 			tree.unfit = append(tree.unfit, unfit{Object: o, actor: actor, moves: fit == Mislabeled})
-			tree.addRoot(top)
+			tree.Roots = with(tree.Roots, top)
 		}
 		// Only the holder of a Node's Machine acts on the Node, whatever slot the Node names: that holder labels it. A Machine that
 		// names a Node does not own it for that reason: a Node that is not bound to the Machine is left unchanged. It is labeled
 		// when it is claimed.
 		if node, known := f.nodes[o.NodeName]; known && o.Kind == Machine && node.isOf(o) && node.Slot != Value(want) {
 			tree.unfit = append(tree.unfit, unfit{Object: node, actor: actor})
-			tree.addRoot(top)
+			tree.Roots = with(tree.Roots, top)
 		}
 	}
 	var trees []Tree
@@ -154,10 +154,12 @@ func (f Forest) Trees(slots Slots) []Tree {
 	return trees
 }
 
-func (t *Tree) addRoot(root Object) {
-	if !slices.ContainsFunc(t.Roots, func(o Object) bool { return o.UID == root.UID }) {
-		t.Roots = append(t.Roots, root)
+// with returns roots with another one, each once.
+func with(roots []Object, root Object) []Object {
+	if slices.ContainsFunc(roots, func(o Object) bool { return o.UID == root.UID }) {
+		return roots
 	}
+	return append(roots, root)
 }
 
 // isOf reports whether a Node is bound to a Machine.
