@@ -1,0 +1,52 @@
+package session
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+)
+
+// lateGrants report the objects of slots as complete when the test says so.
+type lateGrants struct {
+	openings
+
+	complete []func()
+}
+
+func (l *lateGrants) Add(slots []int, complete func(slots []int)) {
+	l.complete = append(l.complete, func() { complete(slots) })
+}
+
+// The objects of a slot that was lost, and acquired again, become complete for the earlier ownership: that opens nothing, because those of
+// the later one are not complete.
+func TestObjectsOfAnEarlierOwnership_DoNotOpenTheSlot(t *testing.T) {
+	grants := &lateGrants{}
+	_, step := stepped(t, clock.RealClock{}, grants, nil)
+	step(protocol.Change{Slot: 3, Epoch: 1, Kind: protocol.Acquired})
+	step(protocol.Change{Slot: 3, Kind: protocol.Lost})
+	step(protocol.Change{Slot: 3, Epoch: 2, Kind: protocol.Acquired})
+	for i, want := range [][][]int{nil, {{3}}} {
+		grants.complete[i]()
+		step()
+		if diff := cmp.Diff(want, grants.calls); diff != "" {
+			t.Errorf("after the objects of ownership %d were complete, opened (-want +got):\n%s", i+1, diff)
+		}
+	}
+}
+
+// The election may call back for a term that has ended: nobody would end that leadership.
+func TestTermThatHasEnded_BeginsNoLeadership(t *testing.T) {
+	r, _ := stepped(t, clock.RealClock{}, &openings{}, nil)
+	term, end := context.WithCancel(t.Context())
+	late := &office{Replica: r}
+	end()
+	late.endLeading(t.Context())
+	late.beginLeading(term)
+	if late.in {
+		t.Error("the session leads in a term that has ended")
+	}
+}
