@@ -2,11 +2,18 @@ package session
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
@@ -49,4 +56,48 @@ func TestTermThatHasEnded_BeginsNoLeadership(t *testing.T) {
 	if late.in {
 		t.Error("the session leads in a term that has ended")
 	}
+}
+
+// The answers to the leader's renewals come late, and then renewals fail: the leadership's fence passes as long after the last renewal was
+// sent as others wait, and not after its answer.
+func TestLeadership_EndsByTheSendOfItsLastRenewal(t *testing.T) {
+	const late = 3 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		p := begin(t, server, "fleet-0")
+		wantAll(t, time.Minute, p)
+		renews := func(r apiserver.Request) bool {
+			return r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/"+leaderLease)
+		}
+		var sent atomic.Pointer[time.Time]
+		var fails atomic.Bool
+		server.Fault(func(r apiserver.Request) error {
+			if !renews(r) {
+				return nil
+			}
+			if fails.Load() {
+				return errors.New("refused")
+			}
+			now := time.Now()
+			sent.Store(&now)
+			return nil
+		})
+		server.Lose(func(r apiserver.Request) error {
+			if renews(r) {
+				time.Sleep(late)
+				fails.Store(sent.Load() != nil)
+			}
+			return nil
+		})
+		var last time.Time
+		for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(10 * time.Millisecond) {
+			if _, done, ok := p.cfg.Fence.Lead(t.Context()); ok {
+				done()
+				last = time.Now()
+			}
+		}
+		if led := last.Sub(*sent.Load()); led > p.cfg.Settings.Config.Fence {
+			t.Errorf("it led for %s after its last renewal was sent, want at most %s", led, p.cfg.Settings.Config.Fence)
+		}
+	})
 }
