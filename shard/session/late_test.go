@@ -45,7 +45,7 @@ func TestObjectsOfAnEarlierOwnership_DoNotOpenTheSlot(t *testing.T) {
 	}
 }
 
-// The election may call back for a term that has ended: nobody would end that leadership.
+// The election may call back for a term that has ended: the callback that ends the leadership was called before.
 func TestTermThatHasEnded_BeginsNoLeadership(t *testing.T) {
 	r, _ := stepped(t, clock.RealClock{}, &openings{}, nil)
 	term, end := context.WithCancel(t.Context())
