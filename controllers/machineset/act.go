@@ -275,7 +275,7 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 // release removes the set's owner reference from machines.
 func (c *Controller) release(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
 	released, err := ownerref.ReleaseAll(ctx, c.machines.Commit, machines, w.Done.Adopted, w.Set)
-	if len(released) > 0 && w.Set.DeletionTimestamp == nil {
+	if len(released) > 0 {
 		w.Done.Released = append(w.Done.Released, released...)
 		c.setReleased(w.Set.UID, w.Done.Released) // the pass may end before it writes a status
 		telemetry.Emit(ctx, c.cfg.Events, w.Set, v1alpha1.EventReleased, scale.Released(released))

@@ -96,14 +96,16 @@ func untried(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.Machine) bool { return w.Done.Refused[m.UID] })
 }
 
-// decideDelete deletes all machines, and releases the set when a live list returns none. Machines that are to stay are released; see
-// decideDelete of the rollout.
+// decideDelete deletes all machines, and releases the set when a live list returns none.
 func decideDelete(w World) Verdict {
 	if !slices.Contains(w.Set.Finalizers, v1alpha1.FinalizerName) {
 		return Verdict{Do: Rest}
 	}
 	if slices.Contains(w.Set.Finalizers, metav1.FinalizerOrphanDependents) {
-		return decideOrphan(w)
+		// Its machines are orphaned: the garbage collector removes their owner reference before it deletes the set. With our finalizer the
+		// set would be there for longer than the garbage collector's, and its MachineDeployment would take it for one that is deleted with its
+		// machines, and create others beside them.
+		return release(w)
 	}
 	remaining := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || holds(w, m)
@@ -117,19 +119,6 @@ func decideDelete(w World) Verdict {
 	case w.Live == nil:
 		return Verdict{Do: ListLive}
 	case len(w.Live.Owned) > 0:
-		return Verdict{Do: Rest} // the event of the cache starts the next pass
-	}
-	return release(w)
-}
-
-// decideOrphan releases the machines, and the set when the cache shows that none has it as an owner.
-func decideOrphan(w World) Verdict {
-	standing := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil })
-	remaining := slices.DeleteFunc(slices.Clone(standing), func(m *v1alpha1.Machine) bool { return w.Done.Adopted[m.UID] })
-	switch {
-	case len(remaining) > 0:
-		return Verdict{Do: Release, Machines: remaining}
-	case len(standing) > 0:
 		return Verdict{Do: Rest} // the event of the cache starts the next pass
 	}
 	return release(w)

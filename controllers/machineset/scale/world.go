@@ -93,8 +93,7 @@ const (
 	ListLive Action = "ListLive"
 	// Adopt makes the set the controller of Verdict.Machines.
 	Adopt Action = "Adopt"
-	// Release removes the set's owner reference from Verdict.Machines, which do not match the selector any more, or remain when
-	// the set is deleted.
+	// Release removes the set's owner reference from Verdict.Machines, which do not match the selector any more.
 	Release Action = "Release"
 	// Create creates the machines of Verdict.Ordinals.
 	Create Action = "Create"
