@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/certificates/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -28,31 +29,52 @@ type Config struct {
 	// Target is the cluster that VMs join, and Machines reads in the one with the Machine objects.
 	Target   kubernetes.Interface
 	Machines machineclient.Interface
-	Clock    clock.PassiveClock
+	Clock    clock.WithTicker
 	Log      *slog.Logger
 }
 
 // Run decides about every request until ctx ends. Errors: the watch cannot be prepared.
 func Run(ctx context.Context, cfg Config) error {
-	factory := informers.NewSharedInformerFactory(cfg.Target, retry)
-	look := func(obj any) {
-		request, ok := obj.(*certificatesv1.CertificateSigningRequest)
-		if !ok {
-			return
-		}
-		if err := cfg.look(ctx, request); err != nil && ctx.Err() == nil {
-			cfg.Log.Warn("Certificate request is not decided yet; trying again", "request", request.Name, "err", err)
+	factory := informers.NewSharedInformerFactory(cfg.Target, 0)
+	requests := factory.Certificates().V1().CertificateSigningRequests()
+	changed := make(chan struct{}, 1)
+	note := func(any) {
+		select {
+		case changed <- struct{}{}:
+		default:
 		}
 	}
-	informer := factory.Certificates().V1().CertificateSigningRequests().Informer()
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }})
+	_, err := requests.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, obj any) { note(obj) }})
 	if err != nil {
 		return fmt.Errorf("watch certificate requests: %w", err)
 	}
 	factory.Start(ctx.Done())
-	<-ctx.Done()
-	factory.Shutdown()
-	return nil
+	defer factory.Shutdown()
+	ticker := cfg.Clock.NewTicker(retry)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-ticker.C():
+		}
+		cfg.lookAtAll(ctx, requests.Lister())
+	}
+}
+
+// lookAtAll looks at the requests as they are now. Had each change a place in a queue, old ones would delay the new ones where API servers
+// are slow.
+func (cfg Config) lookAtAll(ctx context.Context, requests listers.CertificateSigningRequestLister) {
+	all, err := requests.List(labels.Everything())
+	if err != nil {
+		cfg.Log.Error("Failed to read the cache of certificate requests", "err", err)
+	}
+	for _, request := range all {
+		if err := cfg.look(ctx, request); err != nil && ctx.Err() == nil {
+			cfg.Log.Warn("Certificate request is not decided yet; trying again", "request", request.Name, "err", err)
+		}
+	}
 }
 
 // look decides about a request, if it is for this approver, and writes the decision.

@@ -1,6 +1,7 @@
 package approver
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,7 +10,9 @@ import (
 	"encoding/pem"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -17,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -158,7 +162,7 @@ func TestRequests(t *testing.T) {
 				machines = append(machines, &f.others[i])
 			}
 			cfg := Config{
-				Target: target, Machines: machinefake.NewSimpleClientset(machines...), Clock: clocktesting.NewFakePassiveClock(now), Log: slog.New(slog.DiscardHandler),
+				Target: target, Machines: machinefake.NewSimpleClientset(machines...), Clock: clocktesting.NewFakeClock(now), Log: slog.New(slog.DiscardHandler),
 			}
 			if err := cfg.look(t.Context(), f.request); err != nil {
 				t.Fatal(err)
@@ -176,4 +180,35 @@ func TestRequests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request that has to wait is decided when its VM is recorded, although nothing of the request changes.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := inOrder(t)
+		node := f.machine.Labels
+		f.machine.Labels, f.token.Data["expiration"] = nil, []byte(time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		target, machines := fake.NewClientset([]runtime.Object{f.request, f.token}...), machinefake.NewSimpleClientset(f.machine)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := Run(ctx, Config{Target: target, Machines: machines, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}); err != nil {
+				t.Error(err)
+			}
+		})
+		for _, want := range []int{0, 1} {
+			time.Sleep(3 * retry)
+			live, err := target.CertificatesV1().CertificateSigningRequests().Get(t.Context(), f.request.Name, metav1.GetOptions{})
+			if err != nil || len(live.Status.Conditions) != want {
+				t.Errorf("conditions %v, %v; want %d", live.Status.Conditions, err, want)
+			}
+			f.machine.Labels = node
+			if _, err := machines.MachineV1alpha1().Machines("tenant").Update(t.Context(), f.machine, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop()
+		running.Wait()
+	})
 }

@@ -55,5 +55,6 @@ func clientConfig(cluster *controlplane.Cluster) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig of the approver: %w", err)
 	}
+	config.QPS = -1 // the VMs of a whole lab join at the same time
 	return config, nil
 }
