@@ -2,7 +2,6 @@ package drainer
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer/drainwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
@@ -114,14 +115,17 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 	return nil
 }
 
-// ListPods reads the pods of a Node past all caches.
+// ListPods reads the pods of a Node past all caches, with what drains need of them.
 func ListPods(ctx context.Context, cluster *target.Cluster, node string) (pods []*corev1.Pod, err error) {
-	list, err := cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, drainwatch.OfNode(node))
+	list := cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List
+	err = pages.Until(ctx, "the pods of Node "+node, drainwatch.OfNode(node), list, func(page *corev1.PodList, _ []*decode.Failure) bool {
+		for i := range page.Items {
+			pods = append(pods, drainwatch.Trim(&page.Items[i]))
+		}
+		return false
+	})
 	if err != nil {
-		return nil, fmt.Errorf("list the pods of Node %s: %w", node, err)
-	}
-	for i := range list.Items {
-		pods = append(pods, &list.Items[i])
+		return nil, err
 	}
 	return pods, nil
 }

@@ -20,7 +20,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
@@ -162,16 +164,20 @@ func (c *Controller) setTerminating(ctx context.Context, p *pass) error {
 // findNodeByMachine looks for the Node of a machine for which no Node name is known, by the label on the Node that names its machine.
 func (c *Controller) findNodeByMachine(ctx context.Context, p *pass) error {
 	m := p.world.Machine
-	list, err := p.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMachineName + "=" + m.Name})
+	found := lifecycle.NodeFact{State: lifecycle.NodeAbsent}
+	named := metav1.ListOptions{LabelSelector: v1alpha1.LabelMachineName + "=" + m.Name}
+	err := pages.Until(ctx, "Nodes", named, p.cluster.Client.CoreV1().Nodes().List, func(page *corev1.NodeList, _ []*decode.Failure) bool {
+		for i := range page.Items {
+			if node := &page.Items[i]; nodeowner.Relate(m, node) != nodeowner.Foreign {
+				found = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
+			}
+		}
+		return false
+	})
 	if err != nil {
 		return fmt.Errorf("look for the Node of machine %s/%s: %w", m.Namespace, m.Name, err)
 	}
-	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
-	for i := range list.Items {
-		if node := &list.Items[i]; nodeowner.Relate(m, node) != nodeowner.Foreign {
-			p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
-		}
-	}
+	p.world.Node = found
 	return nil
 }
 

@@ -50,6 +50,12 @@ func rules() []rule {
 			{"cmd/x/a.go", "package main\nfunc f() { clientcmd.BuildConfigFromFlags(\"\", file) }\n"},
 			{"cmd/x/a.go", "package main\nfunc f() { rest.InClusterConfig(); other.Check(config) }\n"},
 		}},
+		{"lists are paged", listsArePaged, []snippet{
+			{"controllers/machine/a.go", "package machine\nfunc f() { c.Machines(ns).List(ctx, metav1.ListOptions{}) }\n"},
+			{"controllers/machine/a.go", "package machine\nfunc f() { c.Machines(ns).List(ctx, metav1.ListOptions{LabelSelector: s}) }\n"},
+			{"controllers/machine/a.go", "package machine\nfunc f() { c.Machines(ns).List(ctx, selecting(name)) }\n"},
+			{"controllers/machine/a.go", "package machine\nfunc f() {\n\toptions := metav1.ListOptions{}\n\tc.Machines(ns).List(ctx, options)\n}\n"},
+		}},
 		{"pure packages import little", pureImports, []snippet{
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "os")},
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "k8s.io/klog/v2")},

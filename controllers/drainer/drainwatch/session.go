@@ -50,7 +50,7 @@ func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Sess
 	})
 	session.watchErrors = newWatchErrors(wake)
 	session.cluster = s.join(client, session)
-	into := &sink[*corev1.Pod]{all: session.pods, trim: trimPod, synced: sync.OnceFunc(session.podsSynced)}
+	into := &sink[*corev1.Pod]{all: session.pods, trim: Trim, synced: sync.OnceFunc(session.podsSynced)}
 	session.end = s.watches.Begin(func(ctx context.Context) {
 		reflect(ctx, "pods of Node "+node, session.watchErrors.follow("pods", podsOf(client, node)), into)
 	})

@@ -18,7 +18,8 @@ func meta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-func trimPod(p *corev1.Pod) *corev1.Pod {
+// Trim returns what drains need of a pod.
+func Trim(p *corev1.Pod) *corev1.Pod {
 	small := &corev1.Pod{ObjectMeta: meta(p.ObjectMeta)}
 	small.Labels, small.OwnerReferences = p.Labels, p.OwnerReferences
 	if mirror, is := p.Annotations[corev1.MirrorPodAnnotationKey]; is {
