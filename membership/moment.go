@@ -9,11 +9,16 @@ type Moment struct {
 	Monotonic time.Duration
 	// Wall is the time of the wall clock.
 	Wall time.Time
+	// Ahead is by how much the clock of the control cluster is ahead of Wall. No permission depends on it.
+	Ahead time.Duration
 }
+
+// Cluster returns the time of the control cluster, which replicas share: it is what they write for each other.
+func (m Moment) Cluster() time.Time { return m.Wall.Add(m.Ahead) }
 
 // Add returns the moment d later.
 func (m Moment) Add(d time.Duration) Moment {
-	return Moment{Monotonic: m.Monotonic + d, Wall: m.Wall.Add(d)}
+	return Moment{Monotonic: m.Monotonic + d, Wall: m.Wall.Add(d), Ahead: m.Ahead}
 }
 
 // Since returns how long after earlier m is, on the monotonic clock.

@@ -182,7 +182,7 @@ func (o *Own) Next(now Moment) (Request, bool) {
 
 // compose returns the next version of the Lease. Its renewTime identifies our attempts, so no two are the same.
 func (o *Own) compose(now Moment) *coordinationv1.Lease {
-	o.renewTime = now.Wall.Truncate(time.Microsecond)
+	o.renewTime = now.Cluster().Truncate(time.Microsecond)
 	if !o.renewTime.After(o.lastRenew) {
 		o.renewTime = o.lastRenew.Add(time.Microsecond)
 	}

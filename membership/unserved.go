@@ -10,13 +10,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// shortestGap is the shortest time without a session that counts. A process that is restarted, and a slot that moves, take less. It is also
-// the tolerance for clocks of replicas that differ.
-const shortestGap = time.Minute
+// ShortestGap is the shortest time without a session that counts. A process that is restarted, and a slot that moves, take less.
+const ShortestGap = time.Minute
 
 // Gap is a time in which no session of the fleet lived, so that nothing was done for its objects. The zero value is none.
 type Gap struct {
-	// From is the last renewal before it, and To when a session began after it, each by the clock of that session's replica.
+	// From is the last renewal before it, and To when a session began after it, each by the clock of the control cluster.
 	From, To time.Time
 }
 
@@ -57,11 +56,11 @@ func LastGap(fleet string, leases []*coordinationv1.Lease, now time.Time) (last 
 			renewed = l.Spec.RenewTime.Time
 		}
 		// One that ends in the future would keep machines from failing until then.
-		if g, err := ParseGap(l.Annotations[v1alpha1.AnnotationUnserved]); err == nil && g.To.After(last.To) && g.To.Before(now.Add(shortestGap)) {
+		if g, err := ParseGap(l.Annotations[v1alpha1.AnnotationUnserved]); err == nil && g.To.After(last.To) && g.To.Before(now.Add(ShortestGap)) {
 			last = g
 		}
 	}
-	if !renewed.IsZero() && now.Sub(renewed) >= shortestGap {
+	if !renewed.IsZero() && now.Sub(renewed) >= ShortestGap {
 		return Gap{From: renewed, To: now}
 	}
 	return last

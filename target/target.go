@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -28,6 +29,17 @@ type Cluster struct {
 	Nodes *objectcache.Nodes
 	// Reach returns what this process knows of the cluster's API server; nil means that it is not checked.
 	Reach func() reach.Fact
+	// Lead returns what Ahead returns; nil means 0.
+	Lead func() time.Duration
+}
+
+// Ahead returns by how much the clock of the cluster, by which it sets times on its objects, is ahead of that of the control cluster, by which
+// the fleet decides.
+func (c *Cluster) Ahead() time.Duration {
+	if c.Lead == nil {
+		return 0
+	}
+	return c.Lead()
 }
 
 // New makes a Cluster whose Nodes the caller provides.

@@ -49,24 +49,24 @@ func unlimited(config *rest.Config) *rest.Config {
 }
 
 // controlServer returns the API server of the control cluster. config has the Fence below it.
-func controlServer(config *rest.Config, c checks) (*check.Server, error) {
+func controlServer(config *rest.Config, c checks, own clock.WithTicker) (*check.Server, error) {
 	client, err := machineClient(unlimited(config))
 	if err != nil {
 		return nil, fmt.Errorf("control cluster: %w", err)
 	}
-	return check.New(check.Config{Name: "control", Settings: c.settings, Clock: clock.RealClock{}, Read: func(ctx context.Context) error {
+	return check.New(check.Config{Name: "control", Settings: c.settings, Clock: own, Read: func(ctx context.Context) error {
 		_, err := client.MachineV1alpha1().Machines(c.namespace).Get(target.Once(ctx), checkedName, metav1.GetOptions{})
 		return err //nolint:wrapcheck // the check decides on it
 	}}), nil
 }
 
 // targetServer returns the API server of the target cluster. config has the Fence below it.
-func targetServer(config *rest.Config, c checks) (*check.Server, error) {
+func targetServer(config *rest.Config, c checks, own clock.WithTicker) (*check.Server, error) {
 	client, err := kubernetes.NewForConfig(protobuf(unlimited(config)))
 	if err != nil {
 		return nil, fmt.Errorf("target cluster: %w", err)
 	}
-	return check.New(check.Config{Name: "target", Settings: c.settings, Clock: clock.RealClock{}, Read: func(ctx context.Context) error {
+	return check.New(check.Config{Name: "target", Settings: c.settings, Clock: own, Read: func(ctx context.Context) error {
 		_, err := client.CoreV1().Nodes().Get(target.Once(ctx), checkedName, metav1.GetOptions{})
 		return err //nolint:wrapcheck // the check decides on it
 	}}), nil
@@ -95,9 +95,14 @@ func (f *fleet) onServerChange(machines *machine.Controller, replacements *remed
 	}
 }
 
+// known returns what this process knows of an API server, in the time of the control cluster: decisions compare it with times on objects.
+func (c *clients) known(of *check.Server) func() reach.Fact {
+	return func() reach.Fact { return of.Fact().By(c.wall.At) }
+}
+
 // outages returns what this process knows of the API servers, and of times without a replica.
 func (f *fleet) outages() target.Servers {
-	return target.Servers{Control: f.controlServer.Fact, Unserved: func() reach.Fact {
+	return target.Servers{Control: f.known(f.controlServer), Unserved: func() reach.Fact {
 		if known := f.unserved.Load(); known != nil {
 			return *known
 		}

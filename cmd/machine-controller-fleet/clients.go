@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/clock"
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/listhealth"
 	listpages "github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
@@ -46,6 +46,10 @@ type clients struct {
 
 	// controlServer and targetServer are the API servers as this process reaches them; targetServer is nil without a target cluster.
 	controlServer, targetServer *check.Server
+
+	// wall and targetWall are the times of both clusters; targetWall is nil without a target cluster. The one of the control cluster is that of
+	// everything that is written to objects, or compared with times on them.
+	wall, targetWall *apitime.Clock
 }
 
 // Seconds after which a connection without data is probed, and after which it is closed without an answer. client-go's
@@ -67,18 +71,20 @@ func noticeDeadConnections() error {
 	return nil
 }
 
-// connect makes the clients. target is nil when there is no target cluster. Errors: invalid configurations.
-func connect(control, target *rest.Config, fence *fence.Fence, checks checks) (clients, error) {
-	control, err := guarded(control, fence, "control")
+// connect makes the clients. Errors: invalid configurations.
+func connect(around environment, fence *fence.Fence, checks checks) (clients, error) {
+	wall := apitime.New(around.clock, "control")
+	control, err := guarded(around.control, fence, "control", wall)
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
 	}
 	c := clients{
 		leases:       control,
-		controlLists: listhealth.New(clock.RealClock{}, "machinedeployments", "machinesets", "machines"),
-		targetLists:  listhealth.New(clock.RealClock{}, "nodes"),
+		wall:         wall,
+		controlLists: listhealth.New(around.clock, "machinedeployments", "machinesets", "machines"),
+		targetLists:  listhealth.New(around.clock, "nodes"),
 	}
-	if c.controlServer, err = controlServer(control, checks); err != nil {
+	if c.controlServer, err = controlServer(control, checks, around.clock); err != nil {
 		return clients{}, err
 	}
 	control = rest.CopyConfig(control)
@@ -89,18 +95,19 @@ func connect(control, target *rest.Config, fence *fence.Fence, checks checks) (c
 	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
 	c.machines, errs[1] = machineClient(control)
 	c.metadata, errs[2] = metadata.NewForConfig(control)
-	errs[3] = c.connectTarget(target, fence, checks)
+	errs[3] = c.connectTarget(around, fence, checks)
 	return c, errors.Join(errs[:]...)
 }
 
-// guarded returns a configuration whose clients have the Fence below them, above it a check that an API server has written each answer, and a span for
-// each request of a pass that is traced. server names the cluster.
-func guarded(config *rest.Config, fence *fence.Fence, server string) (*rest.Config, error) {
+// guarded returns a configuration whose clients have the Fence below them, above it a check that an API server has written each answer, the clock that
+// these answers set, and a span for each request of a pass that is traced. server names the cluster.
+func guarded(config *rest.Config, fence *fence.Fence, server string, wall *apitime.Clock) (*rest.Config, error) {
 	url, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("read the address of the API server: %w", err)
 	}
 	traced := apianswers.Check(config)
+	traced.Wrap(wall.Wrap)
 	traced.Wrap(telemetry.TraceRequests(server, url.Path))
 	return fence.Guard(traced)
 }
@@ -114,15 +121,16 @@ func machineClient(config *rest.Config) (machineclientset.Interface, error) {
 	return machineclientset.New(client), nil
 }
 
-func (c *clients) connectTarget(config *rest.Config, fence *fence.Fence, checks checks) error {
-	if config == nil {
+func (c *clients) connectTarget(around environment, fence *fence.Fence, checks checks) error {
+	if around.target == nil {
 		return nil
 	}
-	config, err := guarded(config, fence, "target")
+	c.targetWall = apitime.New(around.clock, "target")
+	config, err := guarded(around.target, fence, "target", c.targetWall)
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
 	}
-	if c.targetServer, err = targetServer(config, checks); err != nil {
+	if c.targetServer, err = targetServer(config, checks, around.clock); err != nil {
 		return err
 	}
 	config = rest.CopyConfig(config)

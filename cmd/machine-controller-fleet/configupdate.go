@@ -24,7 +24,7 @@ func (m *machineConfiguration) newUpdate(o options, f *fleet, machines *machine.
 		View: f.view, Metadata: f.metadata, Namespace: o.namespace, IsNewSet: rollout.IsNewSet,
 		Drains: machines.Drains(), Drain: o.drain, Servers: f.outages(), Held: f.holds.Held,
 		NodeChanged: renders.NodeChanged, Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Events: recorder,
-		Clock: clock.RealClock{}, Gate: m.poolGate(), Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
+		Clock: f.wall, Gate: m.poolGate(), Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	if err != nil {
 		return nil, err

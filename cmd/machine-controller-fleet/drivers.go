@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -16,8 +17,8 @@ import (
 )
 
 // makeDrivers returns the drivers that the flags enable. Those in other processes are connected for as long as this process lives: the
-// hand-over of slots, after ctx has ended, needs them.
-func makeDrivers(ctx context.Context, o options, build string, fence *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
+// hand-over of slots, after ctx has ended, needs them. now is the time of the control cluster.
+func makeDrivers(ctx context.Context, o options, build string, fence *fence.Fence, metrics *telemetry.DriverMetrics, now func() time.Time) (map[string]driver.Driver, error) {
 	drivers := map[string]driver.Driver{}
 	if len(o.simulatedCloudEndpoints) > 0 {
 		d, err := simulated.New(simulated.Config{Endpoints: o.simulatedCloudEndpoints, Wrap: func(next http.RoundTripper) http.RoundTripper {
@@ -33,7 +34,7 @@ func makeDrivers(ctx context.Context, o options, build string, fence *fence.Fenc
 		return nil, fmt.Errorf("--driver-socket: %w", err)
 	}
 	for provider, socket := range sockets {
-		d, err := plugin.Dial(context.WithoutCancel(ctx), plugin.Settings{Provider: provider, Socket: socket, Fleet: build, Ownership: ownershipOf, Share: fence.Share})
+		d, err := plugin.Dial(context.WithoutCancel(ctx), plugin.Settings{Provider: provider, Socket: socket, Fleet: build, Ownership: ownershipOf, Share: fence.Share, Now: now})
 		if err != nil {
 			return nil, fmt.Errorf("--driver-socket: %w", err)
 		}
@@ -70,7 +71,7 @@ func ownershipOf(ctx context.Context) (plugin.Ownership, bool) {
 // fencedDrivers puts the Fence before each driver, and a span and metrics around each call. Secrets are removed from answers before these.
 func (f *fleet) fencedDrivers(around environment) (*driver.Registry, error) {
 	metrics := telemetry.NewDriverMetrics(around.registry, clock.RealClock{})
-	drivers, err := around.drivers(f.session.fence, metrics)
+	drivers, err := around.drivers(f.session.fence, metrics, f.wall.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
@@ -63,7 +62,7 @@ func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
 		},
 		DeploymentGate: f.slots.gate(policy.Deployment),
 		SetGate:        f.slots.gate(policy.Set),
-		Clock:          clock.RealClock{}, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+		Clock:          f.wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -82,12 +81,12 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 	f.slots.namespaces.OnChange(func(string) { m.look() })
 	recorded := newTargetEvents(o, f)
 	recorder := recorded.recorder(v1alpha1.EventSourceMachineConfig)
-	configs, wall := generated.NewWriter(f.targetConfigs), clock.RealClock{}
+	configs := generated.NewWriter(f.targetConfigs)
 	renders, err0 := rendering.New(rendering.Config{
 		Client: f.targetConfigs, Target: f.targetMetadata, Machines: f.machines.MachineV1alpha1(), Control: f.metadata, Namespace: o.namespace,
 		Cache: m.cache, View: f.view, Nodes: f.cluster.Nodes, Written: m.pools, Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix),
 		Extensions: o.configs.extensions, Replaces: m.replaces,
-		Events: recorder, Deletions: f.deletions, Gate: m.poolGate(), Clock: wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
+		Events: recorder, Deletions: f.deletions, Gate: m.poolGate(), Clock: f.wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	if err0 != nil {
 		return nil, err0
@@ -95,11 +94,11 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 	updates, err1 := m.newUpdate(o, f, machines, renders, recorder)
 	kubelets, err2 := kubeletconfig.New(kubeletconfig.Config{
 		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Extensions: o.configs.extensions, Events: recorder,
-		PoolGate: m.poolGate(), NameGate: m.nameGate(), Clock: wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
+		PoolGate: m.poolGate(), NameGate: m.nameGate(), Clock: f.wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	templates, err3 := templating.New(templating.Config{
 		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Secrets: f.target.CoreV1(), Templates: o.configs.source(f), Extensions: o.configs.extensions,
-		Events: recorder, Gate: m.nameGate(), Clock: wall, Metrics: f.metrics, Tracer: f.tracer,
+		Events: recorder, Gate: m.nameGate(), Clock: f.wall, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	joined, err4 := m.joinMachines(o, f, machines)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {

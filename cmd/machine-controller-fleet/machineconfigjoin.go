@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 
-	"k8s.io/utils/clock"
-
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
@@ -29,7 +27,7 @@ func (m *machineConfiguration) joinMachines(o options, f *fleet, machines *machi
 	m.cache.OnPool(func(_, _ *fleetv1alpha1.MachineConfigPool) { machines.FirstConfigChanged() })
 	return joining.New(joining.Config{
 		Machines: f.machines.MachineV1alpha1(), Fleet: f.targetConfigs, Pools: m.cache, View: f.view, Cluster: f.cluster, NewSet: rollout.NewSet,
-		Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Clock: clock.RealClock{},
+		Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Clock: f.wall,
 		Gate: m.poolGate(), Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 }

@@ -57,9 +57,22 @@ func (s *pauseState) awaitRunning() (paused bool) {
 	}
 }
 
+// skewedClock is a clock that differs from those of the API servers.
+type skewedClock struct {
+	clock.RealClock
+
+	by time.Duration
+}
+
+// Now returns its time.
+func (c skewedClock) Now() time.Time { return c.RealClock.Now().Add(c.by) }
+
+// Since returns how long ago one of its times was.
+func (c skewedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
 // pausableClock is the clock of a process: a timer that expires during a pause fires at its end.
 type pausableClock struct {
-	clock.RealClock
+	skewedClock
 	*pauseState
 }
 

@@ -133,9 +133,10 @@ func (f *fleet) statusz(started time.Time, build buildinfo.Info) http.Handler {
 	})
 }
 
-// statusRows returns what /statusz shows of the session.
+// statusRows returns what /statusz shows of the session, and of clocks that are wrong.
 func (f *fleet) statusRows(r *http.Request) []zpages.Row {
 	rows := []zpages.Row{{Name: "Replica", Value: f.session.settings.Replica}, {Name: "Session", Value: f.session.settings.Session}}
+	rows = append(rows, f.clockRows()...)
 	ctx, cancel := context.WithTimeout(r.Context(), statusTimeout)
 	defer cancel()
 	health, err := f.session.replica.Health(ctx)

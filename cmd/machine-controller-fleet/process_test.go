@@ -74,11 +74,11 @@ func (t *trial) start(replica string) *process {
 	var err error
 	around := environment{
 		control: reach(atControl, t.control), tracer: t.tracer.Tracer(""), registry: p.registry,
-		drivers: func(_ *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
+		drivers: func(_ *fence.Fence, metrics *telemetry.DriverMetrics, _ func() time.Time) (map[string]driver.Driver, error) {
 			p.driverMetrics = metrics
 			return map[string]driver.Driver{simulated.Provider: t.wrapDriver(t.cloud.Via(p.toCloud))}, nil
 		},
-		die: p.die,
+		die: p.die, clock: skewedClock{by: t.skews[replica]},
 	}
 	if o.targetKubeconfig != noTarget {
 		around.target = reach(atTarget, t.target)
@@ -86,7 +86,7 @@ func (t *trial) start(replica string) *process {
 	if p.fleet, controllers, err = wire(o, around); err != nil {
 		t.Fatal(err)
 	}
-	p.fleet.session.time.WithTicker = pausableClock{pauseState: p.pauseState}
+	p.fleet.session.time.WithTicker = pausableClock{skewedClock: skewedClock{by: t.skews[replica]}, pauseState: p.pauseState}
 	p.session = p.fleet.session.settings.Session
 	ctx, end := context.WithCancel(klog.NewContext(t.Context(), t.logger.WithName(p.session)))
 	p.kill = sync.OnceFunc(func() {

@@ -72,10 +72,10 @@ func run(ctx context.Context, o options) error {
 		}
 	}()
 	around := environment{
-		drivers: func(fence *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
-			return makeDrivers(ctx, o, build.Version, fence, metrics)
+		drivers: func(fence *fence.Fence, metrics *telemetry.DriverMetrics, now func() time.Time) (map[string]driver.Driver, error) {
+			return makeDrivers(ctx, o, build.Version, fence, metrics, now)
 		},
-		tracer: provider.Tracer(telemetry.Scope), registry: registry, die: die,
+		tracer: provider.Tracer(telemetry.Scope), registry: registry, die: die, clock: clock.RealClock{},
 	}
 	if around.control, around.target, err = clusters(o); err != nil {
 		return err
@@ -101,12 +101,14 @@ type environment struct {
 	// control and target are the connections to the clusters; target is nil when there is no target cluster.
 	control, target *rest.Config
 	// drivers returns the drivers by provider, without the Fence before them; drivers that have clients of their own put the
-	// Fence below these, and below that the metrics of their requests.
-	drivers  func(fence *fence.Fence, metrics *telemetry.DriverMetrics) (map[string]driver.Driver, error)
+	// Fence below these, and below that the metrics of their requests. now is the time of the control cluster.
+	drivers  func(fence *fence.Fence, metrics *telemetry.DriverMetrics, now func() time.Time) (map[string]driver.Driver, error)
 	tracer   trace.Tracer
 	registry *prometheus.Registry
 	// die terminates the process immediately.
 	die func(reason string)
+	// clock is that of the process.
+	clock clock.WithTickerAndDelayedExecution
 }
 
 // wire returns a replica that has not begun to run, and its controllers. Errors: invalid settings or configurations.
@@ -114,19 +116,22 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	registry := around.registry
 	f := &fleet{metrics: runner.NewMetrics(registry), tracer: around.tracer}
 	var err error
-	if f.session, err = newSession(o, registry, around.die); err != nil {
+	if f.session, err = newSession(o, registry, around); err != nil {
 		return nil, nil, err
 	}
-	if f.clients, err = connect(around.control, around.target, f.session.fence, o.checks()); err != nil {
+	if f.clients, err = connect(around, f.session.fence, o.checks()); err != nil {
 		return nil, nil, err
 	}
+	f.session.time.Ahead = f.wall.Ahead
+	f.registerClocks(registry)
 	if f.drivers, err = f.fencedDrivers(around); err != nil {
 		return nil, nil, err
 	}
 	f.targets = target.None{}
 	if f.target != nil {
 		f.cluster = target.New(f.target)
-		f.cluster.Reach = f.targetServer.Fact
+		f.cluster.Reach = f.known(f.targetServer)
+		f.cluster.Lead = func() time.Duration { return f.targetWall.AheadOf(f.wall) }
 		f.targets = target.Single{Cluster: f.cluster}
 	}
 	if f.namespaces, err = namespaces.New(f.metadata, o.namespace); err != nil {
@@ -134,16 +139,16 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	}
 	f.holds = holds.New(f.namespaces)
 	f.budget = &deletionbudget.Budget{
-		Namespaces: f.namespaces, Leases: f.control.CoordinationV1(), Default: o.safety.maxDeletions, Clock: clock.RealClock{},
+		Namespaces: f.namespaces, Leases: f.control.CoordinationV1(), Default: o.safety.maxDeletions, Clock: f.wall,
 	}
 	f.view = objectcache.NewView()
-	f.identity = &controlCluster{namespaces: f.control.CoreV1().Namespaces(), clock: clock.RealClock{}}
+	f.identity = &controlCluster{namespaces: f.control.CoreV1().Namespaces(), clock: around.clock}
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
 	deletionLog, err := deletionlog.Open(o.safety.deletionLog)
 	if err != nil {
 		return nil, nil, err
 	}
-	f.deletions = deletionlog.New(clock.RealClock{}, deletionLog, registry)
+	f.deletions = deletionlog.New(f.wall, deletionLog, registry)
 	running, err := f.controllers(o)
 	if err != nil {
 		return nil, nil, err
@@ -200,19 +205,19 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	if f.slots, err = newSlots(o, f, spread); err != nil {
 		return nil, err
 	}
-	api, wall := f.machines.MachineV1alpha1(), clock.RealClock{}
+	api := f.machines.MachineV1alpha1()
 	replacements, err5 := newRemediation(o, f)
 	written := patch.NewLatest[*v1alpha1.MachineSet]()
 	sets, err2 := machineset.New(machineset.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet), Deletions: f.deletions,
 		Gate:  f.slots.gate(policy.Set),
-		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
+		Clock: f.wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
 		Written: written, Held: f.holds.Held,
 	})
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 		Gate:  f.slots.gate(policy.Deployment),
-		Clock: wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
+		Clock: f.wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
 		NoComponentsTaint: !o.machine.componentsTaint,
 		Foresee:           sets.Foresee, Written: written,
 		Metrics: f.metrics, Tracer: f.tracer,
@@ -226,11 +231,11 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		NoComponentsTaint: !o.machine.componentsTaint, FirstConfig: f.firstConfig(o),
 		Gate:     f.slots.gate(policy.Machine),
 		GoneGate: f.slots.goneGate(),
-		Clock:    wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+		Clock:    f.wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	classes, err4 := machineclass.New(machineclass.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,
-		Gate: f.slots.sharedGate(), Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+		Gate: f.slots.sharedGate(), Clock: f.wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	counts, err6 := f.safetyCounts(o)
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
@@ -257,7 +262,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	if f.cluster != nil {
 		nodes, err := node.New(node.Config{
 			Metadata: f.metadata, View: f.view, Cluster: f.cluster, Namespace: o.namespace,
-			Gate: f.slots.nodeGate(), Clock: wall, Workers: 1, Metrics: f.metrics, Tracer: f.tracer,
+			Gate: f.slots.nodeGate(), Clock: f.wall, Workers: 1, Metrics: f.metrics, Tracer: f.tracer,
 		})
 		if err != nil {
 			return nil, err

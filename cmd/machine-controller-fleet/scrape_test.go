@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -138,10 +139,10 @@ func wired(b *testing.B, o options, registry *prometheus.Registry) *fleet {
 	b.Helper()
 	f, controllers, err := wire(o, environment{
 		control: &rest.Config{Host: "http://control"}, target: &rest.Config{Host: "http://target"}, registry: registry, tracer: noop.NewTracerProvider().Tracer(""),
-		drivers: func(*fence.Fence, *telemetry.DriverMetrics) (map[string]driver.Driver, error) {
+		drivers: func(*fence.Fence, *telemetry.DriverMetrics, func() time.Time) (map[string]driver.Driver, error) {
 			return map[string]driver.Driver{simulated.Provider: (&fakecloud.Cloud{}).Driver()}, nil
 		},
-		die: func(string) {},
+		die: func(string) {}, clock: clock.RealClock{},
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -258,12 +258,14 @@ func (t *trial) checkServed(changed []*root) []*root {
 
 // live is a whole run.
 func (t *trial) live() {
+	t.setClocks()
 	t.begin(2+t.random.IntN(2), 1+t.random.IntN(3))
 	t.injectFaults()
 	t.last()
 	t.heal()
 	t.converge()
 	t.calm()
+	t.checkTimes()
 	if !t.fine() {
 		t.logObjects()
 	}

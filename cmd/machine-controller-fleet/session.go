@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
@@ -42,8 +41,8 @@ type session struct {
 }
 
 // newSession prepares a session: no work may be done under it before it runs. Errors: the state folder.
-func newSession(o options, registry prometheus.Registerer, die func(reason string)) (*session, error) {
-	s := &session{time: fence.NewTime(clock.RealClock{}), metrics: shardsession.NewMetrics(registry), die: die}
+func newSession(o options, registry prometheus.Registerer, around environment) (*session, error) {
+	s := &session{time: fence.NewTime(around.clock), metrics: shardsession.NewMetrics(registry), die: around.die}
 	if o.fleet.stateDir != "" {
 		var err error
 		if s.lock, err = leases.AcquireLock(o.fleet.stateDir); err != nil {

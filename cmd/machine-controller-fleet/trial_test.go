@@ -45,7 +45,10 @@ type trial struct {
 	logger  logr.Logger
 	tracer  trace.TracerProvider
 	bearer  string // of the replicas, to the API servers
-	onWire  sync.WaitGroup
+
+	skews       map[string]time.Duration // by how much the clocks of replicas are ahead of that of the control cluster
+	targetAhead time.Duration            // by how much the clock of the target cluster is, where it is another one
+	onWire      sync.WaitGroup
 
 	wrapDriver func(driver.Driver) driver.Driver // changes what replicas see of the cloud
 	watch      func(request, *http.Request)      // sees every request at the moment of its send
@@ -76,13 +79,13 @@ func newTrial(t *testing.T, o options, seed uint64, story *strings.Builder) *tri
 	t.Helper()
 	r := &trial{
 		T: t, options: o, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(seed), story: story,
-		restart: map[string]time.Time{}, roots: map[string]*root{}, logger: logr.Discard(), tracer: noop.NewTracerProvider(),
+		skews: map[string]time.Duration{}, restart: map[string]time.Time{}, roots: map[string]*root{}, logger: logr.Discard(), tracer: noop.NewTracerProvider(),
 		wrapDriver: func(d driver.Driver) driver.Driver { return d }, watch: func(request, *http.Request) {},
 	}
 	r.control = apiserver.New("c", time.Now)
 	r.target = r.control
 	if r.random.IntN(2) == 0 {
-		r.target = apiserver.New("t", time.Now)
+		r.target = apiserver.New("t", func() time.Time { return time.Now().Add(r.targetAhead) })
 	}
 	if story != nil {
 		r.logger = newLogger(r)

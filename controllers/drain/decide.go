@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -14,6 +15,7 @@ const batch = 20
 func Decide(f Facts) Verdict {
 	force, next := forced(f)
 	v := decide(f, force, next)
+	v.Memory.Health = f.health()
 	if v.Memory.Attempts == nil {
 		v.Memory.Attempts = f.Memory.Attempts
 	}
@@ -87,6 +89,14 @@ func (f Facts) reportBlind(v *Verdict) {
 // wait rests until an event arrives, at the latest until next.
 func (f Facts) wait(p Progress, next time.Time) Verdict {
 	return Verdict{Do: Rest, State: Draining, Progress: p, Wake: f.until(next)}
+}
+
+// of returns a time on an object of the target cluster by the clock of Now.
+func (f Facts) of(t metav1.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.Add(-f.Ahead)
 }
 
 // until returns the time until t, and at least a moment, so that a deadline is not missed; 0 for the zero time.

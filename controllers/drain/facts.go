@@ -15,8 +15,10 @@ import (
 
 // Facts are the input of a decision about one drain. All of it is read only.
 type Facts struct {
-	// Now is the time of the decision.
+	// Now is the time of the decision, and Ahead by how much the clock of the target cluster, by which its API server sets times on objects, is
+	// ahead of it.
 	Now      time.Time
+	Ahead    time.Duration
 	Settings Settings
 	Order    Order
 	// Node in its current state.
@@ -181,6 +183,17 @@ type Memory struct {
 	Volumes map[string]VolumeMemory
 	// BlindSince is since when something cannot be watched; zero while all can.
 	BlindSince time.Time
+	// Health has those of the Node's conditions that can force a drain.
+	Health map[corev1.NodeConditionType]Health
+}
+
+// Health is what this process has seen of a condition of the Node.
+type Health struct {
+	// At is when it was last seen.
+	At time.Time
+	// Bad reports whether it showed a Node on which pods cannot end, Transition is its own time of that, and Since when that began.
+	Bad               bool
+	Transition, Since time.Time
 }
 
 // Attempt is the last attempt to remove an object, and its result.

@@ -19,7 +19,7 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 		switch a := f.Memory.Attempts[pod.UID]; {
 		case wasForced(pod), a.Forced && a.Accepted:
 		case a.Forced && !f.Now.Before(over): // the server refuses, and that was tried for long enough
-		case pod.CreationTimestamp.After(by.since) && !f.Now.Before(over): // a controller creates them faster than they are deleted
+		case f.of(pod.CreationTimestamp).After(by.since) && !f.Now.Before(over): // a controller creates them faster than they are deleted
 		case a.Forced && f.Now.Before(a.NotBefore):
 			next, refused = earliest(next, a.NotBefore), refused+1
 			v.Progress = addBlocked(v.Progress, pod, nil, a.Why)
@@ -151,7 +151,7 @@ func detachAt(f Facts, a *storagev1.VolumeAttachment, over time.Time) (until tim
 	tried, isTried := f.Memory.Attempts[a.UID]
 	switch {
 	case a.DeletionTimestamp != nil:
-		until = a.DeletionTimestamp.Add(f.Settings.DetachTimeout)
+		until = f.of(*a.DeletionTimestamp).Add(f.Settings.DetachTimeout)
 	case !isTried:
 		return time.Time{}, true
 	case tried.Accepted: // the watch is late

@@ -42,24 +42,49 @@ type force struct {
 	since time.Time
 }
 
+// conditionOf are the conditions of Nodes that force a drain.
+var conditionOf = map[Cause]corev1.NodeConditionType{CauseNotReady: corev1.NodeReady, CauseReadonly: conditionReadonly}
+
+// health returns what this process has seen of these conditions, up to now. A kubelet writes the times of its conditions by a clock of its own:
+// what changed while this process looked has changed between two looks, whatever these times are.
+func (f Facts) health() map[corev1.NodeConditionType]Health {
+	all := map[corev1.NodeConditionType]Health{}
+	for _, c := range f.Node.Status.Conditions {
+		if c.Type != corev1.NodeReady && c.Type != conditionReadonly {
+			continue
+		}
+		is := Health{At: f.Now, Transition: c.LastTransitionTime.Time}
+		is.Bad = c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue || c.Type == conditionReadonly && c.Status != corev1.ConditionFalse
+		if is.Since = f.of(c.LastTransitionTime); is.Since.After(f.Now) {
+			is.Since = f.Now
+		}
+		if was, known := f.Memory.Health[c.Type]; known && was.Bad == is.Bad && was.Transition.Equal(is.Transition) {
+			is.Since = was.Since
+		} else if known {
+			is.Since = latestOf(is.Since, was.At)
+		}
+		all[c.Type] = is
+	}
+	return all
+}
+
 // forced returns the force of the drain, and otherwise the time at which it will be forced without a change.
 func forced(f Facts) (is *force, next time.Time) {
 	next = f.Order.deadline()
 	if f.Order.Force {
 		return &force{CauseOrder, f.Order.Since}, next
 	}
-	causes := []force{{CauseTimeout, next}}
-	for _, c := range f.Node.Status.Conditions {
-		at := latestOf(c.LastTransitionTime.Add(unhealthyTime), f.Order.Since, f.Order.Reach.Settled())
+	causes, health := []force{{CauseTimeout, next}}, f.health()
+	for _, c := range []force{{cause: CauseNotReady}, {cause: CauseReadonly}} {
+		is := health[conditionOf[c.cause]]
+		if !is.Bad {
+			continue
+		}
+		c.since = latestOf(is.Since.Add(unhealthyTime), f.Order.Since, f.Order.Reach.Settled())
 		if back := f.Order.Reach.Back; !back.IsZero() { // during an outage the Node could not report that it is well
-			at = latestOf(at, back.Add(unhealthyTime))
+			c.since = latestOf(c.since, back.Add(unhealthyTime))
 		}
-		switch {
-		case c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue:
-			causes = append(causes, force{CauseNotReady, at})
-		case c.Type == conditionReadonly && c.Status != corev1.ConditionFalse:
-			causes = append(causes, force{CauseReadonly, at})
-		}
+		causes = append(causes, c)
 	}
 	for _, c := range causes {
 		if !f.Now.Before(c.since) {

@@ -136,7 +136,7 @@ func (r *removal) noteLate(pod *corev1.Pod) {
 	if pod.DeletionTimestamp == nil {
 		return
 	}
-	if late := pod.DeletionTimestamp.Add(lateEnd); r.facts.Now.Before(late) {
+	if late := r.facts.of(*pod.DeletionTimestamp).Add(lateEnd); r.facts.Now.Before(late) {
 		r.next = earliest(r.next, late)
 		return
 	}

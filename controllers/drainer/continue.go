@@ -46,7 +46,7 @@ func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSam
 		facts.Live, facts.Sight, facts.Pods = true, drain.Listed, task.Pods
 	}
 	for range maxSteps {
-		facts.Now = d.of.cfg.Clock.Now()
+		facts.Now, facts.Ahead = d.of.cfg.Clock.Now(), task.Cluster.Ahead()
 		freed := d.observe(ctx, task, &facts)
 		v = drain.Decide(facts)
 		d.memory, facts.Memory = v.Memory, v.Memory

@@ -16,7 +16,7 @@ import (
 // makeToken creates the machine's bootstrap token, or finds the one that it has.
 func (c *Controller) makeToken(ctx context.Context, p *pass) error {
 	m := p.world.Machine
-	token, expiry, err := c.tokens.Create(ctx, p.cluster.Client, m, lifecycle.TokenLife(m, c.cfg.Limits))
+	token, expiry, err := c.tokens.Create(ctx, p.cluster, m, lifecycle.TokenLife(m, c.cfg.Limits))
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (c *Controller) makeToken(ctx context.Context, p *pass) error {
 // prolongToken makes the token of a machine whose VM has not joined yet valid for longer.
 func (c *Controller) prolongToken(ctx context.Context, p *pass) error {
 	m := p.world.Machine
-	expiry, found, err := c.tokens.Prolong(ctx, p.cluster.Client, m.UID, lifecycle.TokenLife(m, c.cfg.Limits))
+	expiry, found, err := c.tokens.Prolong(ctx, p.cluster, m.UID, lifecycle.TokenLife(m, c.cfg.Limits))
 	switch {
 	case err != nil:
 		return err

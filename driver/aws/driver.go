@@ -97,7 +97,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 	if err != nil {
 		return driver.CreateMachineResponse{}, err
 	}
-	now := d.clock.Now()
+	now := driver.Now(ctx, d.clock.Now())
 	if tokenMayBeForgotten(req.Machine, now) {
 		if vm, err := a.madeBefore(ctx, req.Target); driver.CodeOf(err) != driver.NotFound {
 			return a.created(req.Target, vm, err, "")
@@ -227,7 +227,7 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 	}
 	vm, look, err := a.find(ctx, driver.OpStatus, req.Target)
 	switch {
-	case driver.CodeOf(err) == driver.NotFound && look.isUnknown && unseen.IsRecent(unseen.RequestedAt(req.Machine), d.clock.Now(), settleTime):
+	case driver.CodeOf(err) == driver.NotFound && look.isUnknown && unseen.IsRecent(unseen.RequestedAt(req.Machine), driver.Now(ctx, d.clock.Now()), settleTime):
 		return driver.GetMachineStatusResponse{}, driver.Pendingf(driver.OpStatus, driver.Unavailable,
 			"the cloud does not show VM %s yet, which it accepted at %s", req.Machine.Spec.ProviderID, unseen.RequestedAt(req.Machine))
 	case err != nil:

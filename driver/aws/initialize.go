@@ -92,7 +92,7 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 		return driver.InitializeMachineResponse{}, err
 	}
 	vm, look, err := a.find(ctx, driver.OpInitialize, req.Target)
-	if driver.CodeOf(err) == driver.NotFound && !look.left && unseen.MayBe(req.Machine, d.clock.Now(), settleTime) {
+	if driver.CodeOf(err) == driver.NotFound && !look.left && unseen.MayBe(req.Machine, driver.Now(ctx, d.clock.Now()), settleTime) {
 		err = driver.Pendingf(driver.OpInitialize, driver.Unavailable, "the cloud does not show the VM yet")
 	}
 	if err != nil {

@@ -61,7 +61,7 @@ func (a *account) remove(ctx context.Context, target driver.Target) (resp driver
 		resp.Gone = gone && isLast
 		return false, err
 	})
-	if !seen && unseen.MayBe(target.Machine, a.driver.clock.Now(), settleTime) {
+	if !seen && unseen.MayBe(target.Machine, driver.Now(ctx, a.driver.clock.Now()), settleTime) {
 		resp.Gone = false
 	}
 	return resp, err

@@ -54,7 +54,7 @@ func (d *Driver) create(ctx context.Context, req driver.CreateMachineRequest) (v
 	if err != nil || v == nil {
 		return found, "", err
 	}
-	sent := d.clock.Now()
+	sent := driver.Now(ctx, d.clock.Now())
 	vm, err = s.assemble(ctx, req, spec, *v)
 	if err != nil && !unseen.MayFollow(driver.CodeOf(err)) {
 		return resource{}, "", err

@@ -57,7 +57,7 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 	if resp.Gone, err = s.removeLeftovers(ctx, req.Target); err != nil {
 		return driver.DeleteMachineResponse{}, err
 	}
-	resp.Gone = resp.Gone && !unseen.MayBe(req.Machine, d.clock.Now(), settleTime)
+	resp.Gone = resp.Gone && !unseen.MayBe(req.Machine, driver.Now(ctx, d.clock.Now()), settleTime)
 	return resp, nil
 }
 

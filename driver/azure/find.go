@@ -238,7 +238,7 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 		return driver.GetMachineStatusResponse{}, err
 	}
 	vm, left, err := s.find(ctx, req.Target)
-	if requested := unseen.RequestedAt(req.Machine); driver.CodeOf(err) == driver.NotFound && !left && unseen.IsRecent(requested, d.clock.Now(), settleTime) {
+	if requested := unseen.RequestedAt(req.Machine); driver.CodeOf(err) == driver.NotFound && !left && unseen.IsRecent(requested, driver.Now(ctx, d.clock.Now()), settleTime) {
 		return driver.GetMachineStatusResponse{}, driver.Pendingf(s.op, driver.Unavailable, "the cloud does not show the VM yet, which it accepted at %s", requested)
 	}
 	if err != nil {

@@ -249,6 +249,9 @@ func TestDriversSeeOwnershipAndTrace(t *testing.T) {
 			if share, ok := plugin.ShareFrom(ctx); !ok || share != sentShare {
 				t.Errorf("%s: share %v, %t", name, share, ok)
 			}
+			if own := time.Now(); driver.Now(ctx, own).Sub(own).Round(time.Minute) != sentAhead {
+				t.Errorf("%s: the time is %s, own clock %s", name, driver.Now(ctx, own), own)
+			}
 			if span := trace.SpanContextFromContext(ctx); span.TraceID() != traceID || !span.IsRemote() || !span.IsSampled() {
 				t.Errorf("%s: span %+v", name, span)
 			}

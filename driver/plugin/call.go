@@ -49,7 +49,7 @@ func (c *Client) begin(ctx context.Context, op driver.Op) (context.Context, cont
 	if c.settings.Ownership != nil {
 		o, owned = c.settings.Ownership(ctx)
 	}
-	return withMetadata(ctx, o, owned, c.settings.Share), cancel, nil
+	return withMetadata(ctx, o, owned, c.settings), cancel, nil
 }
 
 // unanswered returns the error of a call that the driver did not answer. Its effect is not known, and its code never says anything about

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -32,6 +33,8 @@ type Settings struct {
 	// Share returns the part of the fleet's work that this replica has now, from 0 to 1; drivers divide the limits of their cloud by it. nil
 	// means that it is not known.
 	Share func() float64
+	// Now returns the time of the control cluster, by which drivers judge times on Machines. nil means that it is not known.
+	Now func() time.Time
 }
 
 // Client is a driver in another process. It has one connection, which it makes again when it is lost.

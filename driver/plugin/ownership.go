@@ -3,9 +3,12 @@ package plugin
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
 // Ownership is the permission under which the fleet makes a call. It proves nothing, and is for logs and tags.
@@ -83,12 +86,24 @@ func traced(ctx context.Context) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, received(ctx))
 }
 
-// withMetadata returns a context for a call that carries the ownership, if owned, the share, if there is one, and the trace of ctx.
-func withMetadata(ctx context.Context, o Ownership, owned bool, share func() float64) context.Context {
+// timed returns a context by which driver.Now returns the time of the caller, if the call has it.
+func timed(ctx context.Context, own time.Time) context.Context {
+	sent, err := time.Parse(time.RFC3339Nano, received(ctx).Get(timeKey))
+	if err != nil {
+		return ctx
+	}
+	return driver.WithAhead(ctx, sent.Sub(own))
+}
+
+// withMetadata returns a context for a call that carries the ownership, if owned, share and time, if they are known, and the trace of ctx.
+func withMetadata(ctx context.Context, o Ownership, owned bool, settings Settings) context.Context {
 	sent := carrier{}
 	propagation.TraceContext{}.Inject(ctx, sent)
-	if share != nil {
-		sent.Set(shareKey, strconv.FormatFloat(share(), 'g', 4, 64))
+	if settings.Share != nil {
+		sent.Set(shareKey, strconv.FormatFloat(settings.Share(), 'g', 4, 64))
+	}
+	if settings.Now != nil {
+		sent.Set(timeKey, settings.Now().UTC().Format(time.RFC3339Nano))
 	}
 	if owned {
 		sent.Set(replicaKey, o.Replica)

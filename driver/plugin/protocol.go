@@ -54,6 +54,7 @@ const (
 	epochKey   = "mcf-epoch"
 	leaderKey  = "mcf-leader"
 	shareKey   = "mcf-share"
+	timeKey    = "mcf-time"
 )
 
 // CheckSocket returns an error for a path that cannot be that of a unix socket.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	driverv1 "github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin/v1"
@@ -101,10 +102,10 @@ func ServeOn(ctx context.Context, listener net.Listener, served Served) error {
 	return <-ended
 }
 
-// guardCall runs a call with the trace of the caller, a deadline, and an end to panics.
+// guardCall runs a call with the trace and the time of the caller, a deadline, and an end to panics.
 func guardCall(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer recovered(ctx, &err)
-	ctx, cancel := context.WithTimeout(traced(ctx), callTimeout)
+	ctx, cancel := context.WithTimeout(timed(traced(ctx), clock.RealClock{}.Now()), callTimeout)
 	defer cancel()
 	return handler(ctx, req)
 }
@@ -112,7 +113,7 @@ func guardCall(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler gr
 // guardStream does the same for a call with pages.
 func guardStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer recovered(stream.Context(), &err)
-	ctx, cancel := context.WithTimeout(traced(stream.Context()), callTimeout)
+	ctx, cancel := context.WithTimeout(timed(traced(stream.Context()), clock.RealClock{}.Now()), callTimeout)
 	defer cancel()
 	return handler(srv, guardedStream{ServerStream: stream, context: func() context.Context { return ctx }})
 }

@@ -122,7 +122,7 @@ func serve(t *testing.T, socket string, served plugin.Served) (stop func()) {
 func dial(t *testing.T, socket string) *plugin.Client {
 	t.Helper()
 	client, err := plugin.Dial(context.WithoutCancel(t.Context()), plugin.Settings{
-		Provider: "test", Socket: socket, Share: func() float64 { return sentShare }, Ownership: func(ctx context.Context) (plugin.Ownership, bool) {
+		Provider: "test", Socket: socket, Share: func() float64 { return sentShare }, Now: func() time.Time { return time.Now().Add(sentAhead) }, Ownership: func(ctx context.Context) (plugin.Ownership, bool) {
 			o, ok := ctx.Value(ownerKey{}).(plugin.Ownership)
 			return o, ok
 		},
@@ -248,3 +248,6 @@ func want(t *testing.T, what string, err error, code driver.Code) {
 
 // sentShare is the share that clients of these tests send.
 const sentShare = 0.375
+
+// sentAhead is by how much the clock of the control cluster is ahead in these tests.
+const sentAhead = 10 * time.Minute

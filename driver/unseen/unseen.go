@@ -39,7 +39,7 @@ func RequestedAt(m *v1alpha1.Machine) time.Time {
 	return n.Requested
 }
 
-// IsRecent reports whether a time is less than d ago. Clocks may differ, so a time to come counts as well if it is near.
+// IsRecent reports whether a time on a Machine is less than d ago; now is driver.Now. A time to come counts as well if it is near.
 func IsRecent(at, now time.Time, d time.Duration) bool { return !at.IsZero() && now.Sub(at).Abs() < d }
 
 // MayBe reports whether a VM of the Machine may exist that the cloud, which shows each within d, does not show yet. A Machine whose create was not

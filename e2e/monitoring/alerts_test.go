@@ -32,8 +32,8 @@ func fastFlags() []string {
 	}
 }
 
-// A defect of the fleet cannot be caused from outside. promtool tests its alert.
-const defect = prefix + "Defect"
+// A defect of the fleet cannot be caused from outside, and all processes of the lab have one clock. promtool tests these alerts.
+const defect, clocks = prefix + "Defect", prefix + "ClocksDiffer"
 
 // TestAlerts has each alert of the chart fire by a fault, after a rollout in which none does. What fires without a fault that is known to
 // cause it is an error.
@@ -72,7 +72,7 @@ func TestAlerts(t *testing.T) {
 		s.must(s.lab.WaitHeld(s.ctx, slots))
 	}
 
-	expected[defect] = true
+	expected[defect], expected[clocks] = true, true
 	if missing := without(s.alerts, expected); len(missing) > 0 {
 		t.Errorf("want a fault for each alert, got none for %v", missing)
 	}

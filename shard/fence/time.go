@@ -12,6 +12,10 @@ import (
 type Time struct {
 	clock.WithTicker
 
+	// Ahead returns by how much the clock of the control cluster is ahead of the wall clock; nil means that there is no difference. It is set
+	// before the first Moment that is written.
+	Ahead func() time.Duration
+
 	start time.Time
 }
 
@@ -21,5 +25,9 @@ func NewTime(c clock.WithTicker) *Time { return &Time{WithTicker: c, start: c.No
 // Moment returns the current time on both clocks.
 func (t *Time) Moment() membership.Moment {
 	now := t.Now()
-	return membership.Moment{Monotonic: now.Sub(t.start), Wall: now.Round(0)}
+	moment := membership.Moment{Monotonic: now.Sub(t.start), Wall: now.Round(0)}
+	if t.Ahead != nil {
+		moment.Ahead = t.Ahead()
+	}
+	return moment
 }

@@ -226,7 +226,7 @@ func (r *Session) acquire(now member.Moment, s *slot) {
 
 // timestamp returns the time for a Lease, which identifies our writes: no two are the same.
 func (r *Session) timestamp(now member.Moment) time.Time {
-	t := now.Wall.Truncate(time.Microsecond)
+	t := now.Cluster().Truncate(time.Microsecond)
 	if !t.After(r.lastTime) {
 		t = r.lastTime.Add(time.Microsecond)
 	}

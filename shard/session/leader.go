@@ -270,7 +270,7 @@ func (r *Replica) checkSettings(ctx context.Context) error {
 
 // noteUnserved finds out from the Leases when no session of the fleet lived last. It is called before the session writes one.
 func (r *Replica) noteUnserved(ctx context.Context, leases []*coordinationv1.Lease) {
-	gap := member.LastGap(r.cfg.Settings.Fleet, leases, r.cfg.Time.Moment().Wall)
+	gap := member.LastGap(r.cfg.Settings.Fleet, leases, r.cfg.Time.Moment().Cluster())
 	if gap.IsZero() {
 		return
 	}

@@ -35,6 +35,12 @@ type Fact struct {
 	Reached time.Time
 }
 
+// By returns the fact with its times as another clock shows them, which keeps the zero Time.
+func (f Fact) By(clock func(time.Time) time.Time) Fact {
+	f.From, f.Back, f.Reached = clock(f.From), clock(f.Back), clock(f.Reached)
+	return f
+}
+
 // Answered returns the state after a check that began at a time and was answered.
 func (s State) Answered(begun time.Time) State {
 	if s.away {

@@ -65,6 +65,8 @@ type Tokens struct {
 // knownToken is a token that this process has created or read.
 type knownToken struct {
 	*corev1.Secret
+
+	expiry time.Time // see expiryOf
 	// deleted reports that this process has deleted the Secret and has to create it again.
 	deleted bool
 }
@@ -133,12 +135,12 @@ func newTokenKey() string {
 
 // Create creates the bootstrap token of a machine in a target cluster, or finds the one that it has. The token is valid for life from
 // now on, or for half of that at least.
-func (t *Tokens) Create(ctx context.Context, cluster kubernetes.Interface, m *v1alpha1.Machine, life time.Duration) (token string, expiry time.Time, err error) {
+func (t *Tokens) Create(ctx context.Context, cluster *target.Cluster, m *v1alpha1.Machine, life time.Duration) (token string, expiry time.Time, err error) {
 	for try := range tokenIDAttempts {
-		wanted := t.secretOf(m, tokenID(m.UID, try), life)
-		secret, err := cluster.CoreV1().Secrets(tokenNamespace).Create(ctx, wanted, metav1.CreateOptions{})
+		wanted := t.secretOf(cluster, m, tokenID(m.UID, try), life)
+		secret, err := cluster.Client.CoreV1().Secrets(tokenNamespace).Create(ctx, wanted, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			secret, err = readToken(ctx, cluster, wanted.Name)
+			secret, err = readToken(ctx, cluster.Client, wanted.Name)
 		}
 		if err != nil {
 			return "", time.Time{}, fmt.Errorf("make bootstrap token %s: %w", wanted.Name, err)
@@ -171,13 +173,13 @@ func readToken(ctx context.Context, cluster kubernetes.Interface, name string) (
 
 // Prolong makes the token of a machine valid for life from now on, or for half of that at least. found is false when the machine has
 // no token.
-func (t *Tokens) Prolong(ctx context.Context, cluster kubernetes.Interface, machine types.UID, life time.Duration) (expiry time.Time, found bool, err error) {
+func (t *Tokens) Prolong(ctx context.Context, cluster *target.Cluster, machine types.UID, life time.Duration) (expiry time.Time, found bool, err error) {
 	if token, known := t.of(machine); known {
 		if expiry, err = t.keepValid(ctx, cluster, machine, token, life); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return expiry, true, err
 		}
 	}
-	all, err := findTokens(ctx, cluster, machine)
+	all, err := findTokens(ctx, cluster.Client, machine)
 	if err != nil {
 		return time.Time{}, false, err
 	}
@@ -193,13 +195,14 @@ func (t *Tokens) Prolong(ctx context.Context, cluster kubernetes.Interface, mach
 // token never joins, or if more than life is left. It remembers the token. The Secret is deleted and created again, because the fleet
 // may not change it: a VM that uses the token in between is rejected, and tries again. Errors: the request; NotFound and Conflict mean
 // that this token does not exist any more.
-func (t *Tokens) keepValid(ctx context.Context, cluster kubernetes.Interface, machine types.UID, token knownToken, life time.Duration) (time.Time, error) {
-	now, expiry := t.cfg.Clock.Now(), expiryOf(token.Secret)
+func (t *Tokens) keepValid(ctx context.Context, cluster *target.Cluster, machine types.UID, token knownToken, life time.Duration) (time.Time, error) {
+	now, expiry := t.cfg.Clock.Now(), expiryOf(cluster, token.Secret)
+	token.expiry = expiry
 	if !token.deleted && expiry.After(now.Add(life/2)) && !expiry.After(now.Add(life)) {
 		t.remember(machine, token)
 		return expiry, nil
 	}
-	secrets := cluster.CoreV1().Secrets(tokenNamespace)
+	secrets := cluster.Client.CoreV1().Secrets(tokenNamespace)
 	if !token.deleted {
 		err := secrets.Delete(ctx, token.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the Secret is gone, or another one has its name
@@ -208,9 +211,9 @@ func (t *Tokens) keepValid(ctx context.Context, cluster kubernetes.Interface, ma
 		if err != nil {
 			return time.Time{}, fmt.Errorf("prolong bootstrap token: delete it: %w", err)
 		}
-		t.remember(machine, knownToken{Secret: token.Secret, deleted: true})
+		t.remember(machine, knownToken{Secret: token.Secret, expiry: expiry, deleted: true})
 	}
-	again := t.secret(strings.TrimPrefix(token.Name, tokenPrefix), token.Annotations, life)
+	again := t.secret(cluster, strings.TrimPrefix(token.Name, tokenPrefix), token.Annotations, life)
 	for _, key := range []string{tokenDescription, tokenKey} {
 		again.Data[key] = token.Data[key]
 	}
@@ -221,32 +224,34 @@ func (t *Tokens) keepValid(ctx context.Context, cluster kubernetes.Interface, ma
 	if err != nil {
 		return time.Time{}, fmt.Errorf("prolong bootstrap token: create it again: %w", err)
 	}
-	t.remember(machine, knownToken{Secret: secret})
-	return expiryOf(secret), nil
+	token = knownToken{Secret: secret, expiry: expiryOf(cluster, secret)}
+	t.remember(machine, token)
+	return token.expiry, nil
 }
 
 // Expiry returns when the bootstrap token expires that this process has created or read for a machine; the zero Time when it has not.
 func (t *Tokens) Expiry(machine types.UID) time.Time {
 	if token, known := t.of(machine); known && !token.deleted {
-		return expiryOf(token.Secret)
+		return token.expiry
 	}
 	return time.Time{}
 }
 
-// expiryOf returns when a token expires; the zero Time when its Secret has no valid time.
-func expiryOf(secret *corev1.Secret) time.Time {
+// expiryOf returns when a token expires, by the clock of the control cluster; the zero Time when its Secret has no valid time. The target cluster
+// compares the time in the Secret with its own.
+func expiryOf(cluster *target.Cluster, secret *corev1.Secret) time.Time {
 	expiry, err := time.Parse(time.RFC3339, string(secret.Data[tokenExpiration]))
 	if err != nil {
 		return time.Time{}
 	}
-	return expiry
+	return expiry.Add(-cluster.Ahead())
 }
 
 func formatExpiry(t time.Time) []byte { return []byte(t.UTC().Format(time.RFC3339)) }
 
 // secretOf returns the token of a machine, valid for life from now on.
-func (t *Tokens) secretOf(m *v1alpha1.Machine, id string, life time.Duration) *corev1.Secret {
-	secret := t.secret(id, map[string]string{
+func (t *Tokens) secretOf(cluster *target.Cluster, m *v1alpha1.Machine, id string, life time.Duration) *corev1.Secret {
+	secret := t.secret(cluster, id, map[string]string{
 		v1alpha1.AnnotationMachineUID: string(m.UID),
 		v1alpha1.AnnotationTokenOf:    m.Namespace + "/" + m.Name,
 	}, life)
@@ -257,13 +262,13 @@ func (t *Tokens) secretOf(m *v1alpha1.Machine, id string, life time.Duration) *c
 
 // secret returns a token without its key and description, valid for life from now on. A VM needs it to authenticate. Signing is needed
 // only where VMs discover their cluster by the token, as with kubeadm join.
-func (t *Tokens) secret(id string, annotations map[string]string, life time.Duration) *corev1.Secret {
+func (t *Tokens) secret(cluster *target.Cluster, id string, annotations map[string]string, life time.Duration) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: tokenPrefix + id, Namespace: tokenNamespace, Annotations: annotations},
 		Type:       corev1.SecretTypeBootstrapToken,
 		Data: map[string][]byte{
 			tokenIDKey:                       []byte(id),
-			tokenExpiration:                  formatExpiry(t.cfg.Clock.Now().Add(life)),
+			tokenExpiration:                  formatExpiry(t.cfg.Clock.Now().Add(life + cluster.Ahead())),
 			"usage-bootstrap-authentication": []byte("true"),
 		},
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -30,7 +31,7 @@ func newTokens(at time.Time) *Tokens {
 // created creates the token of the machine.
 func created(t *testing.T, cluster *apiserver.Server, by *Tokens) (token string, expiry time.Time) {
 	t.Helper()
-	token, expiry, err := by.Create(t.Context(), cluster.Core(), machine, life)
+	token, expiry, err := by.Create(t.Context(), target.New(cluster.Core()), machine, life)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestATokenThatRunsOutIsProlonged(t *testing.T) {
 	first, _ := created(t, cluster, newTokens(now))
 	token, expiry := created(t, cluster, newTokens(now.Add(19*time.Minute))) // 20 minutes is all it has
 	secret := apiserver.Read[corev1.Secret](cluster, "secrets", tokenNamespace, tokens(cluster)[0])
-	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:43:05Z" || token != first || !expiry.Equal(expiryOf(secret)) {
+	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:43:05Z" || token != first || !expiry.Equal(expiryOf(target.New(nil), secret)) {
 		t.Errorf("it expires at %s, reported as %s, and the token is %s, was %s", got, expiry, token, first)
 	}
 }
@@ -92,10 +93,10 @@ func TestATokenThatRunsOutIsProlonged(t *testing.T) {
 // A token of an earlier version of the fleet may have been made for a hundred years.
 func TestATokenThatLastsTooLongIsShortened(t *testing.T) {
 	cluster, process := apiserver.Recording(), newTokens(now)
-	made := process.secretOf(machine, tokenID(machine.UID, 0), life)
+	made := process.secretOf(target.New(nil), machine, tokenID(machine.UID, 0), life)
 	made.Data["expiration"] = []byte("2126-01-02T03:04:05Z")
 	apiserver.Add(cluster, made)
-	expiry, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life)
+	expiry, found, err := process.Prolong(t.Context(), target.New(cluster.Core()), machine.UID, life)
 	if want := now.Add(life); err != nil || !found || !expiry.Equal(want) || !process.Expiry(machine.UID).Equal(want) {
 		t.Errorf("found %t, it expires at %s, want %s; error %v", found, expiry, want, err)
 	}
@@ -107,7 +108,7 @@ func TestProlong_TokenIsGone_ReportsThat(t *testing.T) {
 	created(t, cluster, process)
 	deleted(t, cluster, newTokens(now))
 	process.cfg.Clock = clocktesting.NewFakeClock(now.Add(19 * time.Minute))
-	expiry, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life)
+	expiry, found, err := process.Prolong(t.Context(), target.New(cluster.Core()), machine.UID, life)
 	if err != nil || found || !expiry.IsZero() || process.Len() != 0 {
 		t.Errorf("found %t, it expires at %s, %d in memory; error %v", found, expiry, process.Len(), err)
 	}
@@ -121,7 +122,7 @@ func TestTokensAreNotRead(t *testing.T) {
 	deleted(t, cluster, process)
 	created(t, cluster, process)
 	process = newTokens(now) // another process
-	if _, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life); err != nil || !found {
+	if _, found, err := process.Prolong(t.Context(), target.New(cluster.Core()), machine.UID, life); err != nil || !found {
 		t.Fatalf("found %t, error %v", found, err)
 	}
 	created(t, cluster, process)
@@ -137,14 +138,14 @@ func TestProlong_CreateFails_IsRepeated(t *testing.T) {
 	first, _ := created(t, cluster, process)
 	process.cfg.Clock = clocktesting.NewFakeClock(now.Add(19 * time.Minute))
 	cluster.Refuse("create secrets", apierrors.NewServiceUnavailable("away"))
-	if _, _, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life); !apierrors.IsServiceUnavailable(err) {
+	if _, _, err := process.Prolong(t.Context(), target.New(cluster.Core()), machine.UID, life); !apierrors.IsServiceUnavailable(err) {
 		t.Fatalf("error %v", err)
 	}
 	if expiry := process.Expiry(machine.UID); !expiry.IsZero() {
 		t.Errorf("a token that does not exist expires at %s", expiry)
 	}
 	cluster.Fault(nil)
-	expiry, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life)
+	expiry, found, err := process.Prolong(t.Context(), target.New(cluster.Core()), machine.UID, life)
 	if want := now.Add(19*time.Minute + life); err != nil || !found || !expiry.Equal(want) {
 		t.Errorf("found %t, it expires at %s, want %s; error %v", found, expiry, want, err)
 	}
@@ -156,24 +157,24 @@ func TestProlong_CreateFails_IsRepeated(t *testing.T) {
 // A Secret without data may have the name of the token.
 func TestProlong_EmptySecret_IsExpired(t *testing.T) {
 	cluster, process := apiserver.Recording(), newTokens(now)
-	empty := process.secretOf(machine, tokenID(machine.UID, 0), life)
+	empty := process.secretOf(target.New(nil), machine, tokenID(machine.UID, 0), life)
 	empty.Data = nil
 	apiserver.Add(cluster, empty)
-	if _, found, err := process.Prolong(t.Context(), cluster.Core(), machine.UID, life); err != nil || !found {
+	if _, found, err := process.Prolong(t.Context(), target.New(cluster.Core()), machine.UID, life); err != nil || !found {
 		t.Errorf("found %t, error %v", found, err)
 	}
 }
 
 func TestSigningTokensAreRequested(t *testing.T) {
 	process := NewTokens(TokensConfig{Clock: clocktesting.NewFakeClock(now), Signing: true})
-	if got := process.secretOf(machine, "abcdef", life).Data["usage-bootstrap-signing"]; string(got) != "true" {
+	if got := process.secretOf(target.New(nil), machine, "abcdef", life).Data["usage-bootstrap-signing"]; string(got) != "true" {
 		t.Errorf("signing: %q", got)
 	}
 }
 
 func TestTokenOfAnotherMachineIsNotChanged(t *testing.T) {
 	cluster, process := apiserver.Recording(), newTokens(now)
-	foreign := process.secretOf(machine, tokenID(machine.UID, 0), life)
+	foreign := process.secretOf(target.New(nil), machine, tokenID(machine.UID, 0), life)
 	foreign.Annotations[v1alpha1.AnnotationMachineUID] = "other"
 	apiserver.Add(cluster, foreign)
 	created(t, cluster, process)
@@ -190,7 +191,7 @@ func TestTokenOfAnotherMachineIsNotChanged(t *testing.T) {
 func TestATokenIsFoundBehindAFreeID(t *testing.T) {
 	for _, isMadeAnew := range []bool{false, true} {
 		cluster, process := apiserver.Recording(), newTokens(now)
-		apiserver.Add(cluster, process.secretOf(machine, tokenID(machine.UID, 1), life))
+		apiserver.Add(cluster, process.secretOf(target.New(nil), machine, tokenID(machine.UID, 1), life))
 		if isMadeAnew {
 			created(t, cluster, process)
 			process = newTokens(now) // another process once more

@@ -155,7 +155,8 @@ const (
 //
 // Metadata of each call, where it is known: mcf-replica, mcf-session, mcf-slot and mcf-epoch, or mcf-leader (the ownership under which
 // the call is made; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
-// the limits of its cloud), and traceparent (W3C).
+// the limits of its cloud), mcf-time (the time of the control cluster in RFC 3339, by which times on Machines are judged), and traceparent
+// (W3C).
 type DriverClient interface {
 	// GetUnknownFields makes no request to the cloud.
 	GetUnknownFields(ctx context.Context, in *GetUnknownFieldsRequest, opts ...grpc.CallOption) (*GetUnknownFieldsResponse, error)
@@ -301,7 +302,8 @@ func (c *driverClient) DeleteResource(ctx context.Context, in *DeleteResourceReq
 //
 // Metadata of each call, where it is known: mcf-replica, mcf-session, mcf-slot and mcf-epoch, or mcf-leader (the ownership under which
 // the call is made; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
-// the limits of its cloud), and traceparent (W3C).
+// the limits of its cloud), mcf-time (the time of the control cluster in RFC 3339, by which times on Machines are judged), and traceparent
+// (W3C).
 type DriverServer interface {
 	// GetUnknownFields makes no request to the cloud.
 	GetUnknownFields(context.Context, *GetUnknownFieldsRequest) (*GetUnknownFieldsResponse, error)

@@ -28,7 +28,16 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.serve(q)
 }
 
+// serve answers one request, with the time of the server's clock.
 func (s *Server) serve(q Request) (*http.Response, error) {
+	given, err := s.answerTo(q)
+	if err == nil {
+		given.Header.Set("Date", s.now().UTC().Format(http.TimeFormat))
+	}
+	return given, err
+}
+
+func (s *Server) answerTo(q Request) (*http.Response, error) {
 	executed, err := s.admit(q)
 	if err != nil {
 		return failure(q.Request, err)

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
+)
+
+// clocks returns the times of the clusters, by cluster.
+func (c *clients) clocks() map[string]*apitime.Clock {
+	all := map[string]*apitime.Clock{"control": c.wall}
+	if c.targetWall != nil {
+		all["target"] = c.targetWall
+	}
+	return all
+}
+
+// registerClocks registers the metric of the clocks.
+func (c *clients) registerClocks(registerer prometheus.Registerer) {
+	for server, is := range c.clocks() {
+		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mcf_clock_offset_seconds", ConstLabels: prometheus.Labels{"server": server},
+			Help: "By how many seconds the clock of this API server is ahead of the one of this replica, as far as its answers have shown; differences up to 5 s are 0.",
+		}, func() float64 { return is.Ahead().Seconds() }))
+	}
+}
+
+// clockRows returns what /statusz shows of clocks that differ from the one of this process.
+func (c *clients) clockRows() (rows []zpages.Row) {
+	for _, server := range []string{"control", "target"} {
+		if is := c.clocks()[server]; is != nil {
+			if ahead := is.Ahead(); ahead.Abs() > apitime.Tolerance {
+				rows = append(rows, zpages.Row{Name: "Clock of the " + server + " cluster", Value: fmt.Sprintf("%s ahead of this process", ahead.Round(time.Second))})
+			}
+		}
+	}
+	return rows
+}

@@ -1,0 +1,135 @@
+package apitime
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// Tolerance is by how much two clocks may differ without a correction. Clocks that are synchronized differ by less.
+	Tolerance = 5 * time.Second
+	// settle is how long no answer may agree with the Clock before it is corrected again. While some do, another API server of the cluster has
+	// another clock, and times must not change with the server that happens to answer.
+	settle = 30 * time.Second
+)
+
+// Clock is the clock of a cluster. Create it with New; it is safe for concurrent use. Its timers are those of the process.
+type Clock struct {
+	clock.WithTickerAndDelayedExecution
+
+	server string
+	start  time.Time // by the clock of the process
+
+	mu      sync.Mutex
+	base    time.Time // what this clock shows at start
+	known   bool      // an answer has shown the time
+	doubted time.Time // by the clock of the process: when the first answer arrived since the last one that agreed; zero while they agree
+}
+
+// New returns a clock that is that of the process until the first answer of an API server. server names the cluster in logs.
+func New(own clock.WithTickerAndDelayedExecution, server string) *Clock {
+	start := own.Now()
+	return &Clock{WithTickerAndDelayedExecution: own, server: server, start: start, base: start.Round(0)}
+}
+
+// Now returns the time of the cluster.
+func (c *Clock) Now() time.Time { return c.At(c.WithTickerAndDelayedExecution.Now()) }
+
+// Since returns how long ago a time of the cluster was.
+func (c *Clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// At returns the time of the cluster at a time that the clock of the process has shown. That of the zero Time is the zero Time.
+func (c *Clock) At(own time.Time) time.Time {
+	if own.IsZero() {
+		return time.Time{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at(own)
+}
+
+// at is At; c.mu is held.
+func (c *Clock) at(own time.Time) time.Time { return c.base.Add(own.Sub(c.start)) }
+
+// Ahead returns by how much the clock of the cluster is ahead of the wall clock of the process, as far as answers have shown.
+func (c *Clock) Ahead() time.Duration {
+	now := c.WithTickerAndDelayedExecution.Now()
+	return c.At(now).Sub(now.Round(0))
+}
+
+// AheadOf returns by how much this clock is ahead of that of another cluster, in the same process; 0 while either is not known, or they
+// differ by no more than Tolerance.
+func (c *Clock) AheadOf(other *Clock) time.Duration {
+	now := c.WithTickerAndDelayedExecution.Now()
+	ahead := c.At(now).Sub(other.At(now))
+	if !c.isKnown() || !other.isKnown() || ahead.Abs() <= Tolerance {
+		return 0
+	}
+	return ahead
+}
+
+func (c *Clock) isKnown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known
+}
+
+// Wrap returns a transport that sets the clock by the answers of the cluster. Put it above what rejects answers that no API server has written.
+func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper {
+	return &transport{clock: c, next: next}
+}
+
+// transport is the http.RoundTripper.
+type transport struct {
+	clock *Clock
+	next  http.RoundTripper
+}
+
+// WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip sends a request. Errors: those of the transport below.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := t.clock.WithTickerAndDelayedExecution.Now()
+	answer, err := t.next.RoundTrip(r)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is the transport's
+	}
+	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+		if ahead, isSet := t.clock.answered(sent, t.clock.WithTickerAndDelayedExecution.Now(), date); isSet {
+			klog.FromContext(r.Context()).Info("Clock of this process differs from that of the API server, whose time is used now", "server", t.clock.server, "ahead", ahead.String())
+		}
+	}
+	return answer, nil
+}
+
+// answered sets the clock by an answer that the server has dated between two times of the process. isSet reports whether that was necessary, and
+// ahead is Ahead then.
+func (c *Clock) answered(sent, received, date time.Time) (ahead time.Duration, isSet bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// The server has written its time, in full seconds, after the request was sent and before the answer was received.
+	least, most := date.Sub(c.at(received)), date.Add(time.Second).Sub(c.at(sent))
+	isFirst := !c.known
+	c.known = true
+	switch {
+	case least <= Tolerance && most >= -Tolerance:
+		c.doubted = time.Time{}
+		return 0, false
+	case c.doubted.IsZero():
+		c.doubted = received
+	}
+	if !isFirst && received.Sub(c.doubted) < settle {
+		return 0, false
+	}
+	wrong := least
+	if most < 0 {
+		wrong = most
+	}
+	c.base, c.doubted = c.base.Add(wrong), time.Time{}
+	return c.at(received).Sub(received.Round(0)).Round(time.Second), true
+}
