@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
@@ -53,6 +55,19 @@ type Servers struct {
 	Control func() reach.Fact
 	// Unserved returns the last time in which no replica of the fleet ran, as an outage; nil means that there was none.
 	Unserved func() reach.Fact
+	// UnservedSlot returns the last time in which the slot of an object had no holder, as an outage; nil means that there was none. slot is the
+	// value of its slot label.
+	UnservedSlot func(slot string) reach.Fact
+}
+
+// Of returns what is known of the API servers that decisions about an object depend on, as Under does, and of the time in which no replica held
+// its slot.
+func (s Servers) Of(object metav1.Object, cluster *Cluster) reach.Fact {
+	all := s.Under(cluster)
+	if slot := object.GetLabels()[v1alpha1.LabelSlot]; s.UnservedSlot != nil && slot != "" {
+		all = reach.Both(all, s.UnservedSlot(slot))
+	}
+	return all
 }
 
 // Under returns what is known of both API servers that decisions about machines of a target cluster depend on; cluster is nil where

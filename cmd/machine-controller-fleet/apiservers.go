@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,10 +108,19 @@ func (f *fleet) outages() target.Servers {
 			return *known
 		}
 		return reach.Fact{}
+	}, UnservedSlot: func(slot string) reach.Fact {
+		known, _ := f.unservedSlots.Load(slot)
+		fact, _ := known.(reach.Fact) // none
+		return fact
 	}}
 }
 
 // noteUnserved makes a time without a replica count as an outage: nothing that depends on it could make progress.
 func (f *fleet) noteUnserved(gap member.Gap) {
 	f.unserved.Store(&reach.Fact{From: gap.From, Back: gap.To})
+}
+
+// noteUnservedSlot makes a time in which a slot had no holder count as an outage for what is in it.
+func (f *fleet) noteUnservedSlot(slot int, gap member.Gap) {
+	f.unservedSlots.Store(strconv.Itoa(slot), reach.Fact{From: gap.From, Back: gap.To})
 }

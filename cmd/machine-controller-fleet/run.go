@@ -188,6 +188,8 @@ type fleet struct {
 	broadcaster events.EventBroadcaster
 	deletions   *deletionlog.Recorder
 	unserved    atomic.Pointer[reach.Fact] // the last time without a replica
+
+	unservedSlots sync.Map // the last time without a holder, a reach.Fact, by slot label
 }
 
 func (f *fleet) recorder(source string) events.EventRecorder {

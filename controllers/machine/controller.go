@@ -250,7 +250,7 @@ func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	if err != nil {
 		return 0, c.complain(ctx, p, err)
 	}
-	p.world.Now, p.world.Reach = c.cfg.Clock.Now(), c.cfg.Servers.Under(p.cluster)
+	c.observeOutages(p)
 	return 0, nil
 }
 

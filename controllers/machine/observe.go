@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // pass is one pass over one machine: the world, which decisions are made on, and what only actions need.
@@ -42,8 +43,8 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the target cluster of namespace %s: %w", m.Namespace, err)
 	}
-	p := &pass{cluster: cluster, world: lifecycle.World{Now: c.cfg.Clock.Now(), Limits: c.cfg.Limits, Machine: m, NoTarget: cluster == nil}}
-	p.world.Reach = c.cfg.Servers.Under(cluster)
+	p := &pass{cluster: cluster, world: lifecycle.World{Limits: c.cfg.Limits, Machine: m, NoTarget: cluster == nil}}
+	c.observeOutages(p)
 	if class, known := c.cfg.View.Classes.Get(classKey(m)); known {
 		c.noteClass(p, c.classes.Newest(class))
 	}
@@ -61,6 +62,13 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	p.world.Drain.State = c.drains.State(m.UID)
 	p.world.TokenExpiry = c.tokens.Expiry(m.UID)
 	return p, nil
+}
+
+// observeOutages records the time, and when nothing could be done for the machine.
+func (c *Controller) observeOutages(p *pass) {
+	m := p.world.Machine
+	p.world.Now = c.cfg.Clock.Now()
+	p.world.Reach = reach.Both(c.cfg.Servers.Of(m, p.cluster), lifecycle.WasSetAside(m, p.world.Now))
 }
 
 func classKey(m *v1alpha1.Machine) types.NamespacedName {

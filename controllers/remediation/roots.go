@@ -188,7 +188,7 @@ func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) 
 	if err != nil {
 		return w, why, fmt.Errorf("find the target cluster of namespace %s: %w", root.GetNamespace(), err)
 	}
-	servers := r.cfg.Servers.Under(cluster)
+	servers := r.cfg.Servers.Of(root, cluster)
 	w.Away, w.NotBefore = servers.Away, servers.Settled()
 	if w.Disruptions, err = disruption.ReadDisruptions(root); err != nil {
 		return w, why, err

@@ -38,7 +38,7 @@ type Grants interface {
 	Broken() map[string]string
 }
 
-// Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit, Unserved, Led, LeaderLease and Tracer are required.
+// Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit, Unserved, UnservedSlot, Led, LeaderLease and Tracer are required.
 type Config struct {
 	Settings protocol.Settings
 	Leases   *leases.Store
@@ -63,6 +63,9 @@ type Config struct {
 	// Unserved is called at most once, before this session acquires a slot, with the last time in which no session of the fleet lived. It must
 	// return at once; it may be nil.
 	Unserved func(gap member.Gap)
+	// UnservedSlot is called with each time in which a slot had no holder that lived, when it has one again, whichever session that is. It must
+	// return at once; it may be nil.
+	UnservedSlot func(slot int, gap member.Gap)
 	// Led is called each time that this session begins to lead: work under the leadership may begin then. It must return at once;
 	// it may be nil.
 	Led func()
@@ -85,6 +88,7 @@ type Replica struct {
 	arrival *arrivals
 	leaving *departures
 	changes changeLog
+	gaps    *slotGaps
 	outages outages[int]
 	ailing  outages[string]   // sessions that are unfit, while this one leads
 	broken  map[string]string // as it was last reported to the protocol
@@ -117,7 +121,7 @@ func New(cfg Config) (*Replica, error) {
 	r := &Replica{
 		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
 		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), leaving: newDepartures(cfg.Settings, cfg.Tracer), changes: changeLog{},
-		outages: outages[int]{}, ailing: outages[string]{}, office: newCandidacy(),
+		gaps: newSlotGaps(cfg.Settings), outages: outages[int]{}, ailing: outages[string]{}, office: newCandidacy(),
 	}
 	now := cfg.Time.Moment()
 	r.beaten.Store(&now)
@@ -455,12 +459,15 @@ func (o observer) Seen(lease *coordinationv1.Lease) {
 	o.post(protocol.Seen{Lease: lease})
 }
 
-// note updates the measurement of arrivals with Leases.
+// note updates the measurement of arrivals, and of times without a holder, with Leases.
 func (o observer) note(leases ...*coordinationv1.Lease) {
 	at := o.cfg.Time.Moment()
 	o.mail.put(letter{do: func() {
 		for _, lease := range leases {
 			o.arrival.seen(lease, at)
+			if slot, gap := o.gaps.seen(lease); !gap.IsZero() && o.cfg.UnservedSlot != nil {
+				o.cfg.UnservedSlot(slot, gap)
+			}
 		}
 	}})
 }

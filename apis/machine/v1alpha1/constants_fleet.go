@@ -19,6 +19,9 @@ const (
 	// AnnotationSetAside is on Machines whose processing has panicked: how often, until when they are not processed, and
 	// the message of the panic, as JSON. Without it the machine is processed at once.
 	AnnotationSetAside = FleetDomain + "set-aside"
+	// AnnotationPreserveProlonged is on a Machine that is preserved: when its expiry time was last prolonged by a time in which nothing could be
+	// done for it, as RFC 3339.
+	AnnotationPreserveProlonged = FleetDomain + "preserve-prolonged"
 	// AnnotationReported is on Machines with a lasting problem that no status shows: the Event that reported it last, as
 	// its reason and a checksum of its message. Each problem is reported once. Those of several are separated by commas.
 	AnnotationReported = FleetDomain + "reported"

@@ -11,6 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // How long a machine whose processing has panicked is set aside: the first time, doubled each time, up to the longest.
@@ -68,14 +69,24 @@ func WhileSetAside(m *v1alpha1.Machine, now time.Time) (cause *PassError, wait t
 		a.Times, a.Fault, a.Until.Format(time.RFC3339))}, wait
 }
 
+// WasSetAside returns the time in which a machine was set aside last, as an outage that has ended: nothing was done for it, so that time does not
+// count for its deadlines.
+func WasSetAside(m *v1alpha1.Machine, now time.Time) reach.Fact {
+	a := readSetAside(m)
+	if a.Rest.Duration <= 0 || a.Until.After(now) {
+		return reach.Fact{}
+	}
+	return reach.Fact{From: a.Until.Add(-a.Rest.Duration), Back: a.Until}
+}
+
 // EndSetAside adds to a verdict that rests that a machine is not set aside any more: its spec has changed, or it was processed without
-// a panic for as long as it had been set aside.
+// a panic for as long as it had been set aside, without a time in which nothing was processed.
 func EndSetAside(w World, v Verdict) Verdict {
 	if _, stands := w.Machine.Annotations[v1alpha1.AnnotationSetAside]; !stands {
 		return v
 	}
 	a := readSetAside(w.Machine)
-	if left := a.Until.Add(a.Rest.Duration).Sub(w.Now); left > 0 {
+	if left := w.Reach.Extend(a.Until, a.Until.Add(a.Rest.Duration)).Sub(w.Now); left > 0 {
 		v.Wake = machinefacts.Sooner(v.Wake, left)
 		return v
 	}

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 func TestAMachineIsSetAsideForLongerAndLonger(t *testing.T) {
@@ -83,5 +86,41 @@ func TestAnotherSpecIsTriedAtOnce(t *testing.T) {
 	}
 	if _, first := SetAside(m, w.Now, "another defect"); !first {
 		t.Error("another spec is no new series")
+	}
+}
+
+// The time in which a machine was set aside is not that of its deadlines: nothing was done for it.
+func TestTimeAsideDoesNotCountForDeadlines(t *testing.T) {
+	w := fresh()
+	m, begun := w.Machine, w.Now
+	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachinePending, LastUpdateTime: metav1.NewTime(begun)}
+	m.CreationTimestamp = metav1.NewTime(begun)
+	due := joinDeadline(w)
+	value, _ := SetAside(m, begun.Add(time.Minute), "a defect")
+	m.Annotations = map[string]string{v1alpha1.AnnotationSetAside: value}
+	if got := WasSetAside(m, begun.Add(90*time.Second)); !got.Back.IsZero() {
+		t.Errorf("it is set aside, and that has ended: %+v", got)
+	}
+	w.Now = begun.Add(2 * time.Minute)
+	w.Reach = WasSetAside(m, w.Now)
+	if got := joinDeadline(w); !got.Equal(due.Add(firstSetAside)) {
+		t.Errorf("the deadline is %s later, want %s", got.Sub(due), firstSetAside)
+	}
+	m.Status.CurrentStatus.Phase = v1alpha1.MachineUnknown
+	if !isBeforeOutage(w) {
+		t.Error("its health timeout does not begin anew")
+	}
+}
+
+// A machine was processed without a panic only while a replica ran.
+func TestTimeWithoutAReplicaIsNoTimeWithoutAPanic(t *testing.T) {
+	w := fresh()
+	m := w.Machine
+	value, _ := SetAside(m, w.Now, "a defect")
+	m.Annotations = map[string]string{v1alpha1.AnnotationSetAside: value}
+	w.Reach = reach.Fact{From: w.Now.Add(firstSetAside + 10*time.Second), Back: w.Now.Add(3 * time.Hour)}
+	w.Now = w.Reach.Back
+	if v := EndSetAside(w, rest(0)); v.Machine != nil || v.Wake != firstSetAside-10*time.Second {
+		t.Errorf("after 10 s of processing it is %+v, want another pass in 50 s", v)
 	}
 }

@@ -298,7 +298,7 @@ func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.V
 		m = v.Machine
 	}
 	p := preserve.Decide(preserve.World{
-		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Machine: m, Node: node, Rolling: w.Rollout != nil && w.Rollout.Autoscaler == nodesync.AutoscalerKept,
+		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Reach: w.Reach, Machine: m, Node: node, Rolling: w.Rollout != nil && w.Rollout.Autoscaler == nodesync.AutoscalerKept,
 		Drain: w.PreservedDrain.State, DrainText: w.PreservedDrain.Text,
 	})
 	if v.Machine != nil || !apiequality.Semantic.DeepEqual(p.Machine, m) {

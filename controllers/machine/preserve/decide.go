@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // World is the input of the decision. All of it is read only.
@@ -15,6 +16,8 @@ type World struct {
 	Now time.Time
 	// Timeout is how long a machine is preserved without a timeout of its own.
 	Timeout time.Duration
+	// Reach is what is known of the API servers, and of times in which nothing was done for the machine.
+	Reach reach.Fact
 	// Machine in its current state, or as it is about to be written.
 	Machine *v1alpha1.Machine
 	// Node of the machine; nil if it has none. A Node that was not read is not nil.
@@ -60,6 +63,7 @@ type Verdict struct {
 
 // Decide returns the machine and Node to be written. It is total, and idempotent.
 func Decide(w World) Verdict {
+	w.Machine = prolonged(w)
 	a := read(w)
 	expired, failed := machinefacts.IsPreservationOver(w.Machine, w.Now), machinefacts.HasFailed(w.Machine)
 	begun := w.Machine.Status.CurrentStatus.PreserveExpiryTime != nil || showsPreserved(w.Node)
@@ -82,6 +86,29 @@ func Decide(w World) Verdict {
 		return unknown(w, a, expired)
 	}
 	return keep(w, a)
+}
+
+// prolonged returns the machine with its expiry time after a time in which nothing could be done for it, which does not count. It is recorded when
+// that was done, so that no owner does it again.
+func prolonged(w World) *v1alpha1.Machine {
+	expiry := w.Machine.Status.CurrentStatus.PreserveExpiryTime
+	if expiry == nil {
+		return w.Machine
+	}
+	since, err := time.Parse(time.RFC3339, w.Machine.Annotations[v1alpha1.AnnotationPreserveProlonged])
+	if err != nil { // it was not prolonged yet
+		since = expiry.Add(-machinefacts.PreserveTimeout(w.Machine, w.Timeout))
+	} else if since.After(w.Reach.From) {
+		return w.Machine
+	}
+	until := w.Reach.Extend(since, expiry.Time).Truncate(time.Second)
+	if !until.After(expiry.Time) {
+		return w.Machine
+	}
+	m := w.Machine.DeepCopy()
+	m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: until}
+	annotate(m, v1alpha1.AnnotationPreserveProlonged, w.Now.UTC().Format(time.RFC3339))
+	return m
 }
 
 // unknown leaves the preservation unchanged until its time is over: a typo must not delete a machine.
@@ -190,6 +217,7 @@ func stop(w World, a asked, begun, forget bool) Verdict {
 		v.Ended = len(m.Annotations) < askedFor
 	case status.PreserveExpiryTime != nil:
 		status.PreserveExpiryTime, v.Ended = nil, true
+		delete(m.Annotations, v1alpha1.AnnotationPreserveProlonged)
 	}
 	return v
 }

@@ -1,0 +1,76 @@
+package session
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+)
+
+// A slot is unserved from the last sign of life of its holder, or from its release, until another session acquires it, if that takes long.
+func TestSlotGaps(t *testing.T) {
+	const a, b = "fleet-0_aaaaa", "fleet-1_bbbbb"
+	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	type seen struct {
+		lease, holder string
+		at            time.Duration
+	}
+	slot := func(holder string, at time.Duration) seen { return seen{"fleet-slot-003", holder, at} }
+	lives := func(session string, at time.Duration) seen { return seen{"fleet-session-" + session[:7], session, at} }
+	for name, tc := range map[string]struct {
+		leases   []seen
+		from, to time.Duration // 0 for none
+	}{
+		"first sight":                            {leases: []seen{slot(a, 0)}},
+		"a hand-over":                            {leases: []seen{lives(a, 0), slot(a, 0), slot("", time.Hour), slot(b, time.Hour+time.Second)}},
+		"a take-over":                            {leases: []seen{slot(a, 0), lives(a, time.Hour), slot(b, time.Hour+17*time.Second)}},
+		"a dead holder, and no leader":           {leases: []seen{slot(a, 0), lives(a, time.Minute), lives(b, time.Hour), slot(b, time.Hour)}, from: time.Minute, to: time.Hour},
+		"a release, and no leader":               {leases: []seen{slot(a, 0), lives(a, 2*time.Minute), slot("", 2*time.Minute), slot(b, time.Hour)}, from: 2 * time.Minute, to: time.Hour},
+		"released before this session began":     {leases: []seen{slot("", 2*time.Minute), slot(b, time.Hour)}, from: 2 * time.Minute, to: time.Hour},
+		"cleared by hand, and a dead holder":     {leases: []seen{slot(a, time.Second), lives(a, 2*time.Minute), slot("", time.Second), slot(b, time.Hour)}, from: 2 * time.Minute, to: time.Hour},
+		"cleared by hand, and a live holder":     {leases: []seen{slot(a, time.Second), lives(a, time.Hour), slot("", time.Second), slot(b, time.Hour+2*time.Second)}},
+		"the same holder again":                  {leases: []seen{slot(a, time.Second), lives(a, 2*time.Minute), slot(a, time.Hour)}},
+		"a holder that was never seen alive":     {leases: []seen{slot(a, time.Second), slot(b, time.Hour)}},
+		"its replica restarts and waits":         {leases: []seen{slot(a, 0), lives(a, time.Minute), lives("fleet-0_ccccc", 2*time.Minute), slot("fleet-0_ccccc", time.Hour)}, from: time.Minute, to: time.Hour},
+		"a Lease of another kind, or of another": {leases: []seen{{"fleet-leader", a, 0}, {"other-slot-003", a, 0}, {"fleet-leader", b, time.Hour}, {"other-slot-003", b, time.Hour}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gaps := newSlotGaps(protocol.Settings{Fleet: "fleet", Slots: 16})
+			var got member.Gap
+			for _, s := range tc.leases {
+				renewed := metav1.NewMicroTime(start.Add(s.at))
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.lease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &s.holder, RenewTime: &renewed}}
+				of, gap := gaps.seen(lease)
+				if got = gap; !gap.IsZero() && of != 3 {
+					t.Errorf("a gap of slot %d", of)
+				}
+			}
+			want := member.Gap{}
+			if tc.to > 0 {
+				want = member.Gap{From: start.Add(tc.from), To: start.Add(tc.to)}
+			}
+			if got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// Sessions that hold nothing any more are forgotten.
+func TestSlotGaps_ForgetSessions(t *testing.T) {
+	gaps := newSlotGaps(protocol.Settings{Fleet: "fleet", Slots: 16})
+	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	for i := range 100 {
+		session, renewed := member.Identity("fleet-0", string([]byte{'a', 'a', 'a', 'a' + byte(i/26), 'a' + byte(i%26)})), metav1.NewMicroTime(now.Add(time.Duration(i)*time.Minute))
+		for _, name := range []string{"fleet-session-fleet-0", "fleet-slot-003"} {
+			gaps.seen(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &session, RenewTime: &renewed}})
+		}
+	}
+	if len(gaps.renewed) > 2 {
+		t.Errorf("%d sessions of one replica are known", len(gaps.renewed))
+	}
+}
