@@ -34,6 +34,8 @@ definitions() {
     s/^\( *\)type: string$/\1maxLength: 63\n&/
     s/^\( *\)type: object$/\1maxProperties: 1000\n&/
   }' "$new"/crds/*/*/*/*.yaml
+  # The same for the rule that adds up the expressions of a selector; it allows fewer.
+  sed -i -e '/^ *matchExpressions:$/,/^ *matchLabels:$/ s/^\( *\)type: array$/\1maxItems: 1000\n&/' "$new"/crds/apis/machine/*/*.yaml
 }
 
 client() {

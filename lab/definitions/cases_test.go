@@ -1,5 +1,13 @@
 package definitions_test
 
+import "strings"
+
+// many are 98 values, and with the label and the expression of the selector the most that it may have; tooMany are two more.
+var (
+	many    = `spec: {selector: {matchExpressions: [{key: zone, operator: NotIn, values: [` + strings.Repeat("x, ", 98) + `]}]}}`
+	tooMany = `spec: {selector: {matchExpressions: [{key: zone, operator: NotIn, values: [` + strings.Repeat("x, ", 98) + `z]}, {key: rack, operator: Exists}]}}`
+)
+
 // good has a valid manifest of each kind.
 const good = `
 MachineDeployment:
@@ -51,6 +59,8 @@ var works = []manifest{
 	{"MachineDeployment", `spec: {template: {spec: {nodeTemplate: {metadata: {creationTimestamp: null, labels: {}}, spec: {}}}}}`},
 	{"MachineDeployment", `spec: {template: {spec: {nodeTemplate: {spec: {taints: [{key: a, effect: NoSchedule}]}}, class: {apiGroup: machine.sapcloud.io, kind: Anything}}}}`},
 	{"MachineDeployment", `{metadata: {creationTimestamp: null}, status: {readyReplicas: -1, conditions: [{type: Available, status: Perhaps}]}}`},
+	{"MachineDeployment", many},
+	{"MachineSet", many},
 	{"MachineSet", `{}`},
 	{"MachineSet", `spec: {selector: {matchLabels: {machine-template-hash: "1"}}, template: {metadata: {labels: {machine-template-hash: "1"}}}}`},
 	{"MachineSet", `spec: {replicas: 0, machineClass: {}}`},
@@ -129,6 +139,8 @@ var broken = []struct {
 	{manifest{"MachineSet", `spec: {selector: {matchExpressions: [{key: fleet.machine.sapcloud.io/slot, operator: NotIn, values: ["8"]}]}}`}, "spec.selector: Forbidden: must not use labels that the controllers write"},
 	{manifest{"MachineSet", `spec: {selector: {matchExpressions: [{key: fleet.machine.sapcloud.io/slot, operator: Exists}]}}`}, "spec.selector: Forbidden: must not use labels that the controllers write"},
 	{manifest{"MachineSet", `spec: {selector: {matchExpressions: [{key: fleet.machine.sapcloud.io/slot, operator: DoesNotExist}]}}`}, "spec.selector: Forbidden: must not use labels that the controllers write"},
+	{manifest{"MachineDeployment", tooMany}, "must not have more than 100 labels, expressions and values"},
+	{manifest{"MachineSet", tooMany}, "must not have more than 100 labels, expressions and values"},
 	{manifest{"Machine", `spec: null`}, "spec.class: Required value"},
 	{manifest{"Machine", `spec: {class: null}`}, "spec.class: Required value"},
 	{manifest{"Machine", `spec: {class: {name: null}}`}, "spec.class.name: Required value: Name is required"},

@@ -56,6 +56,7 @@ type MachineSetSpec struct {
 	// Selector finds the set's machines by their labels. The template's labels must match it.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.?matchLabels.orValue({}).size() + self.?matchExpressions.orValue([]).size() > 0`,message="must not be empty: it would select every machine"
+	// +kubebuilder:validation:XValidation:rule=`(has(self.matchLabels) ? self.matchLabels.size() : 0) + (has(self.matchExpressions) ? self.matchExpressions.map(e, has(e.values) ? 1 + e.values.size() : 1).sum() : 0) <= 100`,message="must not have more than 100 labels, expressions and values"
 	// +kubebuilder:validation:XValidation:rule=`(!has(self.matchLabels) || self.matchLabels.all(k, !(k in ["node", "node.machine.sapcloud.io/update-result"] || k.startsWith("fleet.machine.sapcloud.io/")))) && (!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.key in ["node", "node.machine.sapcloud.io/update-result"] || e.key.startsWith("fleet.machine.sapcloud.io/"))))`,reason=FieldValueForbidden,message="must not use labels that the controllers write (node, node.machine.sapcloud.io/update-result, and those below fleet.machine.sapcloud.io/): what they create would not match it any more, and be created again without end"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// MachineClass has no effect; it is kept for the metric that shows it. The class in use is the template's.
