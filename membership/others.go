@@ -19,8 +19,8 @@ type Peer struct {
 	Leaving bool
 	// Capacity is how much the replica wants to hold in relation to others, 1 if it is not reported.
 	Capacity float64
-	// Weights, Confirmed and Counts are the values of the annotations of these names.
-	Weights, Confirmed, Counts string
+	// Weights, Confirmed, Counts and Accounts are the values of the annotations of these names.
+	Weights, Confirmed, Counts, Accounts string
 	// Fitness is what the session reports that it can do.
 	Fitness Fitness
 }
@@ -326,6 +326,7 @@ func readPeer(replica string, l *coordinationv1.Lease) Peer {
 		Weights:   l.Annotations[v1alpha1.AnnotationWeights],
 		Confirmed: l.Annotations[v1alpha1.AnnotationConfirmed],
 		Counts:    l.Annotations[v1alpha1.AnnotationCounts],
+		Accounts:  l.Annotations[v1alpha1.AnnotationAccounts],
 	}
 	p.Fitness, _ = ParseFitness(l.Annotations[v1alpha1.AnnotationFitness]) // an invalid report counts as unfit
 	if capacity, err := strconv.ParseFloat(l.Annotations[v1alpha1.AnnotationCapacity], 64); err == nil && capacity > 0 {

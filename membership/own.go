@@ -42,8 +42,8 @@ func (id Identification) provenPod() string {
 type Notes struct {
 	// Leaving: the session hands its slots over and exits.
 	Leaving bool
-	// Weights, Confirmed and Fitness are the values of the annotations of these names.
-	Weights, Confirmed, Fitness string
+	// Weights, Confirmed, Fitness and Accounts are the values of the annotations of these names.
+	Weights, Confirmed, Fitness, Accounts string
 	// Counts is the value of that annotation. Nil keeps the present value, the last report of the replica, until there is a new
 	// one.
 	Counts *string
@@ -201,6 +201,7 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 		Annotate(l, v1alpha1.AnnotationWeights, "")
 		Annotate(l, v1alpha1.AnnotationConfirmed, "")
 		Annotate(l, v1alpha1.AnnotationFitness, "")
+		Annotate(l, v1alpha1.AnnotationAccounts, "")
 		// It still records that the session has left, which gives its slots their home, and how many machines it has counted,
 		// which is used until another session has counted them.
 		return l
@@ -220,6 +221,7 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 	Annotate(l, v1alpha1.AnnotationWeights, o.notes.Weights)
 	Annotate(l, v1alpha1.AnnotationConfirmed, o.notes.Confirmed)
 	Annotate(l, v1alpha1.AnnotationFitness, o.notes.Fitness)
+	Annotate(l, v1alpha1.AnnotationAccounts, o.notes.Accounts)
 	if o.notes.Counts != nil {
 		Annotate(l, v1alpha1.AnnotationCounts, *o.notes.Counts)
 	}

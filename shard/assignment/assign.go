@@ -18,6 +18,7 @@ func Assign(c Config, w World) Verdict {
 	}
 	b.goHome()
 	b.place()
+	b.leaveUnreached()
 	b.probe()
 	b.fillNewcomers()
 	b.evenOut()
@@ -69,15 +70,16 @@ func (b *board) placeFor(slot *slot) int {
 	}
 	// The predicates for replicas that may have it, the best first. A slot that was never served cannot be served worse.
 	choices := []func(r int) bool{
+		func(r int) bool { return b.mayReceive(slot, r) && len(slot.unreached) > 0 && b.mayTake(r) },
 		func(r int) bool {
-			return b.mayReceive(slot, r) || slot.why == New && b.limit(slot, r) == Probe && !b.passed(slot, r)
+			return b.isChoice(slot, r) || slot.why == New && b.limit(slot, r) == Probe && !b.passed(slot, r)
 		},
 		func(r int) bool { return b.limit(slot, r) < Evict && !b.passed(slot, r) },
 		func(r int) bool { return b.limit(slot, r) < Evict },
 		func(int) bool { return true },
 	}
 	if !isForced {
-		choices = choices[:2]
+		choices = choices[:3]
 	}
 	for _, may := range choices {
 		if r := b.receiver(slot, may); r != none {
@@ -142,7 +144,7 @@ func (b *board) probe() {
 		lightest := none
 		for s := range b.slots {
 			slot := &b.slots[s]
-			if slot.why != "" || slot.at == none || slot.at == r || !b.isToProbe(slot, r) || b.passed(slot, r) ||
+			if slot.why != "" || slot.at == none || slot.at == r || !b.isToProbe(slot, r) || b.passed(slot, r) || !b.reaches(slot, r) ||
 				b.within(slot, b.config.Window) || b.replicas[slot.at].slots < 2 {
 				continue
 			}

@@ -33,6 +33,7 @@ type board struct {
 	capacity float64  // of all
 	awaited  bool     // some slot has a home that is not there
 	table    []string // computed at its first use
+	accounts []Account
 }
 
 // slot is a Slot with its assignment.
@@ -42,6 +43,8 @@ type slot struct {
 	cost   int64
 	at     int    // index of the assigned replica if it stays, as decided so far
 	why    Reason // of its move; "" when it does not move
+	// unreached are the replicas that do not reach an account of the slot; nil for none.
+	unreached map[string]bool
 }
 
 type replica struct {
@@ -84,6 +87,7 @@ func newBoard(c Config, w World) *board {
 		b.awaited = b.awaited || b.awaits(&s)
 	}
 	b.mean = float64(total) / b.capacity
+	b.addAccounts(w.Accounts)
 	return b
 }
 
@@ -167,10 +171,13 @@ func (b *board) passed(s *slot, r int) bool { return s.Passed[b.replicas[r].Name
 
 func (b *board) limit(s *slot, r int) Limit { return b.replicas[r].Limits[s.Target] }
 
-// mayReceive reports whether the slot may move to a replica while there is a choice.
-func (b *board) mayReceive(s *slot, r int) bool {
+// isChoice reports whether the slot may move to a replica while there is a choice, regardless of accounts.
+func (b *board) isChoice(s *slot, r int) bool {
 	return b.limit(s, r) == NoLimit && !b.passed(s, r) && !b.replicas[r].misses
 }
+
+// mayReceive reports whether the slot may move to a replica while there is a choice.
+func (b *board) mayReceive(s *slot, r int) bool { return b.isChoice(s, r) && b.reaches(s, r) }
 
 // within reports whether the slot was moved for joining or load less than d ago.
 func (b *board) within(s *slot, d time.Duration) bool { return s.Moved != 0 && b.now-s.Moved < d }

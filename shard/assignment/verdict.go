@@ -59,6 +59,9 @@ func (b *board) again(moved bool) time.Duration {
 		for _, until := range slot.Passed {
 			at(until)
 		}
+		if len(slot.unreached) > 0 {
+			at(slot.StaysUntil)
+		}
 	}
 	if moved {
 		at(b.now + b.config.Window)

@@ -11,6 +11,8 @@ type World struct {
 	Replicas []Replica
 	// Slots by their number.
 	Slots []Slot
+	// Accounts that do not answer some replica, in the order in which their slots move.
+	Accounts []Account
 }
 
 // Replica is one process that may hold slots.
@@ -64,6 +66,9 @@ type Slot struct {
 	Moved time.Duration
 	// Passed are the replicas that were passed over for this slot (Move.PassOver), with the end of that.
 	Passed map[string]time.Duration
+	// MovedForAccount is when the slot was last moved because of an account (Unreached); zero is never, or unknown. It does not move
+	// for that reason again before StaysUntil.
+	MovedForAccount, StaysUntil time.Duration
 }
 
 // Reason is why a slot moves.
@@ -83,6 +88,9 @@ const (
 	NotAcquired Reason = "Unclaimed"
 	// Unfit: its replica lives and cannot serve it.
 	Unfit Reason = "Unfit"
+	// Unreached: its replica does not reach an account of its machines, and the other one does. The caller records the time in
+	// Slot.MovedForAccount.
+	Unreached Reason = "Unreached"
 	// Joined: the new replica has too few slots yet.
 	Joined Reason = "Joined"
 	// Load: its replica carries too much.

@@ -160,6 +160,9 @@ const (
 	// AnnotationFitness has, as JSON, what the session can do beyond renewing its Lease: whether it acts, observes, and serves
 	// each target cluster, and since when not.
 	AnnotationFitness = FleetDomain + "fitness"
+	// AnnotationAccounts has, as JSON, the accounts at clouds that do not answer the session, with the slots that need them, and
+	// whether those of other sessions' reports answer it.
+	AnnotationAccounts = FleetDomain + "accounts"
 	// AnnotationLeaving reports that the session hands over its slots and exits. Its value is "true".
 	AnnotationLeaving = FleetDomain + "leaving"
 )
