@@ -33,6 +33,9 @@ func (r *Session) assignSlots(now member.Moment) {
 		if move.Calm() {
 			s.movedAt = now
 		}
+		if move.Why == assignment.Unreached {
+			s.forAccounts.record(r.settings, now)
+		}
 		if move.PassOver() {
 			if s.passed == nil {
 				s.passed = map[string]time.Duration{}
@@ -66,12 +69,14 @@ func (r *Session) world(now member.Moment) assignment.World {
 			})
 		}
 	}
+	w.Accounts = r.worldAccounts(now, peers)
 	for _, s := range r.slots {
 		r.remember(s)
 		maps.DeleteFunc(s.passed, func(_ string, until time.Duration) bool { return until <= now.Monotonic })
 		one := assignment.Slot{
 			Target: s.cluster(), Weight: r.weighs(s), Holder: r.owner(s), Assigned: s.assigned, Home: s.home,
 			UnownedSince: s.ownerless.Monotonic, Moved: s.movedAt.Monotonic, Passed: s.passed,
+			MovedForAccount: s.forAccounts.last.Monotonic, StaysUntil: s.forAccounts.blocked.Monotonic,
 		}
 		if s.target != "" {
 			one.Assigned, one.Home = s.target, s.targetHome

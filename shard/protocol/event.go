@@ -49,6 +49,9 @@ type Watched struct {
 	Broken map[string]string
 }
 
+// Compared is what the session finds out about accounts at clouds, each time that it changes.
+type Compared struct{ Accounts member.Accounts }
+
 // Elected reports that the session leads.
 type Elected struct{}
 
@@ -66,16 +69,17 @@ type Weighed struct {
 // Leaving reports that the process was asked to end: the session hands over its slots, and then Output.Exit is set.
 type Leaving struct{}
 
-func (Started) isEvent() {}
-func (Woke) isEvent()    {}
-func (Listed) isEvent()  {}
-func (Seen) isEvent()    {}
-func (Gone) isEvent()    {}
-func (Replied) isEvent() {}
-func (Idle) isEvent()    {}
-func (Opened) isEvent()  {}
-func (Watched) isEvent() {}
-func (Elected) isEvent() {}
-func (Deposed) isEvent() {}
-func (Weighed) isEvent() {}
-func (Leaving) isEvent() {}
+func (Started) isEvent()  {}
+func (Woke) isEvent()     {}
+func (Listed) isEvent()   {}
+func (Seen) isEvent()     {}
+func (Gone) isEvent()     {}
+func (Replied) isEvent()  {}
+func (Idle) isEvent()     {}
+func (Opened) isEvent()   {}
+func (Watched) isEvent()  {}
+func (Compared) isEvent() {}
+func (Elected) isEvent()  {}
+func (Deposed) isEvent()  {}
+func (Weighed) isEvent()  {}
+func (Leaving) isEvent()  {}

@@ -38,6 +38,8 @@ type SessionFacts struct {
 	Silence time.Duration `json:"silence"`
 	// Fitness is what it reports that it can do.
 	Fitness member.Fitness `json:"fitness"`
+	// Unreached are classes of accounts at clouds that do not answer it, and answer another replica.
+	Unreached []string `json:"unreached,omitempty"`
 }
 
 // SlotFacts is what is known of a slot.
@@ -70,10 +72,13 @@ func (r *Session) Facts(now member.Moment) Facts {
 		Session: r.settings.Session, Fence: r.Fence(), Suspended: r.Suspended(), Leaving: r.notes.Leaving,
 		Observing: observing, Fitness: r.report, Outstanding: len(r.pending), Leads: r.leads, Assigned: r.assigned,
 	}
-	for _, p := range r.others.Peers() {
+	peers := r.others.Peers()
+	unreached := r.unreached(peers)
+	for _, p := range peers {
 		silence, _ := r.others.Silence(now, p.Replica)
 		f.Sessions = append(f.Sessions, SessionFacts{
 			Replica: p.Replica, Session: p.Session, Leaving: p.Leaving, Capacity: p.Capacity, Silence: silence, Fitness: p.Fitness,
+			Unreached: unreached[p.Replica],
 		})
 	}
 	for _, s := range r.slots {

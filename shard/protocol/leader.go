@@ -22,6 +22,8 @@ type leader struct {
 	deaths map[string]*death
 	// doubts are the failures of sessions that live, by their identities.
 	doubts map[string]*doubt
+	// needs is when slots were last reported to need an account, by the account's key.
+	needs map[string]map[int]member.Moment
 	// assignAgain is the time before which slots are not assigned again, assigned the last assignment.
 	assignAgain member.Moment
 	assigned    assignment.Verdict
@@ -47,7 +49,7 @@ type death struct {
 
 // lead begins or ends the leadership. A leader knows only what it has observed and decided itself.
 func (r *Session) lead(leads bool) {
-	r.leader = leader{leads: leads, deaths: map[string]*death{}, doubts: map[string]*doubt{}}
+	r.leader = leader{leads: leads, deaths: map[string]*death{}, doubts: map[string]*doubt{}, needs: map[string]map[int]member.Moment{}}
 	for _, s := range r.slots {
 		s.leading = leading{homeSince: s.homeSince}
 	}

@@ -1,9 +1,13 @@
 package protocol
 
+import member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+
 // Reports is what the fleet reports about the machines in its slots.
 type Reports struct {
 	// Counts is the last report of each replica, by its name, also of replicas that are absent now.
 	Counts map[string]string
+	// Accounts is what the sessions of other replicas report about accounts at clouds.
+	Accounts []member.Accounts
 	// Holders are the replicas that hold the slots, dead or alive; "" if there is none.
 	Holders []string
 }
@@ -15,6 +19,9 @@ func (r *Session) Reports() (reported Reports, ok bool) {
 	for _, peer := range r.others.Peers() {
 		if peer.Counts != "" {
 			reported.Counts[peer.Replica] = peer.Counts
+		}
+		if accounts := r.accountsOf(peer); peer.Session != r.settings.Session && !accounts.IsEmpty() {
+			reported.Accounts = append(reported.Accounts, accounts)
 		}
 	}
 	for _, s := range r.slots {

@@ -83,6 +83,9 @@ type Session struct {
 	// restoring is true while a list is requested because etcd may have been restored.
 	restoring bool
 
+	// reportedAccounts is what the session reports about accounts at clouds.
+	reportedAccounts member.Accounts
+
 	weights   map[int]int64
 	counts    *string
 	weighedAt member.Moment
@@ -179,6 +182,8 @@ func (r *Session) handle(now member.Moment, event Event) {
 		r.handleOpened(now, e)
 	case Watched:
 		r.broken, r.dirty = e.Broken, true
+	case Compared:
+		r.handleAccounts(e)
 	case Elected:
 		r.lead(true)
 	case Deposed:

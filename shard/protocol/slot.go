@@ -126,6 +126,7 @@ type leading struct {
 	// homeSince is when the home was first seen, movedAt when the slot was last moved for a calm reason (Move.Calm).
 	homeSince, movedAt member.Moment
 	passed             map[string]time.Duration
+	forAccounts        accountMoves
 	// reported is the last weight that a holder reported, if wasReported.
 	reported    int64
 	wasReported bool

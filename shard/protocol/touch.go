@@ -132,8 +132,10 @@ func (r *Session) nextSlot(from int) int {
 
 // words is the content of a session Lease, parsed once for each of its versions.
 type words struct {
-	session, confirmed, weights string
-	// uids are the slot Leases that the session has confirmed, weightOf the weights of slots that the replica reports.
+	session, confirmed, weights, reported string
+	// accounts is what was reported of accounts at clouds. uids are the slot Leases that the session has confirmed, weightOf the weights
+	// of slots that the replica reports.
+	accounts member.Accounts
 	uids     map[types.UID]struct{}
 	weightOf map[int]int64
 }
@@ -153,6 +155,10 @@ func (r *Session) applyNews() {
 		}
 		if w.weights != peer.Weights {
 			w.weights, w.weightOf = peer.Weights, readWeights(peer.Weights)
+		}
+		if w.reported != peer.Accounts {
+			w.reported = peer.Accounts
+			w.accounts, _ = member.ParseAccounts(peer.Accounts) // an invalid report reports nothing
 		}
 		if w.session != peer.Session || w.confirmed != peer.Confirmed {
 			delete(r.confirmations, w.session)

@@ -75,6 +75,9 @@ func newFaults(w *world) faults {
 			f.kinds = append(f.kinds, kind)
 		}
 	}
+	if w.seed%4 == 0 {
+		f.kinds = append(f.kinds, w.reportAccounts)
+	}
 	rates := []int{0, 0, 100, 20}
 	f.lossOneIn, f.repeatOneIn = rates[w.random.IntN(4)], rates[w.random.IntN(4)]
 	f.refusalOneIn, f.lateOneIn = rates[w.random.IntN(4)], rates[w.random.IntN(4)]
@@ -452,4 +455,30 @@ func (w *world) setClock() {
 		p.clock.wall = p.clock.wall.Add(w.between(-time.Hour, time.Hour))
 		w.report("the wall clock of %s is set", p.session)
 	}
+}
+
+// reportAccounts has a process report any state of two accounts at clouds, until it reports another one.
+func (w *world) reportAccounts() {
+	p := w.anyProcess()
+	if p == nil {
+		return
+	}
+	var accounts member.Accounts
+	for _, key := range []string{"a", "b"} {
+		account := member.Account{Key: key, Class: "n/" + key}
+		for slot := range w.slots {
+			if w.chance(2) {
+				account.Slots = account.Slots.With(slot)
+			}
+		}
+		switch w.random.IntN(4) {
+		case 0, 1:
+			accounts.Failing = append(accounts.Failing, account)
+		case 2:
+			account.Reached = true
+			accounts.Asked = append(accounts.Asked, account)
+		}
+	}
+	w.report("%s: accounts %s", p.session, accounts)
+	p.post(protocol.Compared{Accounts: accounts})
 }
