@@ -151,5 +151,8 @@ func (f *fleet) statusRows(r *http.Request) []zpages.Row {
 	if reason := health.Fitness.Reason; reason != "" {
 		rows = append(rows, zpages.Row{Name: "Unfit since", Value: health.Fitness.Since.UTC().Format(time.RFC3339)}, zpages.Row{Name: "Reason", Value: reason})
 	}
+	if unreached := strings.Join(health.Unreached, ", "); unreached != "" {
+		rows = append(rows, zpages.Row{Name: "Unreached accounts, of MachineClasses", Value: unreached})
+	}
 	return rows
 }

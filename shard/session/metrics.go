@@ -14,6 +14,7 @@ import (
 type Metrics struct {
 	owned, unowned, leads, suspended prometheus.Gauge
 	imbalance, sessions, inFlight    prometheus.Gauge
+	unreached                        prometheus.Gauge
 	suspensions                      prometheus.Counter
 	handOver, takeOver               prometheus.Histogram
 	fit, unopened                    *prometheus.GaugeVec
@@ -34,6 +35,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		suspended: gauge("mcf_suspended", "1 if this replica may begin nothing, because its fence has passed."),
 		imbalance: gauge("mcf_imbalance_ratio", "Weight of the busiest replica divided by that of the average one, as this replica sees it."),
 		sessions:  gauge("mcf_sessions", "Sessions that live, as this replica sees it."),
+		unreached: gauge("mcf_unreached_accounts", "Accounts at clouds, and drivers, that do not answer this replica, and answer another one."),
 		inFlight:  gauge("mcf_in_flight", "Passes, requests and calls of drivers that are in flight under an ownership."),
 		suspensions: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mcf_suspensions_total", Help: "How often the fence passed.",
@@ -49,7 +51,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		handOver: seconds("mcf_hand_over_seconds", "From this replica being assigned a slot of a live session to the slot being open here."),
 		takeOver: seconds("mcf_take_over_seconds", "From the last sign of life of a dead session to its slot being open here."),
 	}
-	registerer.MustRegister(m.fit, m.unopened, m.owned, m.unowned, m.leads, m.suspended, m.imbalance, m.sessions, m.inFlight,
+	registerer.MustRegister(m.fit, m.unopened, m.owned, m.unowned, m.leads, m.suspended, m.imbalance, m.sessions, m.inFlight, m.unreached,
 		m.suspensions, m.handOver, m.takeOver)
 	return m
 }
@@ -58,6 +60,11 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 func (m *Metrics) observe(facts *protocol.Facts, inFlight int) {
 	owned, unowned := 0, 0
 	weights := map[string]float64{}
+	for _, s := range facts.Sessions {
+		if s.Session == facts.Session {
+			m.unreached.Set(float64(len(s.Unreached)))
+		}
+	}
 	for _, slot := range facts.Slots {
 		switch {
 		case !slot.Owned:

@@ -38,7 +38,8 @@ type Grants interface {
 	Broken() map[string]string
 }
 
-// Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit, Unserved, UnservedSlot, Led, LeaderLease and Tracer are required.
+// Config describes a Replica. All but Weigh, Count, Accounts, Heard, Unowned, Unfit, Unserved, UnservedSlot, Led, LeaderLease and Tracer are
+// required.
 type Config struct {
 	Settings protocol.Settings
 	Leases   *leases.Store
@@ -54,6 +55,9 @@ type Config struct {
 	// while the session may act. The loop calls both, so they must return at once; either may be nil.
 	Count func() (text string, ok bool)
 	Heard func(protocol.Reports)
+	// Accounts returns what this replica has found out about accounts at clouds. The loop calls it about every second, so it must return
+	// at once; it may be nil.
+	Accounts func() member.Accounts
 	// Unowned reports slots that have had no holder for 30 s. The leader calls it once for each time that a slot is without a
 	// holder, with the leadership in the context, and again after an error.
 	Unowned func(ctx context.Context, slots []int) error
@@ -92,6 +96,7 @@ type Replica struct {
 	outages outages[int]
 	ailing  outages[string]   // sessions that are unfit, while this one leads
 	broken  map[string]string // as it was last reported to the protocol
+	reached string            // the report about accounts, in the same way
 	office  *candidacy
 	wakeAt  member.Moment // when the protocol's next step is due; zero: none
 	begun   bool          // held is closed
@@ -362,6 +367,7 @@ func (r *Replica) tick(ctx context.Context, now member.Moment) {
 		r.broken = broken
 		r.post(protocol.Watched{Broken: broken})
 	}
+	r.compareAccounts()
 	facts := r.machine.Facts(now)
 	r.cfg.Metrics.observe(&facts, r.cfg.Fence.Busy())
 	r.cfg.Metrics.observeFitness(facts.Fitness, r.unopened())
@@ -399,6 +405,8 @@ type Health struct {
 	Suspended bool
 	// Fitness is what the session can do.
 	Fitness member.Fitness
+	// Unreached are the classes of accounts at clouds that do not answer this replica, and answer another one.
+	Unreached []string
 	// Waiting are the slots that are held and not open, with the kind of objects that is missing.
 	Waiting map[int]string
 	// Held is the number of slots that are held, and Leads reports whether the session leads.
@@ -410,7 +418,7 @@ type Health struct {
 func (r *Replica) Health(ctx context.Context) (h Health, err error) {
 	err = r.inLoop(ctx, func() error {
 		h = Health{
-			Suspended: r.machine.Suspended(), Fitness: r.machine.Fitness(), Waiting: r.waiting(),
+			Suspended: r.machine.Suspended(), Fitness: r.machine.Fitness(), Unreached: r.machine.Unreached(), Waiting: r.waiting(),
 			Held: len(r.opening), Leads: r.cfg.Fence.Leadership().Held,
 		}
 		return nil

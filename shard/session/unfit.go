@@ -47,7 +47,7 @@ func (r *Replica) report(ctx context.Context, now member.Moment, facts *protocol
 	r.reportUnfit(ctx, now, facts.Sessions)
 }
 
-// reportUnfit reports, under the leadership, sessions that cannot do their work.
+// reportUnfit reports, under the leadership, sessions that cannot do their work, or do not reach an account at a cloud that others reach.
 func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions []protocol.SessionFacts) {
 	if r.cfg.Unfit == nil {
 		return
@@ -59,7 +59,7 @@ func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions [
 	}
 	unfit := map[string]protocol.SessionFacts{}
 	for _, s := range sessions {
-		if s.Session != "" && !s.Fitness.IsFit() {
+		if s.Session != "" && (!s.Fitness.IsFit() || len(s.Unreached) > 0) {
 			unfit[s.Session] = s
 		}
 	}
@@ -75,11 +75,23 @@ func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions [
 	r.sent.Go(func() {
 		defer done()
 		for _, s := range about {
-			klog.FromContext(owned).Info("Replica is unfit", "session", s.Session, "reason", s.Fitness.Reason)
+			klog.FromContext(owned).Info("Replica is unfit", "session", s.Session, "reason", s.Fitness.Reason, "unreached", s.Unreached)
 		}
 		if err := r.cfg.Unfit(owned, about); err != nil {
 			klog.FromContext(owned).Error(err, "Failed to report unfit replicas; retrying")
 			r.mail.put(letter{do: func() { r.ailing.unreported(late) }})
 		}
 	})
+}
+
+// compareAccounts reports changes of what this replica has found out about accounts at clouds.
+func (r *Replica) compareAccounts() {
+	if r.cfg.Accounts == nil {
+		return
+	}
+	accounts := r.cfg.Accounts()
+	if text := accounts.String(); text != r.reached {
+		r.reached = text
+		r.post(protocol.Compared{Accounts: accounts})
+	}
 }
