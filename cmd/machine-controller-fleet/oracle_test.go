@@ -193,7 +193,7 @@ func (t *trial) health() string {
 		for _, aspect := range p.unfit() {
 			all = append(all, p.replica+" is not fit: "+aspect)
 		}
-		for _, name := range []string{"mcf_unowned_slots", "mcf_unopened_slots", "mcf_suspended", "mcf_refused_namespaces"} {
+		for _, name := range []string{"mcf_unowned_slots", "mcf_unopened_slots", "mcf_suspended", "mcf_refused_namespaces", "mcf_unreached_accounts"} {
 			if value, _ := p.metric(name); value > 0 {
 				all = append(all, p.replica+": "+name+" "+strconv.FormatFloat(value, 'g', -1, 64))
 			}

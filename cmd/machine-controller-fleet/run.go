@@ -142,6 +142,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 		Namespaces: f.namespaces, Leases: f.control.CoordinationV1(), Default: o.safety.maxDeletions, Clock: f.wall,
 	}
 	f.view = objectcache.NewView()
+	f.accounts = newCloudAccounts(f, o.fleet.slots)
 	f.identity = &controlCluster{namespaces: f.control.CoreV1().Namespaces(), clock: around.clock}
 	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
 	deletionLog, err := deletionlog.Open(o.safety.deletionLog)
@@ -187,6 +188,7 @@ type fleet struct {
 	targets     target.Resolver
 	broadcaster events.EventBroadcaster
 	deletions   *deletionlog.Recorder
+	accounts    *cloudAccounts
 	unserved    atomic.Pointer[reach.Fact] // the last time without a replica
 
 	unservedSlots sync.Map // the last time without a holder, a reach.Fact, by slot label
@@ -230,7 +232,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Drivers: f.drivers, ControlCluster: f.identity.ID, Events: f.recorder(v1alpha1.EventSourceMachine),
 		Deletions: f.deletions, Sets: written, Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
-		NoComponentsTaint: !o.machine.componentsTaint, FirstConfig: f.firstConfig(o),
+		NoComponentsTaint: !o.machine.componentsTaint, FirstConfig: f.firstConfig(o), Called: f.accounts.called,
 		Gate:     f.slots.gate(policy.Machine),
 		GoneGate: f.slots.goneGate(),
 		Clock:    f.wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
@@ -243,6 +245,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, err
 	}
+	f.accounts.try = machines.TryAccount
 	f.slots.showClasses(o, f, classes)
 	f.onServerChange(machines, replacements)
 	f.holds.OnChange(sets.HoldChanged)
@@ -252,7 +255,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	byMachine := o.metricsByMachine
 	f.collectors = append(slices.Concat(deployments.Collectors(acts, byMachine), sets.Collectors(acts, byMachine), machines.Collectors(acts, byMachine)),
 		heldDeletions(acts, replacements), newLoadGauges(acts, f.measure, load.CapacityOf(o.concurrentSyncs)))
-	all := append([]controller{f.identity, f.namespaces, deployments, sets, machines, classes, replacements}, counts...)
+	all := append([]controller{f.identity, f.namespaces, deployments, sets, machines, classes, replacements, f.accounts}, counts...)
 	if o.safety.orphanVMsPeriod > 0 {
 		sweep, err := newOrphans(o, f)
 		if err != nil {

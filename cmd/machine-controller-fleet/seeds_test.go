@@ -85,6 +85,9 @@ func (t *trial) heal() {
 	}
 }
 
+// cloudCut is the name of a fault that does not end.
+const cloudCut = "cloud cut"
+
 // lastings are the faults that do not end, by name. Each leaves a replica that is fit, and everything still has to be served.
 func lastings() map[string]func(*trial) {
 	of := func(d func(replica, place string) *disturbance, place string) func(*trial) {
@@ -94,6 +97,8 @@ func lastings() map[string]func(*trial) {
 		"nothing": func(*trial) {},
 		// A replica that renews its Lease and is cut off from the target cluster.
 		"target cut": of(cut, atTarget),
+		// It serves the clusters, and the cloud does not answer it.
+		cloudCut: of(cut, atCloud),
 		// Small packets arrive at one replica, large ones do not.
 		"target lists hang":  of(hanging, atTarget),
 		"control lists hang": of(hanging, atControl),
@@ -191,7 +196,7 @@ func (t *trial) calm() {
 		t.checkFitWithoutSecrets()
 		return false
 	})
-	t.run(serveWithinOfFaultyLeader+time.Second, func() bool {
+	t.run(max(serveWithinOfFaultyLeader, t.serveWithin())+time.Second, func() bool {
 		changed = t.checkServed(changed)
 		return len(changed) == 0
 	})
@@ -211,6 +216,14 @@ func (t *trial) checkFitWithoutSecrets() {
 			t.fail("%s reports %s", lease.GetName(), report)
 		}
 	}
+}
+
+// serveWithin returns for how long a root may be unserved while the fleet is at rest. That a cloud does not answer shows in a minute of calls.
+func (t *trial) serveWithin() time.Duration {
+	if t.lastingName == cloudCut {
+		return unreachedWithin
+	}
+	return serveWithin
 }
 
 // faultyLeads reports whether the replica with the lasting fault leads.
@@ -245,7 +258,7 @@ func (t *trial) checkServed(changed []*root) []*root {
 		if r.within < serveWithinOfFaultyLeader && t.faultyLeads() {
 			r.within = serveWithinOfFaultyLeader
 		}
-		if missing != "" && since > max(r.within, serveWithin) {
+		if missing != "" && since > max(r.within, t.serveWithin()) {
 			t.fail("%s after its change, with the fleet at rest: %s [%s]", since, missing, t.health())
 		}
 		if missing == "" {

@@ -73,6 +73,8 @@ type bench struct {
 
 	// firstConfig is that of the next process.
 	firstConfig func(context.Context, *v1alpha1.Machine) (map[string]string, string, error)
+	// called is that of the next process.
+	called func(class *v1alpha1.MachineClass, began time.Time, err error)
 }
 
 // onBench runs a test in a bubble, with a class "c" and a process.
@@ -128,7 +130,7 @@ func (b *bench) start() {
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: b.server.Metadata(), View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}), ControlCluster: w.controlCluster,
 		Events: b.recorder(), Deletions: deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: cmp.Or(b.workers, 4), Gate: b.gate,
-		FirstConfig: b.firstConfig,
+		FirstConfig: b.firstConfig, Called: b.called,
 	})
 	b.must(err)
 	b.mu.Lock()

@@ -34,7 +34,11 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, verdict lifecycle.
 	}
 	outcome, message := breaker.Outcome{Ended: true}, "" // also of a driver that panics
 	defer func() { c.ended(ctx, call, outcome, message) }()
+	began := c.cfg.Clock.Now()
 	err := c.makeCall(ctx, p, verdict)
+	if c.cfg.Called != nil && ctx.Err() == nil && !runner.NotOurs(err) {
+		c.cfg.Called(p.world.Class.Class, began, err)
+	}
 	switch {
 	case err == nil:
 		outcome.Ended = false

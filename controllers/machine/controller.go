@@ -43,7 +43,7 @@ const (
 // driverTimeout bounds one call of a driver. Clouds answer in seconds; a longer call would occupy a worker, and is made again later.
 const driverTimeout = time.Minute
 
-// Config is what the controller needs. All but Servers, DrainConfirm, FirstConfig, Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
+// Config is what the controller needs. All but Servers, DrainConfirm, FirstConfig, Called, Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
 type Config struct {
 	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -82,8 +82,10 @@ type Config struct {
 	// FirstConfig returns the values of the placeholders of machine configuration for a machine. problem is why there are none, as a sentence
 	// for the machine's status; a change of which FirstConfigChanged must report. Nil where there is no machine configuration.
 	FirstConfig func(ctx context.Context, m *v1alpha1.Machine) (values map[string]string, problem string, err error)
-	Clock       clock.WithTickerAndDelayedExecution
-	Gate        runner.Gate[types.NamespacedName]
+	// Called receives each call of a driver that has ended: its class, when it began, and its error. It must return at once; it may be nil.
+	Called func(class *v1alpha1.MachineClass, began time.Time, err error)
+	Clock  clock.WithTickerAndDelayedExecution
+	Gate   runner.Gate[types.NamespacedName]
 	// GoneGate admits machines that are gone; nil admits all.
 	GoneGate runner.Gate[credentials.Gone]
 	// Workers is how many machines of a namespace are reconciled at the same time, and how many calls of a driver are in flight with

@@ -25,6 +25,8 @@ const (
 	// takes longer is reported: TestWholeFleet checks the bounds, in virtual time.
 	servedWithin       = 45 * time.Second
 	servedWithinLeader = 60 * time.Second
+	// unreachedWithin is that bound while a replica does not reach the cloud.
+	unreachedWithin = 3 * time.Minute
 	// A list of the fleet's Leases, or of the objects of a grant, is larger than stallAbove thousand bytes, and the answers to
 	// some writes are smaller. A connection that has stopped is closed after stallTime.
 	stallAbove = 10
@@ -67,6 +69,13 @@ func TestEveryRootIsServed(t *testing.T) {
 				b.link(t, replica, harness.LinkTarget, harness.Cut(harness.Both))
 			},
 			signs: func(_ *bed, replica string) []sign { return append(ofTarget(replica), unopened()) },
+		},
+		"a link to the cloud is cut": {
+			bound: unreachedWithin, victim: follower, again: crash, end: heal,
+			begin: func(t *testing.T, b *bed, replica string) {
+				b.link(t, replica, harness.LinkCloud, harness.Cut(harness.Both))
+			},
+			signs: func(_ *bed, replica string) []sign { return ofCloud(replica) },
 		},
 		"lists hang and writes pass": {
 			bound: servedWithin, victim: follower, again: crash, end: heal, signs: signs,

@@ -21,8 +21,9 @@ import (
 const (
 	metricFit        = "mcf_fit"            // by aspect: acts, observes, serves
 	metricUnopened   = "mcf_unopened_slots" // by reason
-	eventUnfit       = "ReplicaUnfit"       // on the session Lease
-	eventUndecodable = "Undecodable"        // on the object
+	metricUnreached  = "mcf_unreached_accounts"
+	eventUnfit       = "ReplicaUnfit" // on the session Lease
+	eventUndecodable = "Undecodable"  // on the object
 )
 
 // sign is a place that shows that a replica cannot do its work. shown returns what it shows; errors name what is missing.
@@ -65,9 +66,12 @@ func unfit() sign {
 	}}
 }
 
-func unopened() sign {
-	return sign{"metric " + metricUnopened + " is above 0", func(ctx context.Context, b *bed, replica string) (string, error) {
-		values, err := b.lab.Metrics(ctx, replica, metricUnopened)
+func unopened() sign { return above0(metricUnopened) }
+
+// above0: a metric of the replica is.
+func above0(metric string) sign {
+	return sign{"metric " + metric + " is above 0", func(ctx context.Context, b *bed, replica string) (string, error) {
+		values, err := b.lab.Metrics(ctx, replica, metric)
 		if err != nil {
 			return "", err
 		}
@@ -120,6 +124,13 @@ func ofTarget(replica string) []sign {
 	return []sign{
 		unfit(), explained(),
 		reported(eventUnfit, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),
+	}
+}
+
+// ofCloud are the signs of each replica that does not reach a cloud that others reach. It is fit: it keeps all other slots.
+func ofCloud(replica string) []sign {
+	return []sign{
+		above0(metricUnreached), reported(eventUnfit, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),
 	}
 }
 

@@ -45,6 +45,7 @@ var pure = []string{
 	"shard/slotlabel/policy",
 	"shard/namespacelease/policy",
 	"membership",
+	"shard/accounts",
 	"shard/assignment",
 	"shard/fleetcheck",
 	"shard/load",
