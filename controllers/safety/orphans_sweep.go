@@ -101,15 +101,21 @@ func (s *sweep) listUIDs(ctx context.Context) (map[types.UID]bool, error) {
 		})
 }
 
-// mostListed is how many resources one scope has at most: some for each VM.
-const mostListed = 4 * driver.MaxListed
+const (
+	// mostListed is how many resources one scope has at most: some for each VM.
+	mostListed = 4 * driver.MaxListed
+	// mostPages is how many pages its list has at most: a cloud may leave most of a page to other owners.
+	mostPages = 10 * mostListed / driver.MaxResources
+	// longestList is how long its list takes at most. A cloud can send each page a moment before its call ends.
+	longestList = 30 * time.Minute
+)
 
 // list lists a scope, and determines its suspects and its next record.
 func (s *sweep) list(ctx context.Context, sc *scope) error {
 	sc.before = s.recorded(sc)
 	listing := orphans.NewListing(s.namespace, s.uids, sc.before)
-	request, count := driver.ListResourcesRequest{ScopeRequest: sc.request}, 0
-	for {
+	request, count, began := driver.ListResourcesRequest{ScopeRequest: sc.request}, 0, s.cfg.Clock.Now()
+	for page := 1; ; page++ {
 		answer, err := sc.sweeper.ListResources(ctx, request)
 		if err != nil {
 			return fmt.Errorf("list the resources of MachineClass %s: %w", sc.class.Name, err)
@@ -120,6 +126,9 @@ func (s *sweep) list(ctx context.Context, sc *scope) error {
 		}
 		if request.Continue = answer.Continue; request.Continue == "" {
 			break
+		}
+		if page == mostPages || s.cfg.Clock.Since(began) > longestList {
+			return fmt.Errorf("list the resources of MachineClass %s: expected the end within %d pages and %s, got none", sc.class.Name, mostPages, longestList)
 		}
 	}
 	for _, vm := range listing.Doubles() {

@@ -3,8 +3,10 @@ package safety
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,6 +83,39 @@ func TestSweep_CloudRepeatsPages_EndsWithAnError(t *testing.T) {
 				return
 			}
 			s.sweep(namespace)
+		})
+	}
+}
+
+// endless is a cloud whose lists do not end: its pages are empty, and each has another token.
+type endless struct {
+	driver.Sweeper
+
+	pages int
+	sends func()
+}
+
+func (e *endless) ListResources(context.Context, driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
+	e.pages++
+	e.sends()
+	return driver.ListResourcesResponse{Continue: fmt.Sprint(e.pages)}, nil
+}
+
+// A cloud without an end occupies the leader, which sweeps few namespaces at a time, neither by the number of its pages nor by their time.
+func TestSweep_ListWithoutEnd_EndsWithAnError(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration // each page
+		want  int
+	}{"quick": {0, mostPages}, "slow": {time.Minute, int(longestList/time.Minute) + 1}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSweeping(t, 10)
+			cloud := &endless{Sweeper: s.cloud.Driver(), sends: func() { s.clock.Step(c.takes) }}
+			s.config.Sweeper = func(string) (driver.Sweeper, bool) { return cloud, true }
+			s.lead()
+			s.fails("expected the end")
+			if cloud.pages != c.want {
+				t.Errorf("%d pages were read, want %d", cloud.pages, c.want)
+			}
 		})
 	}
 }
