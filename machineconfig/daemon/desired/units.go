@@ -31,7 +31,7 @@ func installs() map[string]string {
 // UnitsOfMachine returns the names of the units whose text is needed and that the configuration does not contain, sorted.
 func (c *Config) UnitsOfMachine() (names []string) {
 	for _, u := range c.ignition.Systemd.Units {
-		if u.Enabled != nil && !hasText(u.Contents) && isUnitName(u.Name) {
+		if u.Enabled != nil && !hasText(u.Contents) && plan.IsUnitName(u.Name) {
 			names = append(names, u.Name, templateOf(u.Name))
 		}
 	}
@@ -40,15 +40,6 @@ func (c *Config) UnitsOfMachine() (names []string) {
 }
 
 func hasText(contents *string) bool { return contents != nil && *contents != "" }
-
-// isUnitName reports whether a text is the name of a file in a folder, of the characters of systemd's names, and cannot be taken for an
-// option of a command.
-func isUnitName(name string) bool {
-	isOther := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(`:-_.\@`, r)
-	}
-	return name != "" && len(name) < 200 && name[0] != '.' && name[0] != '-' && !strings.ContainsFunc(name, isOther)
-}
 
 // templateOf returns the name of the template of an instance, foo@.service of foo@bar.service, and other names unchanged.
 func templateOf(name string) string {
@@ -77,7 +68,7 @@ func (b *builder) addUnits(units []types.Unit) {
 
 func (b *builder) unit(u types.Unit) {
 	field := fmt.Sprintf("config.systemd.units[%s]", u.Name)
-	if !isUnitName(u.Name) {
+	if !plan.IsUnitName(u.Name) {
 		b.refuse(field, "expected the name of a unit: a file name of letters, digits and : - _ . \\ @, with neither - nor . at the beginning")
 		return
 	}
@@ -94,7 +85,7 @@ func (b *builder) unit(u types.Unit) {
 			continue
 		}
 		of := fmt.Sprintf("%s.dropins[%s]", field, d.Name)
-		if !isUnitName(d.Name) {
+		if !plan.IsUnitName(d.Name) {
 			b.refuse(of, "expected a file name of letters, digits and : - _ . \\ @, with neither - nor . at the beginning")
 			continue
 		}
@@ -180,7 +171,7 @@ func linksOf(name, text string) (links []string, why string) {
 		for other := range strings.FieldsSeq(o.Value) {
 			other = strings.NewReplacer("%i", instanceOf(name), "%n", name).Replace(other)
 			switch {
-			case !isUnitName(other):
+			case !plan.IsUnitName(other):
 				return nil, fmt.Sprintf("the setting %s in [Install] has a value that is not supported: expected names of units, with at most %%i and %%n", o.Name)
 			case isWanted:
 				links = append(links, UnitFolder+"/"+other+suffix+"/"+name)

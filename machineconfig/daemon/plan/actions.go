@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 )
@@ -44,8 +45,19 @@ func check(r v1alpha1.ActionRule) error {
 		return fmt.Errorf("expected an absolute path without .., got %q", r.Path)
 	case hasService != (r.Service != ""):
 		return fmt.Errorf("expected a service exactly for Reload and Restart, got %q for %s", r.Service, r.Action)
+	case hasService && !IsUnitName(r.Service):
+		return fmt.Errorf("expected the name of a unit as service, got %q", r.Service)
 	}
 	return nil
+}
+
+// IsUnitName reports whether a text is the name of a file in a folder, of the characters of systemd's names, and cannot be taken for an
+// option of a command.
+func IsUnitName(name string) bool {
+	isOther := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(`:-_.\@`, r)
+	}
+	return name != "" && len(name) < 200 && name[0] != '.' && name[0] != '-' && !strings.ContainsFunc(name, isOther)
 }
 
 // Actions are what has to be done for a set of changes, each once.

@@ -71,9 +71,24 @@ func TestPolicyCheck(t *testing.T) {
 		{v1alpha1.ActionRule{Path: "/etc", Action: "Explode"}, false},
 		{v1alpha1.ActionRule{Path: "/etc", Action: v1alpha1.ActionRestart}, false},
 		{v1alpha1.ActionRule{Path: "/etc", Action: v1alpha1.ActionReboot, Service: "s"}, false},
+		{v1alpha1.ActionRule{Path: "/etc", Action: v1alpha1.ActionRestart, Service: "*"}, false},
+		{v1alpha1.ActionRule{Path: "/etc", Action: v1alpha1.ActionReload, Service: "--now"}, false},
 	} {
 		if err := (Policy{tc.rule}).Check(); (err == nil) != tc.ok {
 			t.Errorf("%+v: %v", tc.rule, err)
+		}
+	}
+}
+
+func TestUnitNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"a.service": true, `dev-disk-by\x2dlabel.device`: true, "foo@bar:baz_1.service": true, "10-a.conf": true,
+		"-rf.service": false, "-.mount": false, "--now.service": false, " a.service": false, "\ta.service": false, "a .service": false, "a\u00a0.service": false,
+		"a.service\n": false, "..": false, ".a.service": false, "../a.service": false, "a/b.service": false, "%n.service": false, "a;b.service": false,
+		"$(a).service": false, "a\x00.service": false, "\u202ea.service": false, "\xff.service": false, "": false,
+	} {
+		if got := IsUnitName(name); got != want {
+			t.Errorf("%q is the name of a unit: %t, want %t", name, got, want)
 		}
 	}
 }
