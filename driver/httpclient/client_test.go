@@ -206,6 +206,45 @@ func TestRejectedAnswersReleaseTheirPlaces(t *testing.T) {
 	}
 }
 
+// An answer of which a part has come, and no more, ends with the context of its request and releases its place.
+func TestAnswersThatStopHalfwayEndWithTheirContext(t *testing.T) {
+	for name, sent := range map[string]int{"before its body": 0, "in a small part": 1, "in a large part": 2 * small} {
+		t.Run(name, func(t *testing.T) {
+			end := make(chan struct{})
+			_, ask := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				select {
+				case <-end: // answers are quick again
+					_, _ = io.WriteString(w, strings.Repeat("x", 2*small))
+					return
+				default:
+				}
+				if sent > 0 {
+					_, _ = io.WriteString(w, strings.Repeat("x", sent))
+					_ = http.NewResponseController(w).Flush()
+				}
+				<-r.Context().Done()
+			})
+			var calling sync.WaitGroup
+			for range 2 * maxLarge {
+				calling.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					defer cancel()
+					if err := ask(ctx, Page(), accept); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("got %v, want the end of the context", err)
+					}
+				})
+			}
+			calling.Wait()
+			close(end)
+			for range maxLarge + 1 {
+				if err := ask(t.Context(), Page(), accept); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 // An answer of a cloud that fails is an answer.
 func TestErrorsAreAnswers(t *testing.T) {
 	for _, status := range []int{400, 404, 412, 500, 503} {
