@@ -56,10 +56,14 @@ func TestTheFleetMayWriteTheLeaseOfDeletionBudgets(t *testing.T) {
 	}
 }
 
-// The API server's error for a patch that cannot be applied has the whole object, before any admission policy is asked: to patch is to
-// read.
-func TestWhatMayBePatchedMayBeRead(t *testing.T) {
+// The API server's answer to a write, and its error for one that cannot be applied, may have the whole object, before any admission policy is
+// asked: to write is to read. A create is refused where an object is.
+func TestWhatMayBeWrittenMayBeRead(t *testing.T) {
 	t.Parallel()
+	others := map[string]string{
+		"delete secrets": "a policy rejects it for all but bootstrap tokens of machines",
+		"update events":  "an update has the whole object in its request, and no answer has another",
+	}
 	manifests := map[string][]byte{"control": FleetControl(), "target": FleetTarget()}
 	for _, serves := range []string{"all", "kube-system", "tenant"} {
 		rendered, err := os.ReadFile("testdata/one-cluster-" + serves + ".yaml")
@@ -68,29 +72,36 @@ func TestWhatMayBePatchedMayBeRead(t *testing.T) {
 		}
 		manifests[serves] = rendered
 	}
-	patchable := 0
+	met := map[string]bool{}
 	for name, content := range manifests {
 		for _, role := range rolesOf(t, content) {
-			readable := map[string]bool{}
 			for _, rule := range role.Rules {
-				for _, resource := range rule.Resources {
-					readable[resource] = readable[resource] || len(rule.ResourceNames) == 0 && (slices.Contains(rule.Verbs, "get") || slices.Contains(rule.Verbs, "list"))
-				}
-			}
-			for _, rule := range role.Rules {
-				if !slices.Contains(rule.Verbs, "patch") {
-					continue
-				}
-				for _, resource := range rule.Resources {
-					patchable++
-					if object, _, _ := strings.Cut(resource, "/"); !readable[object] {
-						t.Errorf("%s: %s %s may patch %s, and not read %s", name, role.Kind, role.Name, resource, object)
+				for _, verb := range rule.Verbs {
+					for _, resource := range rule.Resources {
+						object, _, _ := strings.Cut(resource, "/")
+						write := verb + " " + object
+						if slices.Contains([]string{"get", "list", "watch", "create"}, verb) {
+							continue
+						}
+						if met[write] = true; !mayRead(role, object, rule.ResourceNames) && others[write] == "" {
+							t.Errorf("%s: %s %s may %s, and not read %s", name, role.Kind, role.Name, write, object)
+						}
 					}
 				}
 			}
 		}
 	}
-	if patchable == 0 {
-		t.Error("no role may patch anything")
+	for _, write := range []string{"patch machines", "patch nodes", "update leases", "update secrets", "delete pods", "delete secrets", "update events"} {
+		if !met[write] {
+			t.Errorf("no role may %s: the test tests nothing", write)
+		}
 	}
+}
+
+// mayRead reports whether a role grants to read an object of the names, of any name without them.
+func mayRead(role rbacv1.ClusterRole, object string, names []string) bool {
+	return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.Resources, object) && (slices.Contains(rule.Verbs, "get") || slices.Contains(rule.Verbs, "list")) &&
+			(len(rule.ResourceNames) == 0 || len(names) > 0 && slices.Equal(rule.ResourceNames, names))
+	})
 }
