@@ -267,6 +267,35 @@ func TestProfilesAreServedWhereSwitchedOn(t *testing.T) {
 	}
 }
 
+// Of all paths, methods and tokens one combination leads to a page: the one that the reader may use.
+func TestPathsMethodsAndTokens(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") })
+	healthy := func(context.Context) zpages.Report { return zpages.Report{} }
+	r := newReviews(t)
+	metrics, others := guards(options{metricsAuthorization: true}, r.reviewer)
+	debug := serveDebug(options{profiling: true}, map[string]http.Handler{"/debug/slots": page})
+	mux := newMux(pages{metrics: page, debug: debug, statusz: page, flagz: page}.guarded(metrics, others), health{live: healthy, ready: healthy})
+	var served []string
+	for _, path := range append(paths(), "/", "/debug/slots", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/heap", "/metrics/", "//metrics", "/metrics%2F",
+		"/METRICS", "/metrics/../debug/slots", "/debug/../metrics", "/debug/x%2F..%2Fslots", "/livez/../metrics", "/livez/%2e%2e/metrics", "/statusz?/metrics", "/metrics;/debug") {
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"} {
+			for _, authorization := range []string{"", "Bearer unknown", "Bearer stranger", "Bearer reader", "Basic reader", "reader", "Bearer reader,reader", "Bearer \x00reader"} {
+				r.clock.SetTime(r.clock.Now().Add(time.Second)) // so that no review is refused for their rate
+				w, req := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, "http://fleet"+path, nil)
+				req.Header.Set("Authorization", authorization)
+				mux.ServeHTTP(w, req)
+				isHealth := strings.HasSuffix(path, "z") && w.Body.String() == "ok"
+				if w.Code < 300 && !isHealth || strings.Contains(w.Body.String(), "content") {
+					served = append(served, strings.Join([]string{method, path, authorization}, " "))
+				}
+			}
+		}
+	}
+	if want := []string{"GET /metrics Bearer reader"}; !slices.Equal(served, want) {
+		t.Errorf("served: %q, want %q", served, want)
+	}
+}
+
 // A path that is not that of a page does not lead to it: what was reviewed is what is served.
 func TestDebugPathsHaveOneSpelling(t *testing.T) {
 	served := 0
