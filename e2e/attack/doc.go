@@ -6,5 +6,5 @@
 // Not guaranteed: that nothing else can be attacked. TestAttacks draws attacks at random, for ATTACK_TIME; SEED repeats them, as
 // far as the fleet acts in the same order.
 //
-// What each party can do, and what remains, is in docs/security.md.
+// What each party can do, what remains, and which test shows what is in docs/security.md.
 package attack

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// forge creates a Machine with a status of one that runs with a Node and a VM.
+// forge creates a Machine with a Node and a VM, and with a status of one that runs if the tenant may write it.
 func (a *tenant) forge(name, node, providerID string) {
 	a.Helper()
 	a.machine(name, harness.ClassName, func(m *v1alpha1.Machine) {
@@ -26,6 +26,9 @@ func (a *tenant) forge(name, node, providerID string) {
 		m.Spec.ProviderID = providerID
 		m.Spec.NodeTemplateSpec.Labels = map[string]string{"forged": "yes"}
 	})
+	if !a.writesStatus {
+		return
+	}
 	status := []byte(`{"status":{"currentStatus":{"phase":"Running"},"lastOperation":{"type":"Create","state":"Successful"}}}`)
 	_, err := a.api.Machines(a.namespace).Patch(a.ctx, name, types.MergePatchType, status, metav1.PatchOptions{}, "status")
 	a.must(err)

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,11 +23,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 const (
@@ -47,6 +52,12 @@ type scene struct {
 	victim *victim
 	cloud  *badCloud
 	pids   map[string]int // of the replicas
+
+	sessions map[string]bool // that hold slots
+	position harness.AuditPosition
+
+	mu   sync.Mutex
+	last []func(t *testing.T) // what is checked when all attacks have ended
 }
 
 func newScene(t *testing.T) *scene {
@@ -64,12 +75,39 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	s.cloud.stolen = s.victim.machines[0].Spec.ProviderID
+	if s.sessions, err = s.holders(); err != nil {
+		t.Fatal(err)
+	}
+	if s.position, err = s.lab.AuditEnd(); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
-// end checks the victim once more, and that the replicas are the same processes and have stayed small.
+// holders are the sessions that hold slots.
+func (s *scene) holders() (map[string]bool, error) {
+	bySlot, err := s.lab.Holders(s.ctx)
+	sessions := map[string]bool{}
+	for _, session := range bySlot {
+		sessions[session] = true
+	}
+	return sessions, err
+}
+
+// atEnd has a check run when all attacks have ended.
+func (s *scene) atEnd(check func(t *testing.T)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = append(s.last, check)
+}
+
+// end checks the victim once more, and that the replicas are the same processes, have kept their slots and have stayed small.
 func (s *scene) end(t *testing.T) {
 	t.Helper()
+	for _, check := range s.last {
+		check(t)
+	}
+	s.keptSlots(t)
 	if err := s.victim.verdict(s.ctx); err != nil {
 		t.Error(err)
 	}
@@ -94,6 +132,34 @@ func (s *scene) end(t *testing.T) {
 	}
 }
 
+// keptSlots checks that all slots are held by the sessions from before the attacks, and that each of these has renewed its Lease in time.
+func (s *scene) keptSlots(t *testing.T) {
+	t.Helper()
+	now, err1 := s.holders()
+	requests, err2 := s.lab.Requests(s.position)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(now, s.sessions) {
+		t.Errorf("slots are held by %v, and were by %v", now, s.sessions)
+	}
+	config := membership.DefaultConfig()
+	last, longest, slowest := map[string]time.Time{}, time.Duration(0), time.Duration(0)
+	for _, r := range requests {
+		if r.Resource != "leases" || r.Verb != "update" || r.Code != http.StatusOK || !strings.HasPrefix(r.Name, membership.SessionLeaseName(harness.FleetName, "")) {
+			continue
+		}
+		if before, known := last[r.Name]; known {
+			longest = max(longest, r.At.Sub(before))
+		}
+		last[r.Name], slowest = r.At, max(slowest, r.Took)
+	}
+	t.Logf("the API server took up to %s for a renewal, and the next one was answered within %s", slowest, longest)
+	if len(last) != replicas || longest > config.Fence-config.RenewEvery {
+		t.Errorf("%d sessions were renewed, the next time within %s; want %d and at most %s", len(last), longest, replicas, config.Fence-config.RenewEvery)
+	}
+}
+
 // peakMemory returns the most memory that a process has had, in MiB.
 func peakMemory(pid int) (int, error) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
@@ -109,12 +175,13 @@ func peakMemory(pid int) (int, error) {
 	return 0, fmt.Errorf("process %d has no VmHWM", pid)
 }
 
-// tenant is a client with the rights of one namespace of the control cluster: on the four kinds and their statuses, and on Secrets.
+// tenant is a client with the documented rights in one namespace of the control cluster: on the four kinds and Secrets, and not on statuses.
 type tenant struct {
 	*testing.T
 	*scene
 
 	user, namespace string
+	writesStatus    bool
 
 	api      machineclient.MachineV1alpha1Interface
 	secrets  corev1client.SecretInterface
@@ -136,20 +203,9 @@ func (s *scene) tenant(t *testing.T) *tenant {
 		}
 	}
 	must(s.lab.Prepare(s.ctx, name, ""))
-	rbac := s.lab.Control.RbacV1()
-	_, err := rbac.Roles(name).Create(s.ctx, &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: "tenant"},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}},
-			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}},
-		},
-	}, metav1.CreateOptions{})
+	role, err := documentedRole()
 	must(err)
-	_, err = rbac.RoleBindings(name).Create(s.ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}, metav1.CreateOptions{})
-	must(err)
+	must(s.grant(role, name, user))
 	config := as(s.lab.Config, user)
 	machines, err := machineclientset.NewForConfig(config)
 	must(err)
@@ -164,6 +220,56 @@ func (s *scene) tenant(t *testing.T) *tenant {
 		return err
 	})
 	return a
+}
+
+// documentedRole is the Role of a tenant in docs/operations/access.md.
+func documentedRole() (*rbacv1.Role, error) {
+	repository, err := harness.Repository()
+	if err != nil {
+		return nil, err
+	}
+	page, err := os.ReadFile(filepath.Join(repository, "docs", "operations", "access.md"))
+	if err != nil {
+		return nil, err
+	}
+	_, section, _ := strings.Cut(string(page), "\n## What a tenant may do\n")
+	_, block, _ := strings.Cut(section, "\n```yaml\n")
+	block, _, _ = strings.Cut(block, "\n```\n")
+	role := &rbacv1.Role{}
+	if err := yaml.UnmarshalStrict([]byte(block), role); err != nil || role.Name == "" {
+		return nil, fmt.Errorf("the Role of a tenant in the documentation: %q, %w", role.Name, err)
+	}
+	return role, nil
+}
+
+// grant gives a user a Role in a namespace.
+func (s *scene) grant(role *rbacv1.Role, namespace, user string) error {
+	role.Namespace = namespace
+	_, err1 := s.lab.Control.RbacV1().Roles(namespace).Create(s.ctx, role, metav1.CreateOptions{})
+	_, err2 := s.lab.Control.RbacV1().RoleBindings(namespace).Create(s.ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	return errors.Join(err1, err2)
+}
+
+// withStatus is an attack of a tenant that may write statuses, too, as the documentation says that none should.
+func withStatus(attack func(*tenant)) func(*tenant) {
+	return func(a *tenant) {
+		a.Helper()
+		a.must(a.grant(&rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Name: "status"},
+			Rules: []rbacv1.PolicyRule{{
+				APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"machines/status", "machinesets/status", "machinedeployments/status"}, Verbs: []string{"patch"},
+			}},
+		}, a.namespace, a.user))
+		a.eventually("the tenant may write statuses", func(ctx context.Context) error {
+			_, err := a.api.Machines(a.namespace).Patch(ctx, "none", types.MergePatchType, []byte("{}"), metav1.PatchOptions{}, "status")
+			return notFound(err)
+		})
+		a.writesStatus = true
+		attack(a)
+	}
 }
 
 // as returns the access of another user.
