@@ -303,6 +303,37 @@ func TestSlotsAcquiredOneByOneAreMerged(t *testing.T) {
 	})
 }
 
+// Where lists take long, slots that are acquired one by one wait for a place among the grants: there are never more than eight, of which one
+// may be a merged one.
+func TestSlotsWaitForAPlaceWhereListsTakeLong(t *testing.T) {
+	for name, merges := range map[string]bool{"no grant is ready": false, "a merged grant is not ready": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bench) {
+				want, first := most-1, 1
+				if merges {
+					b.threeGrants()
+					want, first = most, 4
+				}
+				release := b.block("list", "")
+				within(settle)
+				for slot := range 2 * most {
+					b.add(first + slot)
+					within(moment)
+				}
+				if got := len(b.set.Grants()); got != want {
+					b.Errorf("%d grants, want %d", got, want)
+				}
+				release()
+				within(2 * calm)
+				b.expectWatches(1)
+				if slices.Sort(b.ready); len(b.ready) != first-1+2*most || len(slices.Compact(b.ready)) != len(b.ready) {
+					b.Errorf("ready: %v, want each slot once", b.ready)
+				}
+			})
+		})
+	}
+}
+
 func TestGrantIsReplacedWhenATenthOfItsSlotsIsDropped(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		slots := make([]int, 20)
