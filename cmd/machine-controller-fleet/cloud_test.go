@@ -28,6 +28,7 @@ func (p *process) toCloud(ctx context.Context, call fakecloud.Call, send func() 
 		q.kind = writes
 	}
 	if call.Op == driver.OpSweep {
+		p.oracle.swept(call.Resource)
 		q.kind = writes
 	}
 	unanswered := func(err error) error {

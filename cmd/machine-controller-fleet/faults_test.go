@@ -37,6 +37,8 @@ func faultKinds() map[string]func(*trial) {
 		"a link is slow":             (*trial).slowLink,
 		"etcd is restored":           (*trial).restoreEtcd,
 		"machines are forged":        (*trial).forge,
+		"a Node is not Ready":        (*trial).sicken,
+		"finalizers are removed":     (*trial).forget,
 	}
 }
 
@@ -273,17 +275,24 @@ func (t *trial) relabel() {
 // changeSome changes a root.
 func (t *trial) changeSome() {
 	names := slices.Sorted(maps.Keys(t.roots))
-	switch n := t.random.IntN(6); {
+	switch n := t.random.IntN(8); {
 	case len(names) == 0 || n == 0:
 		t.made++
 		t.putRoot(servedNamespaces()[t.random.IntN(2)], fmt.Sprint("more-", t.made), 1+t.random.IntN(2))
 	case n == 1 && len(names) > 2:
-		t.deleteRoot(t.roots[names[t.random.IntN(len(names))]])
+		if r := t.roots[names[t.random.IntN(len(names))]]; !r.away {
+			t.deleteRoot(r)
+		}
+	case n == 3:
+		t.remake(t.roots[names[t.random.IntN(len(names))]], t.random.IntN(2) == 0)
+	case n == 4:
+		t.deleteSet(t.roots[names[t.random.IntN(len(names))]])
 	case n == 2:
 		r := t.roots[names[t.random.IntN(len(names))]]
 		t.logf("a user rolls %s", r.key())
 		t.control.Edit("machinedeployments", r.namespace, r.name, func(u *unstructured.Unstructured) {
-			_ = unstructured.SetNestedField(u.Object, fmt.Sprint(u.GetGeneration()), "spec", "template", "metadata", "annotations", "version")
+			r.version = fmt.Sprint(u.GetGeneration())
+			_ = unstructured.SetNestedField(u.Object, r.version, "spec", "template", "metadata", "annotations", "version")
 		})
 		r.changed = time.Now()
 	default:

@@ -65,7 +65,8 @@ func runSeed(t *testing.T, o options, seed uint64, story *strings.Builder) (of r
 // TestWholeFleet runs complete replicas, wired as the binary wires them, against API servers and a cloud in memory, under faults that
 // are drawn from a seed. What runs at the same instant has no order, so that a seed that fails may have to be run more than once.
 func TestWholeFleet(t *testing.T) {
-	o := replicaOptions(t)
+	o := replicaOptions(t, "--machine-health-timeout="+healthTimeout.String(), "--machine-safety-orphan-vms-period="+sweepPeriod.String(),
+		"--machine-safety-orphan-vms-quarantine="+sweepPeriod.String())
 	if *oneSeed >= 0 {
 		var story strings.Builder
 		of := runSeed(t, o, uint64(*oneSeed), &story)

@@ -41,6 +41,7 @@ type oracle struct {
 	mu       sync.Mutex
 	edited   time.Time       // when a Lease was last edited by hand
 	restored time.Time       // when the control cluster's etcd last was
+	holds    string          // the namespace in which deletions have been held since before the first replica started; "" for none
 	late     map[string]bool // machines for which a create may have been late
 	lost     []string        // replicas that are not restarted
 	sentAll  int
@@ -71,6 +72,7 @@ func (t *trial) sent(q request, r *http.Request) {
 		o.changes++
 		o.mu.Unlock()
 	}
+	o.deleted(q)
 	o.touched(q, strings.HasSuffix(r.Header.Get("User-Agent"), "; leader)"))
 	match := owned.FindStringSubmatch(r.Header.Get("User-Agent"))
 	if match == nil {
@@ -136,6 +138,9 @@ func (t *trial) ends(v *fakecloud.Resource) {
 	if stored != nil && stored.GetUID() == v.MachineUID && stored.GetDeletionTimestamp() == nil && !t.oracle.mayBeUndeleted() {
 		t.fail("VM %s is deleted, and its machine %s is not", v.ID, v.Machine)
 	}
+	if v.MachineUID == "" || v.ControlCluster == anotherCluster {
+		t.fail("VM %s is deleted, which is not the fleet's", v.ID)
+	}
 	t.logf("VM %s of machine %s is deleted", v.ID, v.Machine)
 }
 
@@ -154,14 +159,15 @@ func (o *oracle) excuse() {
 	o.edited = time.Now()
 }
 
-// forgotten counts the VMs that may be left behind: see docs/limits.md.
+// forgotten counts the VMs that may be left behind, because the sweep of orphans does not find them: those of late creates by a replica
+// that could not identify the control cluster yet. See docs/limits.md.
 func (o *oracle) forgotten() (n int) {
 	live := o.cloud.Live()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, v := range live {
 		stored := o.control.Get("machines", v.Namespace, v.Machine)
-		if gone := stored == nil || stored.GetUID() != v.MachineUID; gone && o.late[string(v.MachineUID)] {
+		if gone := stored == nil || stored.GetUID() != v.MachineUID; gone && o.late[string(v.MachineUID)] && v.ControlCluster == "" {
 			n++
 		}
 	}
@@ -193,7 +199,9 @@ func (t *trial) health() string {
 		for _, aspect := range p.unfit() {
 			all = append(all, p.replica+" is not fit: "+aspect)
 		}
-		for _, name := range []string{"mcf_unowned_slots", "mcf_unopened_slots", "mcf_suspended", "mcf_refused_namespaces", "mcf_unreached_accounts"} {
+		for _, name := range []string{
+			"mcf_unowned_slots", "mcf_unopened_slots", "mcf_suspended", "mcf_refused_namespaces", "mcf_unreached_accounts", "mcf_orphans",
+		} {
 			if value, _ := p.metric(name); value > 0 {
 				all = append(all, p.replica+": "+name+" "+strconv.FormatFloat(value, 'g', -1, 64))
 			}

@@ -61,6 +61,7 @@ func (t *trial) afterRestore(server *apiserver.Server) {
 	if server == t.target {
 		t.correctNodes()
 	}
+	t.followHealth()
 }
 
 // noteRestore records the time of the restore.
@@ -76,7 +77,7 @@ func (t *trial) endForgottenVMs() {
 	t.cloud.Change(func(all []*fakecloud.Resource) {
 		for _, v := range all {
 			stored := t.control.Get("machines", v.Namespace, v.Machine)
-			if v.MachineUID != "" && v.Live() && (stored == nil || stored.GetUID() != v.MachineUID) {
+			if v.MachineUID != "" && v.ControlCluster != anotherCluster && v.Live() && (stored == nil || stored.GetUID() != v.MachineUID) {
 				t.logf("an operator deletes VM %s, whose machine %s is not in the backup", v.ID, v.Machine)
 				v.Ends = time.Now()
 				t.target.Remove("nodes", "", v.NodeName)
@@ -93,7 +94,13 @@ func (t *trial) applyRoots() {
 		}
 	}
 	for _, r := range t.sortedRoots() {
-		t.putRoot(r.namespace, r.name, r.replicas)
+		stored := t.control.Get("machinedeployments", r.namespace, r.name)
+		t.putRoot(r.namespace, r.name, r.replicas).away = stored != nil && stored.GetDeletionTimestamp() != nil
+	}
+	for _, set := range t.control.List("machinesets") { // of roots that were deleted and to be created again
+		if len(set.GetOwnerReferences()) == 0 && t.roots[set.GetNamespace()+"/"+set.GetLabels()["root"]] == nil {
+			t.control.Delete("machinesets", set.GetNamespace(), set.GetName())
+		}
 	}
 }
 

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -38,12 +41,17 @@ type event struct {
 // begin starts replicas and creates the first roots.
 func (t *trial) begin(replicas, roots int) {
 	t.createUnmanaged()
+	t.createNamespace(metav1.NamespaceSystem) // its UID identifies the cluster in the tags of VMs
 	for _, namespace := range servedNamespaces() {
+		t.createNamespace(namespace)
 		t.createClass(namespace)
 		for i := range roots {
 			t.putRoot(namespace, fmt.Sprint("root-", i), t.random.IntN(3))
 		}
 	}
+	t.holdSome()
+	t.followHealth()
+	t.followHeldOrphans()
 	for i := range replicas {
 		t.restart[fmt.Sprint("fleet-", i)] = time.Now().Add(t.between(0, 5*time.Second))
 	}
@@ -75,6 +83,7 @@ func (t *trial) heal() {
 		e.do()
 	}
 	t.later = nil
+	t.endHold()
 	t.network.healAll(t.lasting)
 	newest := map[string]bool{}
 	for _, p := range slices.Backward(t.processes) {
@@ -248,13 +257,16 @@ func (t *trial) changeAtRest(waiting []*root) *root {
 	if slices.Contains(waiting, r) {
 		return nil
 	}
+	if t.random.IntN(4) == 0 {
+		return t.remakeAtRest(r)
+	}
 	return t.putRoot(r.namespace, r.name, 1+r.replicas%2)
 }
 
 // checkServed returns those of the changed roots that are not served, and fails when that lasts for too long.
 func (t *trial) checkServed(changed []*root) []*root {
 	return slices.DeleteFunc(changed, func(r *root) bool {
-		missing, since := t.unserved(r), time.Since(r.changed)
+		missing, since := cmp.Or(t.unserved(r), t.unfinished(r)), time.Since(r.changed)
 		if r.within < serveWithinOfFaultyLeader && t.faultyLeads() {
 			r.within = serveWithinOfFaultyLeader
 		}
@@ -338,6 +350,7 @@ func (t *trial) storeUndecodable() {
 // emptyNamespace deletes the roots of a namespace, and with them the Leases.
 func (t *trial) emptyNamespace() {
 	t.heal()
+	t.run(patience, func() bool { return !slices.ContainsFunc(t.sortedRoots(), func(r *root) bool { return r.away }) })
 	for _, name := range slices.Sorted(maps.Keys(t.roots)) {
 		if r := t.roots[name]; r.namespace == "b" {
 			t.deleteRoot(r)

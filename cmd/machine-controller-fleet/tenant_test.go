@@ -16,11 +16,17 @@ import (
 // forger is the namespace of a tenant who writes Machines that name the Nodes and VMs of others.
 const forger = "forger"
 
-// unmanaged is the number of Nodes, and of their VMs, that no Machine has ever had.
-const unmanaged = 2
+// unmanaged is the number of VMs that no Machine of the control cluster has ever had.
+const unmanaged = 3
 
-// createUnmanaged makes two Nodes that no Machine has ever had, of which one says of which VM it is.
+// anotherCluster is the ID of another control cluster, whose fleet uses the same account and the same namespaces.
+const anotherCluster = "another"
+
+// createUnmanaged makes two Nodes that no Machine has ever had, of which one says of which VM it is, and a VM of another control cluster.
 func (t *trial) createUnmanaged() {
+	t.cloud.Add(fakecloud.Resource{Joined: true, ControlCluster: anotherCluster, Resource: driver.Resource{
+		Kind: driver.ResourceVM, ID: "sim:///another", Namespace: "a", Machine: "another", MachineUID: "another", NodeName: "another",
+	}})
 	for i, providerID := range []string{"", "sim:///control-plane"} {
 		v := t.cloud.Add(fakecloud.Resource{Joined: true, Resource: driver.Resource{
 			Kind: driver.ResourceVM, ID: "sim:///control-plane", NodeName: fmt.Sprint("control-plane-", i),

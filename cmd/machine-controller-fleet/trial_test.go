@@ -69,6 +69,8 @@ type trial struct {
 	restores    int
 	faulty      string          // the replica with the lasting fault; empty for none
 	served      []time.Duration // from changes at rest until their roots were served
+	unready     notReady
+	held        heldOrphans
 
 	mu    sync.Mutex
 	wrong string // the first violation
@@ -196,6 +198,9 @@ func (t *trial) alive() []*process {
 
 // collect deletes objects without an owner, as Kubernetes' garbage collector does.
 func (t *trial) collect() {
+	t.orphan()
+	t.approve()
+	t.recreate()
 	uids := map[string]bool{}
 	for _, resource := range []string{"machinedeployments", "machinesets"} {
 		for _, o := range t.control.List(resource) {
@@ -272,6 +277,9 @@ type root struct {
 	replicas        int
 	changed         time.Time     // when it was last changed
 	within          time.Duration // for how long it may be unserved, if longer than usual
+	away            bool          // a user has deleted it, and creates it again when it is gone
+	version         string        // of its template; "" for the first one
+	keeps, ends     []string      // the UIDs of machines that it had then, which have to stay or to go
 }
 
 func (r *root) key() string { return r.namespace + "/" + r.name }
@@ -279,6 +287,9 @@ func (r *root) key() string { return r.namespace + "/" + r.name }
 // putRoot makes or changes a MachineDeployment.
 func (t *trial) putRoot(namespace, name string, replicas int) *root {
 	r := &root{namespace: namespace, name: name, replicas: replicas, changed: time.Now()}
+	if old := t.roots[r.key()]; old != nil {
+		r.away, r.version = old.away, old.version
+	}
 	t.roots[r.key()] = r
 	t.logf("a user wants %d replicas of %s", replicas, r.key())
 	if t.control.Edit("machinedeployments", namespace, name, func(u *unstructured.Unstructured) {
@@ -286,18 +297,28 @@ func (t *trial) putRoot(namespace, name string, replicas int) *root {
 	}) {
 		return r
 	}
-	labels := map[string]any{"root": name}
+	r.away = false
+	t.createRoot(r)
+	return r
+}
+
+// createRoot creates a MachineDeployment.
+func (t *trial) createRoot(r *root) {
+	labels := map[string]any{"root": r.name}
+	template := map[string]any{"labels": labels}
+	if r.version != "" {
+		template["annotations"] = map[string]any{"version": r.version}
+	}
 	t.put(t.control, "machinedeployments", map[string]any{
-		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment", "metadata": map[string]any{"namespace": namespace, "name": name},
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment", "metadata": map[string]any{"namespace": r.namespace, "name": r.name},
 		"spec": map[string]any{
-			"replicas": int64(replicas), "selector": map[string]any{"matchLabels": labels},
+			"replicas": int64(r.replicas), "selector": map[string]any{"matchLabels": labels},
 			"template": map[string]any{
-				"metadata": map[string]any{"labels": labels},
+				"metadata": template,
 				"spec":     map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "small"}},
 			},
 		},
 	})
-	return r
 }
 
 // deleteRoot deletes a MachineDeployment.
@@ -305,6 +326,11 @@ func (t *trial) deleteRoot(r *root) {
 	delete(t.roots, r.key())
 	t.logf("a user deletes %s", r.key())
 	t.control.Delete("machinedeployments", r.namespace, r.name)
+}
+
+// createNamespace makes a Namespace.
+func (t *trial) createNamespace(name string) {
+	t.put(t.control, "namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
 }
 
 // createClass makes a class and its Secret in a namespace.
@@ -360,6 +386,11 @@ func (t *trial) missing() string {
 	if len(all) == 0 {
 		if n := t.ofForger(); n > 0 {
 			return fmt.Sprintf("%d machines that a tenant has forged, and deleted, are there", n)
+		}
+		for _, set := range t.control.List("machinesets") {
+			if len(set.GetOwnerReferences()) == 0 && t.roots[set.GetNamespace()+"/"+set.GetLabels()["root"]] != nil {
+				return fmt.Sprintf("MachineSet %s/%s is of no MachineDeployment", set.GetNamespace(), set.GetName())
+			}
 		}
 		machines, vms := len(t.control.List("machines"))-t.spoilt, len(t.cloud.Live())-t.oracle.forgotten()-unmanaged
 		if machines != desired || vms != desired {
