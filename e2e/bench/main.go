@@ -46,8 +46,8 @@ func main() {
 	flag.IntVar(&o.draining, "draining", 500, "`number` of Nodes that are drained while machines are made")
 	flag.IntVar(&o.creates, "creates", 200, "`number` of machines that are created while the process of their driver is killed, and as many before")
 	flag.IntVar(&o.rounds, "rounds", 5, "`number` of rounds in which the CPU time of replicas with and without tracing is compared, of which the median counts")
-	flag.DurationVar(&o.rest, "rest", 5*time.Minute, "`time` for which CPU is measured at rest; within the default each kubelet reports the status of its Node")
-	flag.StringVar(&o.parts, "parts", "create,delete-empty,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own, as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape, driver and machineconfig start labs beside it")
+	flag.DurationVar(&o.rest, "rest", 5*time.Minute, "`time` for which CPU and requests are measured at rest; within the default each kubelet reports the status of its Node")
+	flag.StringVar(&o.parts, "parts", "create,delete-empty,rest,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own, as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape, driver and machineconfig start labs beside it")
 	flag.Parse()
 	missed, err := bench(ctx, o)
 	if err != nil {
@@ -82,8 +82,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 	if err := lab.Cloud.Set(ctx, settings); err != nil {
 		return false, err
 	}
-	var measured []sample
-	once := sample{}
+	measured, once := []sample(nil), sample{}
 	for part := range strings.SplitSeq(o.parts, ",") {
 		switch {
 		case part == "create":
@@ -94,6 +93,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureRolls(ctx, lab, once)
 		case part == "roll-many":
 			err = measureManyRolls(ctx, lab, once)
+		case part == "rest":
+			err = measureRest(ctx, lab, o.rest, once)
 		case part == "stop":
 			err = measureStops(ctx, lab, once)
 		case part == "drain":
@@ -119,7 +120,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 		case part == "cpu":
 			err = measureCPU(ctx, lab, o.rest, once)
 		default:
-			err = fmt.Errorf("--parts: expected create, delete-empty, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, tracing, scrape, driver, machineconfig or cpu, got %q", part)
+			err = fmt.Errorf("--parts: expected create, delete-empty, rest, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, tracing, scrape, driver, machineconfig or cpu, got %q", part)
 		}
 		if err != nil {
 			return false, err

@@ -78,6 +78,9 @@ func unit(name string) string {
 	if strings.Contains(name, "_reads_") {
 		return "reads"
 	}
+	if strings.Contains(name, "_requests_") {
+		return "requests"
+	}
 	return "writes"
 }
 

@@ -19,7 +19,7 @@ func measureRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	if err != nil {
 		return err
 	}
-	countRoll(r.requests, s)
+	countRoll(r.requests, total, "roll_", s)
 	fmt.Print(kinds(r.requests, total))
 	if err := toReplicas(ctx, lab, harness.Pause); err != nil { // they would reconcile the floor's objects
 		return err
@@ -32,8 +32,8 @@ func measureRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	return nil
 }
 
-// countRoll counts requests by machine.
-func countRoll(requests []harness.Request, s sample) {
+// countRoll counts requests by machine, for rows with the prefix.
+func countRoll(requests []harness.Request, machines int, prefix string, s sample) {
 	rows := map[string]float64{}
 	for _, r := range requests {
 		if !counts(r) {
@@ -45,16 +45,14 @@ func countRoll(requests []harness.Request, s sample) {
 		}
 		switch {
 		case r.IsFleet() && r.IsToken() && r.IsWrite():
-			rows["roll_token_writes_per_machine"]++
+			rows["token_writes"]++
 		case r.IsFleet():
-			rows["roll_"+what+"_per_machine"]++
+			rows[what]++
 		}
-		rows["roll_all_"+what+"_per_machine"]++
+		rows["all_"+what]++
 	}
-	floor := map[string]float64{
-		"roll_writes_per_machine": floorCreateWrites + floorDeleteWrites, "roll_token_writes_per_machine": floorTokenWrites,
-	}
-	for name, n := range rows {
-		s[name] = pair{value: n / total, floor: floor[name]}
+	floor := map[string]float64{"writes": floorCreateWrites + floorDeleteWrites, "token_writes": floorTokenWrites}
+	for what, n := range rows {
+		s[prefix+what+"_per_machine"] = pair{value: n / float64(machines), floor: floor[what]}
 	}
 }

@@ -27,6 +27,7 @@ func measureManyRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	fmt.Printf("%d machines were replaced in %.1f s; minutes from second to second: %v; %d writes, the median took %s\n",
 		len(finished), r.took().Seconds(), minutes, len(writes), percentile(writes, 50))
 	fmt.Print(kinds(r.requests, many.total()))
+	countRoll(r.requests, many.total(), "roll_1000_", s)
 	s["roll_1000_longest_pause_seconds"] = pair{value: longestPause(finished).Seconds()}
 	s["roll_1000_minutes_ratio_of_slowest"] = pair{value: unevenness(minutes)}
 	s["roll_1000_write_p99_seconds"] = pair{value: percentile(writes, 99).Seconds()}
