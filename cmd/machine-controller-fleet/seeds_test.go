@@ -213,6 +213,11 @@ func (t *trial) calm() {
 	if t.ownerless > calmOwnerless {
 		t.fail("slots were without a holder for %s in %s in which nothing happened", t.ownerless, d)
 	}
+	for _, r := range t.sortedRoots() {
+		if missing := t.unfinished(r); missing != "" {
+			t.fail("after %s in which nothing happened: %s", d, missing)
+		}
+	}
 	if missing := t.missing(); missing != "" {
 		t.fail("after %s in which nothing happened: %s", d, missing)
 	}

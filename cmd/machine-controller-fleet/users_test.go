@@ -98,23 +98,29 @@ func (t *trial) remakeAtRest(r *root) *root {
 	}
 	r.changed, r.keeps, r.ends = time.Now(), nil, nil
 	orphans := t.random.IntN(2) == 0
-	if r.ends = t.machinesFor(r); orphans {
-		r.keeps, r.ends = r.ends, nil
+	if machines := t.uidsOf(r, "machines"); orphans {
+		r.keeps = machines
+	} else {
+		r.ends = machines
 	}
 	if t.random.IntN(2) == 0 {
+		r.ends = append(r.ends, t.uidsOf(r, "machinedeployments")...)
 		t.remake(r, orphans)
 		return r
 	}
+	r.ends = append(r.ends, string(set.GetUID()))
 	t.logf("a user deletes MachineSet %s of %s, which orphans its machines: %t", set.GetName(), r.key(), orphans)
 	t.deleteAs("machinesets", set.GetNamespace(), set.GetName(), orphans)
 	return r
 }
 
-// machinesFor returns the UIDs of a root's machines.
-func (t *trial) machinesFor(r *root) (uids []string) {
-	for _, m := range t.control.List("machines") {
-		if m.GetNamespace() == r.namespace && m.GetLabels()["root"] == r.name {
-			uids = append(uids, string(m.GetUID()))
+// uidsOf returns the UIDs of a root and what belongs to it, of some resources.
+func (t *trial) uidsOf(r *root, resources ...string) (uids []string) {
+	for _, resource := range resources {
+		for _, o := range t.control.List(resource) {
+			if o.GetNamespace() == r.namespace && (o.GetLabels()["root"] == r.name || resource == "machinedeployments" && o.GetName() == r.name) {
+				uids = append(uids, string(o.GetUID()))
+			}
 		}
 	}
 	return uids
@@ -122,7 +128,10 @@ func (t *trial) machinesFor(r *root) (uids []string) {
 
 // unfinished returns what a root lacks that was created again at rest; "" for nothing. Machines that were orphaned have to stay.
 func (t *trial) unfinished(r *root) string {
-	now := t.machinesFor(r)
+	if len(r.keeps)+len(r.ends) == 0 {
+		return ""
+	}
+	now := t.uidsOf(r, "machinedeployments", "machinesets", "machines")
 	for _, uid := range r.keeps {
 		if !slices.Contains(now, uid) {
 			t.fail("machine %s of %s is gone, and was orphaned to stay", uid, r.key())
@@ -130,7 +139,7 @@ func (t *trial) unfinished(r *root) string {
 	}
 	for _, uid := range r.ends {
 		if slices.Contains(now, uid) {
-			return fmt.Sprintf("machine %s of %s is there, and its parents were deleted", uid, r.key())
+			return fmt.Sprintf("%s of %s is there, and it or its parent was deleted", uid, r.key())
 		}
 	}
 	return ""
