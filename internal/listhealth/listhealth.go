@@ -174,8 +174,8 @@ func listedResource(r *http.Request) (resource string, ok bool) {
 	path := "/" + strings.Trim(r.URL.Path, "/")
 	if _, rest, found := strings.Cut(path, "/apis/"); found {
 		path = rest[strings.Index(rest, "/")+1:] // without the group
-	} else if _, path, found = strings.Cut(path, "/api/"); !found {
-		return "", false
+	} else {
+		_, path, _ = strings.Cut(path, "/api/")
 	}
 	parts := strings.Split(path, "/")[1:] // without the version
 	if len(parts) == 3 && parts[0] == "namespaces" {
