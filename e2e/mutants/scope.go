@@ -88,6 +88,7 @@ func areas(seeds, first string) []area {
 		{"fence", []string{
 			"shard/fence/fence.go", "shard/fence/ownershipstate.go", "shard/fence/gate.go", "shard/fence/transport.go", "shard/fence/drivers.go",
 			"shard/session/replica.go:Replica.carryOut", "shard/session/candidacy.go", "shard/namespacelease/policy/decide.go",
+			"internal/listhealth/listhealth.go",
 		}, fence},
 		{"intents", []string{
 			"controllers/machinefacts/intents.go", "controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
