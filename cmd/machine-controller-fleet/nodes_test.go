@@ -31,11 +31,28 @@ func (t *trial) sicken() {
 	if len(all) == 0 {
 		return
 	}
-	node, status := all[t.random.IntN(len(all))].NodeName, []string{"False", "Unknown"}[t.random.IntN(2)]
-	lasts := t.between(time.Second, inTime)
+	node, lasts := all[t.random.IntN(len(all))].NodeName, t.between(time.Second, inTime)
 	if t.random.IntN(3) == 0 {
 		lasts = t.between(healthTimeout, 2*healthTimeout)
 	}
+	t.sickenFor(node, lasts)
+}
+
+// sickenAtRest makes the Node of a machine of a root not Ready until it recovers in time. The machines have to stay.
+func (t *trial) sickenAtRest(r *root) *root {
+	for _, m := range t.control.List("machines") {
+		if node := m.GetLabels()[v1alpha1.LabelNode]; m.GetNamespace() == r.namespace && m.GetLabels()["root"] == r.name && node != "" && !r.away {
+			r.changed, r.keeps, r.ends = time.Now(), t.uidsOf(r, "machines"), nil
+			r.settles = r.changed.Add(inTime + wholeSeconds)
+			t.sickenFor(node, inTime)
+			return r
+		}
+	}
+	return nil
+}
+
+func (t *trial) sickenFor(node string, lasts time.Duration) {
+	status := []string{"False", "Unknown"}[t.random.IntN(2)]
 	t.logf("Ready of Node %s is %s for %s", node, status, lasts)
 	t.setReady(status, node)
 	t.later = append(t.later, event{time.Now().Add(lasts), func() { t.setReady("True", node) }})

@@ -262,8 +262,11 @@ func (t *trial) changeAtRest(waiting []*root) *root {
 	if slices.Contains(waiting, r) {
 		return nil
 	}
-	if t.random.IntN(4) == 0 {
+	switch t.random.IntN(8) {
+	case 0, 1:
 		return t.remakeAtRest(r)
+	case 2:
+		return t.sickenAtRest(r)
 	}
 	return t.putRoot(r.namespace, r.name, 1+r.replicas%2)
 }

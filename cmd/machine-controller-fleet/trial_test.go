@@ -279,6 +279,7 @@ type root struct {
 	within          time.Duration // for how long it may be unserved, if longer than usual
 	away            bool          // a user has deleted it, and creates it again when it is gone
 	version         string        // of its template; "" for the first one
+	settles         time.Time     // before that it does not count as served: what was done to it may not show yet
 	keeps, ends     []string      // the UIDs of machines that it had then, which have to stay or to go
 }
 

@@ -97,6 +97,7 @@ func (t *trial) remakeAtRest(r *root) *root {
 		return nil
 	}
 	r.changed, r.keeps, r.ends = time.Now(), nil, nil
+	r.settles = r.changed.Add(inTime)
 	orphans := t.random.IntN(2) == 0
 	if machines := t.uidsOf(r, "machines"); orphans {
 		r.keeps = machines
@@ -136,6 +137,9 @@ func (t *trial) unfinished(r *root) string {
 		if !slices.Contains(now, uid) {
 			t.fail("machine %s of %s is gone, and was orphaned to stay", uid, r.key())
 		}
+	}
+	if time.Now().Before(r.settles) {
+		return r.key() + " has to settle"
 	}
 	for _, uid := range r.ends {
 		if slices.Contains(now, uid) {
