@@ -18,8 +18,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// apart is by how much clocks differ in these tests, and inTime how exact times and deadlines are all the same.
-const apart, inTime = 10 * time.Minute, 15 * time.Second
+// apart is by how much clocks differ in these tests, and exact how precise times and deadlines are all the same.
+const apart, exact = 10 * time.Minute, 15 * time.Second
 
 // setClocks draws the clocks of the replicas and of the target cluster. The draws of everything else do not depend on them.
 func (t *trial) setClocks() {
@@ -41,7 +41,7 @@ func (t *trial) checkTimes() {
 	for _, resource := range []string{"machinedeployments", "machinesets", "machines", "leases"} {
 		for _, o := range t.control.List(resource) {
 			eachTime(o.Object, func(field string, at time.Time) {
-				if ahead := time.Until(at); ahead > inTime || o.GetCreationTimestamp().Sub(at) > inTime {
+				if ahead := time.Until(at); ahead > exact || o.GetCreationTimestamp().Sub(at) > exact {
 					t.fail("%s %s/%s, created at %s, has the %s %s, %s from now", resource, o.GetNamespace(), o.GetName(), o.GetCreationTimestamp().UTC(), field, at, ahead)
 				}
 			})
@@ -85,8 +85,8 @@ func TestClocksThatDiffer_MoveNoDeadline(t *testing.T) {
 	const late = 3 * time.Minute
 	within := func(t *testing.T, took time.Duration) {
 		t.Helper()
-		if took < timeout-inTime || took > timeout+late {
-			t.Errorf("it took %s, want from %s to %s", took, timeout-inTime, timeout+late)
+		if took < timeout-exact || took > timeout+late {
+			t.Errorf("it took %s, want from %s to %s", took, timeout-exact, timeout+late)
 		}
 	}
 	for name, life := range map[string]func(*testing.T, *trial){
