@@ -19,8 +19,8 @@ const (
 	healthTimeout = 45 * time.Second
 	// inTime bounds after what time a Node recovers in time. The rest is for watches that show it late.
 	inTime = 15 * time.Second
-	// wholeSeconds is by how much a machine may fail too early, because its status has times in whole seconds.
-	wholeSeconds = 2 * time.Second
+	// truncation is by how much a machine may fail too early, because its status has times in whole seconds.
+	truncation = 2 * time.Second
 )
 
 // sicken makes a Node not Ready, or unknown, until it recovers: in time, or too late.
@@ -43,7 +43,7 @@ func (t *trial) sickenAtRest(r *root) *root {
 	for _, m := range t.control.List("machines") {
 		if node := m.GetLabels()[v1alpha1.LabelNode]; m.GetNamespace() == r.namespace && m.GetLabels()["root"] == r.name && node != "" && !r.away {
 			r.changed, r.keeps, r.ends = time.Now(), t.uidsOf(r, "machines"), nil
-			r.settles = r.changed.Add(inTime + wholeSeconds)
+			r.settles = r.changed.Add(inTime + truncation)
 			t.sickenFor(node, inTime)
 			return r
 		}
@@ -101,7 +101,7 @@ func (t *trial) followHealth() {
 		}
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if since, unready := u.since[m.Name]; !u.failed[m.UID] && time.Now().After(begun) && (!unready || time.Since(since) < healthTimeout-wholeSeconds) {
+		if since, unready := u.since[m.Name]; !u.failed[m.UID] && time.Now().After(begun) && (!unready || time.Since(since) < healthTimeout-truncation) {
 			t.fail("machine %s has failed, and its Node was not Ready since %s only", m.Name, since)
 		}
 		u.failed[m.UID] = true

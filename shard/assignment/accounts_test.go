@@ -63,21 +63,28 @@ func TestSlotsLeaveReplicasThatDoNotReachTheirAccounts(t *testing.T) {
 		},
 		// 44 in all, the mean is 14.67: with 3 of the slots b has 33. Then a is idle.
 		"until it has twice the mean, the rest stays": {
-			[]Replica{a, b, c}, held("a", "a", "c", "b"), one([]string{"a", "c"}, []string{"b"}, 0, 1, 2), []Move{unreached(0, "a", "b"), unreached(1, "a", "b"), {Slot: 3, From: "b", To: "a", Why: Joined}},
+			[]Replica{a, b, c},
+			held("a", "a", "c", "b"), one([]string{"a", "c"}, []string{"b"}, 0, 1, 2),
+			[]Move{unreached(0, "a", "b"), unreached(1, "a", "b"), {Slot: 3, From: "b", To: "a", Why: Joined}},
 		},
 		"one account at a time": {
-			[]Replica{a, b}, held("a", "a", "b", "b"),
-			slices.Concat(one([]string{"a"}, []string{"b"}, 1), one([]string{"a"}, []string{"b"}, 0)), []Move{unreached(1, "a", "b")},
+			[]Replica{a, b},
+			held("a", "a", "b", "b"),
+			slices.Concat(one([]string{"a"}, []string{"b"}, 1), one([]string{"a"}, []string{"b"}, 0)),
+			[]Move{unreached(1, "a", "b")},
 		},
 		"the next one where the first has no slots": {
-			[]Replica{a, b}, held("a", "a", "b", "b"),
-			slices.Concat(one([]string{"a"}, []string{"b"}, 2), one([]string{"a"}, []string{"b"}, 0)), []Move{unreached(0, "a", "b")},
+			[]Replica{a, b},
+			held("a", "a", "b", "b"),
+			slices.Concat(one([]string{"a"}, []string{"b"}, 2), one([]string{"a"}, []string{"b"}, 0)),
+			[]Move{unreached(0, "a", "b")},
 		},
 		"the next one when the slots of the first have been acquired": {
 			[]Replica{a, b}, with(held("b", "a"), func(s *Slot) { s.Holder, s.MovedForAccount = "a", now-time.Second }), one([]string{"a"}, []string{"b"}, 1), nil,
 		},
 		"two accounts that fail on different replicas": {
-			[]Replica{a, b}, held("a", "b"),
+			[]Replica{a, b},
+			held("a", "b"),
 			slices.Concat(one([]string{"a"}, []string{"b"}, 0, 1), one([]string{"b"}, []string{"a"}, 0, 1)), nil,
 		},
 		"slots that do not exist": {[]Replica{a, b}, held("a", "b"), one([]string{"a"}, []string{"b"}, -1, 7), nil},
