@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/accounts"
@@ -41,7 +42,7 @@ type cloudAccounts struct {
 
 // newCloudAccounts returns one that knows nothing. try is set before Run is called.
 func newCloudAccounts(f *fleet, count int) *cloudAccounts {
-	return &cloudAccounts{clock: clock.RealClock{}, view: f.view, count: count, tracker: accounts.New()}
+	return &cloudAccounts{clock: apitime.Own[clock.WithTicker](f.wall), view: f.view, count: count, tracker: accounts.New()}
 }
 
 // useOf returns the account of a class.

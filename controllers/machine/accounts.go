@@ -224,7 +224,7 @@ func (c *Controller) keep(ctx context.Context, p *pass, call accountCall, of hol
 	text := fmt.Sprintf("the account's circuit breaker is open until %s, because %s has failed for %d machines in a row; no call was made, and the last one failed with %s: %s",
 		of.until.UTC().Format(time.RFC3339), call.key.op, breaker.Failures, of.code, of.reason)
 	p.held = true
-	p.world.Failure = &lifecycle.Failure{Code: of.code, Op: call.key.op, Message: text, Held: true, RetryAfter: max(of.until.Sub(c.cfg.Clock.Now()), time.Millisecond)}
+	p.world.Failure = &lifecycle.Failure{Code: of.code, Op: call.key.op, Message: text, Held: true, RetryAfter: max(of.until.Sub(c.accounts.clock.Now()), time.Millisecond)}
 	root, known := ownerref.RootOf(c.cfg.View, p.world.Machine)
 	if !known || !c.accounts.isNews(call.key, root.GetUID()) {
 		return

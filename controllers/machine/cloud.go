@@ -13,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -34,7 +35,7 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, verdict lifecycle.
 	}
 	outcome, message := breaker.Outcome{Ended: true}, "" // also of a driver that panics
 	defer func() { c.ended(ctx, call, outcome, message) }()
-	began := c.cfg.Clock.Now()
+	began := apitime.Own(c.cfg.Clock).Now()
 	err := c.makeCall(ctx, p, verdict)
 	if c.cfg.Called != nil && ctx.Err() == nil && !runner.NotOurs(err) {
 		c.cfg.Called(p.world.Class.Class, began, err)

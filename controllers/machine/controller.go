@@ -22,6 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
@@ -82,7 +83,7 @@ type Config struct {
 	// FirstConfig returns the values of the placeholders of machine configuration for a machine. problem is why there are none, as a sentence
 	// for the machine's status; a change of which FirstConfigChanged must report. Nil where there is no machine configuration.
 	FirstConfig func(ctx context.Context, m *v1alpha1.Machine) (values map[string]string, problem string, err error)
-	// Called receives each call of a driver that has ended: its class, when it began, and its error. It must return at once; it may be nil.
+	// Called receives each call of a driver that has ended: its class, when it began by the clock of the process, and its error. It must return at once; it may be nil.
 	Called func(class *v1alpha1.MachineClass, began time.Time, err error)
 	Clock  clock.WithTickerAndDelayedExecution
 	Gate   runner.Gate[types.NamespacedName]
@@ -133,9 +134,9 @@ func New(cfg Config) (*Controller, error) {
 		memory:         newMemory[types.UID, remembered](),
 		awaitConfig:    newAwaitConfig(),
 		claims:         newMemory[string, claim](),
-		namesakes:      newNamesakes(cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(cfg.Namespace), cfg.Clock),
+		namesakes:      newNamesakes(cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(cfg.Namespace), apitime.Own(cfg.Clock)),
 		secrets: credentials.NewSecrets(credentials.SecretsConfig{
-			Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: cfg.Clock,
+			Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: apitime.Own(cfg.Clock),
 		}),
 		tokens: credentials.NewTokens(credentials.TokensConfig{
 			Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
@@ -145,7 +146,7 @@ func New(cfg Config) (*Controller, error) {
 		writes:  rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
 	c.drains = newDrainer(c)
-	c.accounts = newAccounts(cfg.Clock, func(key types.NamespacedName) { c.runner.Enqueue(key) })
+	c.accounts = newAccounts(apitime.Own(cfg.Clock), func(key types.NamespacedName) { c.runner.Enqueue(key) })
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{

@@ -36,6 +36,17 @@ func New(own clock.WithTickerAndDelayedExecution, server string) *Clock {
 	return &Clock{WithTickerAndDelayedExecution: own, server: server, start: start, base: start.Round(0)}
 }
 
+// Own returns the clock of the process below a Clock, and any other clock as it is. Durations within the process are its: what waits until a time
+// of a Clock waits longer by as much as the Clock is set back meanwhile.
+func Own[C clock.PassiveClock](c C) C {
+	if of, is := any(c).(*Clock); is {
+		if own, is := any(of.WithTickerAndDelayedExecution).(C); is {
+			return own
+		}
+	}
+	return c
+}
+
 // Now returns the time of the cluster.
 func (c *Clock) Now() time.Time { return c.At(c.WithTickerAndDelayedExecution.Now()) }
 
@@ -101,7 +112,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
 		if ahead, isSet := t.clock.answered(sent, t.clock.WithTickerAndDelayedExecution.Now(), date); isSet {
-			klog.FromContext(r.Context()).Info("Clock of this process differs from that of the API server, whose time is used now", "server", t.clock.server, "ahead", ahead.String())
+			klog.FromContext(r.Context()).Info("Clock of the API server differs from that of this process, and is used now", "server", t.clock.server, "serverAhead", ahead.String())
 		}
 	}
 	return answer, nil

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -93,7 +94,7 @@ type Config[K comparable] struct {
 	Group func(key K) int
 	// MinBackoff and MaxBackoff bound the wait after failures, which doubles each time.
 	MinBackoff, MaxBackoff time.Duration
-	// Clock for waits; default the real one.
+	// Clock for waits, of which that of the process is used; default the real one.
 	Clock clock.WithTicker
 	// Metrics are shared by the runners of a process; nil means none.
 	Metrics *Metrics
@@ -146,6 +147,7 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
+	cfg.Clock = apitime.Own(cfg.Clock)
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}

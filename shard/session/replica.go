@@ -473,7 +473,7 @@ func (o observer) note(leases ...*coordinationv1.Lease) {
 	o.mail.put(letter{do: func() {
 		for _, lease := range leases {
 			o.arrival.seen(lease, at)
-			if slot, gap := o.gaps.seen(lease); !gap.IsZero() && o.cfg.UnservedSlot != nil {
+			if slot, gap := o.gaps.seen(lease, at.Cluster()); !gap.IsZero() && o.cfg.UnservedSlot != nil {
 				o.cfg.UnservedSlot(slot, gap)
 			}
 		}

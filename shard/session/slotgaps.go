@@ -30,7 +30,7 @@ func newSlotGaps(settings protocol.Settings) *slotGaps {
 
 // seen returns the slot of a Lease, and the time in which it had no holder that lived before the one that the Lease shows; none if that was short, or
 // is not known. All times are by the clock of the control cluster.
-func (g *slotGaps) seen(lease *coordinationv1.Lease) (slot int, gap member.Gap) {
+func (g *slotGaps) seen(lease *coordinationv1.Lease, now time.Time) (slot int, gap member.Gap) {
 	holder := member.Holder(lease)
 	if lease.Spec.RenewTime == nil {
 		return 0, member.Gap{}
@@ -53,7 +53,8 @@ func (g *slotGaps) seen(lease *coordinationv1.Lease) (slot int, gap member.Gap) 
 		at = served
 	}
 	g.slots[slot] = slotHolder{holder, at}
-	if !known || holder == "" || served.IsZero() || at.Sub(served) < member.ShortestGap {
+	if !known || holder == "" || served.IsZero() || at.Sub(served) < member.ShortestGap ||
+		!at.Before(now.Add(member.ShortestGap)) { // one that ends in the future would keep machines from failing until then
 		return slot, member.Gap{}
 	}
 	return slot, member.Gap{From: served, To: at}

@@ -36,6 +36,7 @@ func TestSlotGaps(t *testing.T) {
 		"the same holder again":                  {leases: []seen{slot(a, time.Second), lives(a, 2*time.Minute), slot(a, time.Hour)}},
 		"a holder that was never seen alive":     {leases: []seen{slot(a, time.Second), slot(b, time.Hour)}},
 		"its replica restarts and waits":         {leases: []seen{slot(a, 0), lives(a, time.Minute), lives("fleet-0_ccccc", 2*time.Minute), slot("fleet-0_ccccc", time.Hour)}, from: time.Minute, to: time.Hour},
+		"one that ends in the future":            {leases: []seen{slot(a, 0), lives(a, time.Minute), slot(b, 365*24*time.Hour)}},
 		"a Lease of another kind, or of another": {leases: []seen{{"fleet-leader", a, 0}, {"other-slot-003", a, 0}, {"fleet-leader", b, time.Hour}, {"other-slot-003", b, time.Hour}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +45,7 @@ func TestSlotGaps(t *testing.T) {
 			for _, s := range tc.leases {
 				renewed := metav1.NewMicroTime(start.Add(s.at))
 				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.lease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &s.holder, RenewTime: &renewed}}
-				of, gap := gaps.seen(lease)
+				of, gap := gaps.seen(lease, start.Add(2*time.Hour))
 				if got = gap; !gap.IsZero() && of != 3 {
 					t.Errorf("a gap of slot %d", of)
 				}
@@ -67,7 +68,7 @@ func TestSlotGaps_ForgetSessions(t *testing.T) {
 	for i := range 100 {
 		session, renewed := member.Identity("fleet-0", string([]byte{'a', 'a', 'a', 'a' + byte(i/26), 'a' + byte(i%26)})), metav1.NewMicroTime(now.Add(time.Duration(i)*time.Minute))
 		for _, name := range []string{"fleet-session-fleet-0", "fleet-slot-003"} {
-			gaps.seen(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &session, RenewTime: &renewed}})
+			gaps.seen(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &session, RenewTime: &renewed}}, renewed.Time)
 		}
 	}
 	if len(gaps.renewed) > 2 {

@@ -34,7 +34,8 @@ func decideWithoutStrategy(w World) (v Verdict, decided bool) {
 		return recordStrategy(w)
 	}
 	return untouched(w, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no MachineSets, and existed before the "+
-		"fleet. It is not reconciled until its spec changes: set the strategy RollingUpdate, or delete it"), true
+		"fleet. It is not reconciled until its spec changes: "+
+		`set a strategy, as in {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, or delete it`), true
 }
 
 // isFresh reports whether the deployment was made a short while ago, and that no controller has written it.
