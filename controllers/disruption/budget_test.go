@@ -63,7 +63,13 @@ func TestDeletionBudget(t *testing.T) {
 				}
 				w.Machines = append(w.Machines, Member{Machine: m})
 			}
+			if tc.unreserved > 0 {
+				w.More = now.Add(time.Minute)
+			}
 			v := Decide(w)
+			if v.Wake != w.More.Sub(now) && tc.unreserved > 0 {
+				t.Errorf("wakes after %s, and there are more reservations in a minute", v.Wake)
+			}
 			var granted []types.UID
 			for _, d := range v.Disruptions {
 				granted = append(granted, d.UID)

@@ -42,6 +42,8 @@ type World struct {
 	// Disruption.Key.
 	Limited  bool
 	Reserved map[string]bool
+	// More is when there will be more reservations.
+	More time.Time
 	// Deleted reports whether the root is being deleted, with its machines.
 	Deleted bool
 }
@@ -340,6 +342,7 @@ func wake(w World, stand []Disruption) (wait time.Duration) {
 	if len(w.Machines) > 0 {
 		next(w.NotBefore)
 	}
+	next(w.More)
 	for _, member := range w.Machines {
 		at, _ := machinefacts.HealthDeadline(member.Machine, w.Limits.HealthTimeout) // without a deadline at is long ago
 		next(at)

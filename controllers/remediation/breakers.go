@@ -155,36 +155,27 @@ func (h *Breakers) recount() {
 
 // run counts after each change, and when time may have changed the result, until ctx ends.
 func (h *Breakers) run(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		again := h.count(ctx)
-		pause := h.cfg.Clock.NewTimer(spacing)
 		select {
 		case <-ctx.Done():
-			pause.Stop()
-			return
-		case <-pause.C():
+		case <-h.cfg.Clock.After(spacing):
 		}
-		if !h.wait(ctx, again) {
-			return
-		}
+		h.wait(ctx, again)
 	}
 }
 
-// wait waits until something has changed, or again has come; false means that ctx has ended.
-func (h *Breakers) wait(ctx context.Context, again time.Time) bool {
+// wait waits until something has changed, again has come, or ctx has ended.
+func (h *Breakers) wait(ctx context.Context, again time.Time) {
 	var due <-chan time.Time
 	if !again.IsZero() {
-		timer := h.cfg.Clock.NewTimer(max(again.Sub(h.cfg.Clock.Now()), 0))
-		defer timer.Stop()
-		due = timer.C()
+		due = h.cfg.Clock.After(again.Sub(h.cfg.Clock.Now()))
 	}
 	select {
 	case <-ctx.Done():
-		return false
 	case <-h.dirty:
 	case <-due:
 	}
-	return true
 }
 
 // count counts the machines of this replica, adds the reports of others, and stores the result. It returns when to count again

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget/ledger"
@@ -182,7 +183,18 @@ func TestDeletedRootReservesNothing(t *testing.T) {
 		if n := len(b.core.Requests()); n > 0 {
 			t.Errorf("%d requests", n)
 		}
+		b.wantReplaced()
 	})
+}
+
+// Where nothing is to be replaced, a budget that is not known is no error.
+func TestBudgetOfARootAtRest(t *testing.T) {
+	b := newBench(t)
+	defer b.end()
+	b.deployments.cfg.Budget = &deletionbudget.Budget{Namespaces: &namespaces{}}
+	if _, _, err := b.deployments.decide(t.Context(), deployment(), disruption.World{}); err != nil {
+		t.Error(err)
+	}
 }
 
 // An annotation of the Namespace that is no number is reported as thresholds are that are ignored.

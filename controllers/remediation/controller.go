@@ -81,7 +81,7 @@ func New(cfg Config) (*Controller, error) {
 		c.sets.enqueueIn(namespace)
 	}
 	c.breakers.inUse = func() map[string][]disruption.Thresholds {
-		return c.thresholds.inUse(slices.Concat(c.deployments.roots(), c.sets.roots()))
+		return c.thresholds.inUse(slices.Concat(c.deployments.in(""), c.sets.in("")))
 	}
 	cfg.Namespaces.OnChange(c.breakers.changed)
 	return c, errors.Join(err1, err2, c.watch())
@@ -89,12 +89,12 @@ func New(cfg Config) (*Controller, error) {
 
 // ServerChanged enqueues the roots of a target cluster, all with nil, because their API server is away, or is back.
 func (c *Controller) ServerChanged(of *target.Cluster) {
-	isOf := func(namespace string) bool {
-		cluster, err := c.cfg.Targets.For(namespace)
-		return err == nil && (of == nil || cluster == of)
+	for _, root := range slices.Concat(c.deployments.in(""), c.sets.in("")) {
+		cluster, _ := c.cfg.Targets.For(root.GetNamespace()) // nil with an error
+		if of == nil || cluster == of {
+			c.enqueueRootOf(root, true)
+		}
 	}
-	c.deployments.enqueueIf(isOf)
-	c.sets.enqueueIf(isOf)
 }
 
 // Breakers returns the circuit breakers of this process.

@@ -43,6 +43,26 @@ type bench struct {
 	mu       sync.Mutex
 	version  int
 	reported []string
+	looked   []string // the names of the roots over which there was a pass
+}
+
+// Admit admits all roots, and records them.
+func (b *bench) Admit(ctx context.Context, key types.NamespacedName) (context.Context, func(), bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looked = append(b.looked, key.Name)
+	return ctx, func() {}, true
+}
+
+// passes returns over which roots there was a pass since the last call.
+func (b *bench) passes() string {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slices.Sort(b.looked)
+	names := strings.Join(slices.Compact(b.looked), " ")
+	b.looked = nil
+	return names
 }
 
 // Eventf records Events.
@@ -72,8 +92,11 @@ func newBench(t *testing.T, roots ...runtime.Object) *bench {
 		Machines: b.api.MachineV1alpha1(), View: b.view, Targets: target.Single{Cluster: b.cluster}, Namespaces: b.spaces,
 		DeploymentEvents: b, SetEvents: b, Replica: "r",
 		Limits: disruption.Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: thresholds},
-		SlotOf: func(labels map[string]string) (int, bool) { return 0, labels[v1alpha1.LabelSlot] == "0" },
-		Holds:  func(slot int) bool { return slot == 0 }, Held: apitest.NotHeld, Clock: clock.RealClock{},
+		SlotOf: func(labels map[string]string) (int, bool) {
+			slot, err := strconv.Atoi(labels[v1alpha1.LabelSlot])
+			return slot, err == nil
+		},
+		Holds: func(slot int) bool { return slot == 0 }, Held: apitest.NotHeld, Clock: clock.RealClock{}, DeploymentGate: b, SetGate: b,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +307,7 @@ func TestNewHolderKeepsTheBreakerOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := deployment()
 			if tc.condition != "" {
-				reportOnDeployment(d, time.Unix(1, 0), condition{open: true, reason: tc.condition, message: "as before"})
+				reportOnDeployment(d, v1alpha1.MachineDeploymentCircuitBreakerOpen, condition{corev1.ConditionTrue, tc.condition, "as before"}, time.Unix(1, 0))
 			}
 			s := set("s", d, 10)
 			during(t, []runtime.Object{d}, func(b *bench) {
@@ -423,6 +446,22 @@ func TestScopeOfAMachine(t *testing.T) {
 	b.feed(class())
 	if got := b.tree.scopeOf(m); got != (disruption.Scope{Target: "shoot", Zone: "z1"}) {
 		t.Errorf("its scope is %s, want the zone of its class", got)
+	}
+	none := b.cfg
+	none.Targets = target.None{}
+	without, err := New(none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	(&bench{Controller: without}).end()
+	if got := without.tree.scopeOf(m); got != (disruption.Scope{Zone: "z1"}) {
+		t.Errorf("without a target cluster its scope is %s", got)
+	}
+	bare := class()
+	bare.NodeTemplate = nil
+	b.feed(bare)
+	if got := b.tree.scopeOf(m); got != (disruption.Scope{Target: "shoot"}) {
+		t.Errorf("its scope is %s, and its class has no Node template", got)
 	}
 	long := class()
 	long.NodeTemplate.Zone = strings.Repeat("z", 64)

@@ -86,11 +86,24 @@ func TestBreakersEnqueueTheirRoots(t *testing.T) {
 		defer b.end()
 		var looked []string
 		b.breakers.changed = func(namespace string) { looked = append(looked, namespace) }
+		b.breakers.count(t.Context())
+		if text, ok := b.breakers.Report(); ok {
+			t.Errorf("reported %q before the number of slots is known", text)
+		}
 		b.breakers.Receive(nil, []string{"r"})
 		b.breakers.count(t.Context())
 		looked = nil
 		m := machine(set("s", nil, 1), 0, v1alpha1.MachineRunning, time.Now())
-		b.breakers.remember(b.cfg.Limits.Thresholds, v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: "z1"}}})
+		below := func(zone string) {
+			b.breakers.remember(b.cfg.Limits.Thresholds, v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: zone}}})
+		}
+		if below(""); len(looked) > 0 {
+			t.Errorf("the condition of a zone opens the circuit breaker of a cluster, for roots of %q", looked)
+		}
+		below("z1")
+		if b.recounts(func() { below("z1") }) {
+			t.Error("what is known already is counted again")
+		}
 		if !slices.Equal(looked, []string{"n"}) {
 			t.Errorf("a forged open breaker enqueues roots of %q, want n", looked)
 		}

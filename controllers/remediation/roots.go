@@ -10,7 +10,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,8 +24,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
+// rootObject is an object that Events can be about.
+type rootObject[T any] interface {
+	ownerref.Object[T]
+	runtime.Object
+}
+
 // kind is the difference between the kinds of roots.
-type kind[T ownerref.Object[T]] struct {
+type kind[T rootObject[T]] struct {
 	name, logKey string
 
 	all *objectcache.Store[T]
@@ -35,20 +40,14 @@ type kind[T ownerref.Object[T]] struct {
 	// sets returns the MachineSets of a root, and wanted its desired number of machines.
 	sets   func(T) []*v1alpha1.MachineSet
 	wanted func(T) int32
-	// reported returns the condition of the root's circuit breaker; report sets it, or removes it.
-	reported func(T) condition
-	report   func(root T, now time.Time, is condition)
-	// isAway reports whether the root's status has an API server that is away; setAway has it so.
-	isAway  func(T) bool
-	setAway func(root T, now time.Time, away bool)
-	// held returns the message of the root's condition DeletionsHeld; "" if it has none. reportHeld sets it, or removes it.
-	held       func(T) string
-	reportHeld func(root T, now time.Time, is holding)
-	events     events.EventRecorder
+	// condition returns a condition of a root; report sets it, or removes it.
+	condition func(root T, of conditionType) condition
+	report    func(root T, of conditionType, is condition, now time.Time)
+	events    events.EventRecorder
 }
 
 // roots reconciles the roots of one kind.
-type roots[T ownerref.Object[T]] struct {
+type roots[T rootObject[T]] struct {
 	kind[T]
 
 	cfg        Config
@@ -58,10 +57,10 @@ type roots[T ownerref.Object[T]] struct {
 	commit     *patch.Committer[T]
 	runner     *runner.Runner[types.NamespacedName]
 	seen       sync.Map // the thresholds of roots whose status was read, by UID
-	waiting    sync.Map // the number of machines that wait because deletions are held or the budget is exhausted, by the UID of their root; none is not there
+	waiting    sync.Map // the number of machines that wait because deletions are held or the budget is exhausted, by the UID of their root
 }
 
-func newRoots[T ownerref.Object[T]](
+func newRoots[T rootObject[T]](
 	c *Controller, k kind[T], gate runner.Gate[types.NamespacedName], client func(namespace string) patch.Patcher[T],
 ) (r *roots[T], err error) {
 	r = &roots[T]{kind: k, cfg: c.cfg, tree: c.tree, breakers: c.breakers, thresholds: c.thresholds, commit: patch.New(client)}
@@ -83,20 +82,18 @@ func (r *roots[T]) uid(key types.NamespacedName) types.UID {
 
 // enqueueIn enqueues all roots of a namespace; with "" those of all namespaces.
 func (r *roots[T]) enqueueIn(namespace string) {
+	for _, root := range r.in(namespace) {
+		r.runner.Enqueue(objectcache.Key(root))
+	}
+}
+
+// in returns the roots of a namespace; with "" those of all namespaces.
+func (r *roots[T]) in(namespace string) (roots []metav1.Object) {
 	all := r.all.All
 	if namespace != "" {
 		all = func() []T { return r.all.In(namespace) }
 	}
 	for _, root := range all() {
-		if r.isRoot(root) {
-			r.runner.Enqueue(objectcache.Key(root))
-		}
-	}
-}
-
-// roots returns all roots.
-func (r *roots[T]) roots() (roots []metav1.Object) {
-	for _, root := range r.all.All() {
 		if r.isRoot(root) {
 			roots = append(roots, root)
 		}
@@ -104,14 +101,16 @@ func (r *roots[T]) roots() (roots []metav1.Object) {
 	return roots
 }
 
-// watch enqueues roots that appear or change, and removes the state of those that were deleted.
-func (r *roots[T]) watch() {
+// watch calls changed with objects that appear, change or were deleted, and removes the state of those that were deleted.
+func (r *roots[T]) watch(changed func(T)) {
 	var none T
 	r.all.OnChange(func(before, after T) {
-		if after != none {
-			if r.isRoot(after) {
-				r.runner.Enqueue(objectcache.Key(after))
+		for _, root := range []T{before, after} {
+			if root != none {
+				changed(root)
 			}
+		}
+		if after != none {
 			return
 		}
 		r.commit.Forget(before.GetUID())
@@ -146,33 +145,32 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		return runner.Result{}, err
 	}
 	telemetry.Decided(trace.SpanFromContext(ctx), verdict.Name(), verdict.Reason)
-	r.keepWaiting(root.GetUID(), verdict.Waiting+verdict.Unreserved)
-	wanted, is := root.DeepCopy(), r.reported(root)
+	r.waiting.Store(root.GetUID(), verdict.Waiting+verdict.Unreserved)
+	wanted, before := root.DeepCopy(), r.condition(root, v1alpha1.MachineDeploymentCircuitBreakerOpen)
+	breaker, away, held := before, awayOf(world.Away), heldOf(why.held, verdict, grant)
 	if !world.Deleted { // otherwise its machines are deleted with it
-		if verdict.Changed {
-			disruption.WriteDisruptions(wanted, verdict.Disruptions)
-		}
-		is = conditionOf(verdict.Open, world.Limits.Thresholds, why.ignored)
-		r.report(wanted, world.Now, is)
+		disruption.WriteDisruptions(wanted, verdict.Disruptions)
+		breaker = breakerOf(verdict.Open, world.Limits.Thresholds, why.ignored)
 	}
-	r.setAway(wanted, world.Now, world.Away)
-	held := holdingOf(why.held, verdict, grant)
-	r.reportHeld(wanted, world.Now, held)
+	r.report(wanted, v1alpha1.MachineDeploymentCircuitBreakerOpen, breaker, world.Now)
+	r.report(wanted, v1alpha1.MachineDeploymentAPIServerAway, away, world.Now)
+	r.report(wanted, v1alpha1.MachineDeploymentDeletionsHeld, held, world.Now)
 	if apiequality.Semantic.DeepEqual(root, wanted) {
 		return runner.Result{RequeueAfter: verdict.Wake}, nil
 	}
 	if _, err := r.commit.Commit(ctx, root, wanted); err != nil {
-		if apierrors.IsNotFound(err) {
-			return runner.Result{}, nil
-		}
 		return runner.Result{}, err
 	}
-	r.announceAway(ctx, root, r.isAway(root), world.Away)
-	r.announce(ctx, root, is, verdict.Open, world.Breakers)
-	if before := r.reported(root); why.ignored != "" && !strings.Contains(before.message, why.ignored) {
-		r.emit(ctx, root, v1alpha1.ReasonThresholdsIgnored, why.ignored)
+	r.announce(ctx, root, v1alpha1.MachineDeploymentAPIServerAway, away, event{v1alpha1.EventAPIServerAway, away.message},
+		event{v1alpha1.EventAPIServerBack, "The API servers of target and control cluster answer again; the health timeouts of unhealthy machines begin anew"})
+	r.announce(ctx, root, v1alpha1.MachineDeploymentCircuitBreakerOpen, breaker,
+		event{v1alpha1.EventCircuitBreakerOpen, "Unhealthy machines are not replaced for now: " + numbers(verdict.Open, world.Breakers)},
+		event{v1alpha1.EventReplacementResumed, "Unhealthy machines are replaced again"})
+	if !strings.Contains(before.message, why.ignored) {
+		telemetry.Emit(ctx, r.events, root, v1alpha1.ReasonThresholdsIgnored, why.ignored)
 	}
-	r.announceHeld(ctx, root, held.message)
+	r.announce(ctx, root, v1alpha1.MachineDeploymentDeletionsHeld, held, event{v1alpha1.EventDeletionsHeld, held.message},
+		event{v1alpha1.EventDeletionsReleased, "No machine waits any more for the end of a hold of deletions, or for the deletion budget"})
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
@@ -204,9 +202,7 @@ func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) 
 		return w, why, err
 	}
 	if r.cfg.Budget != nil {
-		if ignored := r.cfg.Budget.Ignored(root.GetNamespace()); ignored != "" {
-			why.ignored = strings.TrimPrefix(why.ignored+". "+ignored, ". ")
-		}
+		why.ignored = strings.Trim(why.ignored+". "+r.cfg.Budget.Ignored(root.GetNamespace()), ". ")
 	}
 	r.remember(root, w.Limits.Thresholds, w.Machines)
 	w.Breakers = r.breakers.Snapshots().Of[w.Limits.Thresholds].Snapshot
@@ -217,27 +213,11 @@ func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) 
 // the previous holder may have opened them, or this process, with other thresholds. Only thresholds that would have opened them later
 // are reason to decide anew: they are set to have machines replaced again.
 func (r *roots[T]) remember(root T, t disruption.Thresholds, machines []disruption.Member) {
-	before, seen := r.seen.Swap(root.GetUID(), t)
-	if last, ok := before.(disruption.Thresholds); seen && ok && (last == t || t.OpensLaterThan(last)) {
+	before, _ := r.seen.Swap(root.GetUID(), t)
+	if last, ok := before.(disruption.Thresholds); ok && (last == t || t.OpensLaterThan(last)) {
 		return
 	}
-	if is := r.reported(root); is.open {
+	if is := r.condition(root, v1alpha1.MachineDeploymentCircuitBreakerOpen); is.isTrue() {
 		r.breakers.remember(t, is.reason, machines)
-	}
-}
-
-// announce emits an Event when a circuit breaker opens, opens for another reason, or closes.
-func (r *roots[T]) announce(ctx context.Context, root T, is condition, open []disruption.Scope, standing disruption.Snapshot) {
-	switch before := r.reported(root); {
-	case is.open && (!before.open || is.reason != before.reason):
-		r.emit(ctx, root, v1alpha1.EventCircuitBreakerOpen, "Unhealthy machines are not replaced for now: "+numbers(open, standing))
-	case before.open && !is.open:
-		r.emit(ctx, root, v1alpha1.EventReplacementResumed, "Unhealthy machines are replaced again")
-	}
-}
-
-func (r *roots[T]) emit(ctx context.Context, root T, reason, text string) {
-	if about, ok := any(root).(runtime.Object); ok {
-		telemetry.Emit(ctx, r.events, about, reason, text)
 	}
 }

@@ -76,12 +76,16 @@ func (b *bench) annotate(text string) {
 
 // state returns the condition of the MachineDeployment and its number of disruptions.
 func (b *bench) state() string {
-	is := reportedByDeployment(b.deployment())
+	is := b.breaker()
 	text := fmt.Sprintf("%d disruptions", len(disruptions(b.T, b.deployment())))
 	if is == (condition{}) {
 		return text
 	}
-	return fmt.Sprintf("%s %s, %s", is.status(), is.reason, text)
+	return fmt.Sprintf("%s %s, %s", is.status, is.reason, text)
+}
+
+func (b *bench) breaker() condition {
+	return conditionOfDeployment(b.deployment(), v1alpha1.MachineDeploymentCircuitBreakerOpen)
 }
 
 // show stores the machines of the set, of which some have been unhealthy since a time.
@@ -222,9 +226,11 @@ func TestIgnoredThresholdsAreReported(t *testing.T) {
 		}
 		b.show(s, 6, 6, time.Now().Add(-time.Hour))
 		b.wait(time.Minute)
-		if is := reportedByDeployment(b.deployment()); !is.open || !strings.HasSuffix(is.message, ". "+want[0].Message) {
+		if is := b.breaker(); !is.isTrue() || !strings.HasSuffix(is.message, ". "+want[0].Message) {
 			t.Errorf("while it is open: %+v", is)
 		}
+		b.annotate("") // another message is no reason for an Event
+		b.wait(time.Minute)
 		b.show(s, 0, 6, time.Now().Add(-time.Hour))
 		b.wait(time.Hour)
 		b.annotate("not-ready=3")
@@ -280,7 +286,7 @@ func TestThresholdsWithoutTheRightToReadNamespaces(t *testing.T) {
 func TestNewHolderKeepsTheBreakerOfAnAnnotationOpen(t *testing.T) {
 	d := deployment()
 	d.Annotations = map[string]string{v1alpha1.AnnotationCircuitBreaker: "not-ready=4,close-after=20m"}
-	reportOnDeployment(d, time.Unix(1, 0), condition{open: true, reason: v1alpha1.ReasonTargetNotReady, message: "as before"})
+	reportOnDeployment(d, v1alpha1.MachineDeploymentCircuitBreakerOpen, condition{corev1.ConditionTrue, v1alpha1.ReasonTargetNotReady, "as before"}, time.Unix(1, 0))
 	s := set("s", d, 6)
 	during(t, []runtime.Object{d}, func(b *bench) {
 		b.Breakers().Receive(nil, []string{"r"})
@@ -317,7 +323,7 @@ func TestTooManyThresholds(t *testing.T) {
 		b.wait(5 * time.Second)
 		b.annotate("not-ready=4")
 		b.wait(5 * time.Second)
-		if is := reportedByDeployment(b.deployment()); b.state() != "False ThresholdsIgnored, 1 disruptions" || !strings.Contains(is.message, "more than 64 different thresholds are in use") {
+		if is := b.breaker(); b.state() != "False ThresholdsIgnored, 1 disruptions" || !strings.Contains(is.message, "more than 64 different thresholds are in use") {
 			t.Errorf("%s: %s", b.state(), is.message)
 		}
 	})

@@ -34,7 +34,8 @@ func (t *tree) members(sets []*v1alpha1.MachineSet) (members []disruption.Member
 // scopeOf returns the scope of a machine: the zone in the label of its Node, otherwise that of its class.
 func (t *tree) scopeOf(m *v1alpha1.Machine) disruption.Scope {
 	scope := disruption.Scope{}
-	if cluster, err := t.targets.For(m.Namespace); err == nil && cluster != nil {
+	cluster, _ := t.targets.For(m.Namespace) // nil with an error
+	if cluster != nil {
 		scope.Target = cluster.Name
 	}
 	if node, known := t.nodeOf(m); known {
@@ -52,8 +53,8 @@ func (t *tree) scopeOf(m *v1alpha1.Machine) disruption.Scope {
 // nodeOf returns the Node that is bound to a machine. A Node that a machine names and that is not bound to it may belong to any
 // machine.
 func (t *tree) nodeOf(m *v1alpha1.Machine) (node *corev1.Node, known bool) {
-	cluster, err := t.targets.For(m.Namespace)
-	if err != nil || cluster == nil {
+	cluster, _ := t.targets.For(m.Namespace) // nil with an error
+	if cluster == nil {
 		return nil, false
 	}
 	node, known = cluster.Nodes.Get(types.NamespacedName{Name: m.Labels[v1alpha1.LabelNode]})

@@ -18,7 +18,10 @@ func TestUndecodableMachineDelaysNoRemediation(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 6)
 	during(t, []runtime.Object{d}, func(b *bench) {
-		for _, obj := range []any{class(), d, s} {
+		gone := set("gone", d, 3) // a set in deletion lacks no machines
+		now := metav1.Now()
+		gone.DeletionTimestamp = &now
+		for _, obj := range []any{class(), d, s, gone} {
 			b.feed(obj)
 		}
 		for i := range 6 {
@@ -34,6 +37,8 @@ func TestUndecodableMachineDelaysNoRemediation(t *testing.T) {
 			t.Errorf("disruptions %v while a machine is missing", got)
 		}
 		b.view.Machines.Undecodable.Apply(&decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: bad.ObjectMeta}}, false)
+		unknown := machine(set("unknown", d, 1), 0, "", now.Time)
+		b.view.Machines.Undecodable.Apply(&decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: unknown.ObjectMeta}}, false)
 		b.wait(time.Minute)
 		if got := disruptions(t, b.deployment()); !slices.Equal(got, []string{"s-1"}) {
 			t.Errorf("disruptions %v, want one for the machine that is unhealthy", got)

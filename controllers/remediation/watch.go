@@ -15,15 +15,8 @@ import (
 
 // watch adds the event handlers.
 func (c *Controller) watch() error {
-	c.deployments.watch()
-	c.sets.watch()
-	c.cfg.View.Sets.OnChange(func(before, after *v1alpha1.MachineSet) {
-		for _, set := range []*v1alpha1.MachineSet{before, after} {
-			if set != nil && metav1.GetControllerOfNoCopy(set) != nil {
-				c.enqueueRootOf(ownerref.RootOfSet(c.cfg.View, set))
-			}
-		}
-	})
+	c.deployments.watch(func(d *v1alpha1.MachineDeployment) { c.enqueueRootOf(d, true) })
+	c.sets.watch(func(set *v1alpha1.MachineSet) { c.enqueueRootOf(ownerref.RootOfSet(c.cfg.View, set)) })
 	c.cfg.View.Machines.OnChange(c.machineChanged)
 	ownerref.OnUndecodable(c.cfg.View.Machines.Undecodable, func(parent types.NamespacedName) {
 		if set, known := c.cfg.View.Sets.Get(parent); known {

@@ -1,0 +1,136 @@
+package remediation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// awayMessage is the message of the condition. It has no time, so that replicas that take over do not write it again.
+const awayMessage = "The API server of the target cluster, or that of the control cluster, does not answer. Until it does, no machine is created, fails, is replaced or deleted; " +
+	"machines with the label " + v1alpha1.LabelForceDeletion + "=true are deleted without a drain"
+
+// conditionType is the type of a condition. Both kinds of roots have the same.
+type conditionType = v1alpha1.MachineDeploymentConditionType
+
+// condition is the content of a condition of a root. The zero value means that the root has none.
+type condition struct {
+	status          corev1.ConditionStatus
+	reason, message string
+}
+
+func (c condition) isTrue() bool { return c.status == corev1.ConditionTrue }
+
+func conditionOfDeployment(d *v1alpha1.MachineDeployment, of conditionType) condition {
+	c := machinefacts.MachineDeploymentCondition(&d.Status, of)
+	if c == nil {
+		return condition{}
+	}
+	return condition{c.Status, c.Reason, c.Message}
+}
+
+func reportOnDeployment(d *v1alpha1.MachineDeployment, of conditionType, is condition, now time.Time) {
+	if is == (condition{}) {
+		machinefacts.DropMachineDeploymentCondition(&d.Status, of)
+		return
+	}
+	machinefacts.PutMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCondition{Type: of, Status: is.status, Reason: is.reason, Message: is.message}, now)
+}
+
+func conditionOfSet(s *v1alpha1.MachineSet, of conditionType) condition {
+	c := machinefacts.MachineSetCondition(&s.Status, v1alpha1.MachineSetConditionType(of))
+	if c == nil {
+		return condition{}
+	}
+	return condition{c.Status, c.Reason, c.Message}
+}
+
+func reportOnSet(s *v1alpha1.MachineSet, of conditionType, is condition, now time.Time) {
+	if is == (condition{}) {
+		machinefacts.DropMachineSetCondition(&s.Status, v1alpha1.MachineSetConditionType(of))
+		return
+	}
+	machinefacts.PutMachineSetCondition(&s.Status, v1alpha1.MachineSetCondition{
+		Type: v1alpha1.MachineSetConditionType(of), Status: is.status, Reason: is.reason, Message: is.message,
+	}, now)
+}
+
+// event is the content of an Event.
+type event struct{ reason, text string }
+
+// announce emits an Event when a condition of a root becomes True or has another reason, and one when it is not True any more. before is
+// the root without the change.
+func (r *roots[T]) announce(ctx context.Context, before T, of conditionType, is condition, begin, end event) {
+	switch was := r.condition(before, of); {
+	case is.isTrue() && is.reason != was.reason:
+		telemetry.Emit(ctx, r.events, before, begin.reason, begin.text)
+	case was.isTrue() && !is.isTrue():
+		telemetry.Emit(ctx, r.events, before, end.reason, end.text)
+	}
+}
+
+// awayOf returns the condition of a root whose API server is away, or is not.
+func awayOf(away bool) condition {
+	if !away {
+		return condition{}
+	}
+	return condition{corev1.ConditionTrue, v1alpha1.ReasonNoAnswer, awayMessage}
+}
+
+// breakerOf returns the condition of a root with open circuit breakers, by its thresholds. ignored is why an annotation with others
+// is ignored; "" if none is.
+func breakerOf(open []disruption.Scope, t disruption.Thresholds, ignored string) condition {
+	switch {
+	case len(open) == 0 && ignored == "":
+		return condition{}
+	case len(open) == 0:
+		return condition{corev1.ConditionFalse, v1alpha1.ReasonThresholdsIgnored, ignored}
+	}
+	is := condition{corev1.ConditionTrue, reasonOf(open), message(open, t)}
+	if ignored != "" {
+		is.message += ". " + ignored
+	}
+	return is
+}
+
+// reasonOf returns the reason for the open circuit breakers of a root.
+func reasonOf(open []disruption.Scope) string {
+	if slices.ContainsFunc(open, func(s disruption.Scope) bool { return s.Zone == "" }) {
+		return v1alpha1.ReasonTargetNotReady
+	}
+	return v1alpha1.ReasonZoneNotReady
+}
+
+// message returns the message of the condition, with the scopes and when they close. It has no numbers of machines, which change often.
+func message(open []disruption.Scope, t disruption.Thresholds) string {
+	names := make([]string, len(open))
+	for i, scope := range open {
+		names[i] = scope.String()
+	}
+	text := fmt.Sprintf("Unhealthy machines in %s are not replaced: at least %d machines, and more than %d %% of them, were not Ready there. They are replaced again when less than %d %% have not been Ready for %s",
+		strings.Join(names, ", "), t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter)
+	if t.TryAfter > 0 {
+		text += fmt.Sprintf("; until then, one after the other, those that have waited for %s", t.TryAfter)
+	}
+	return text
+}
+
+// numbers returns the part of an Event with the numbers of machines that are not Ready.
+func numbers(open []disruption.Scope, standing disruption.Snapshot) string {
+	parts := make([]string, len(open))
+	for i, scope := range open {
+		n := standing.Open[scope]
+		scope.Namespace = "" // the count is of all namespaces
+		parts[i] = fmt.Sprintf("%d of %d machines in %s are not Ready", n.NotReady, n.Ready+n.NotReady, scope)
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,65 @@
+package remediation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
+)
+
+func TestBreakerOf(t *testing.T) {
+	zone, cluster := disruption.Scope{Zone: "z"}, disruption.Scope{}
+	last := disruption.DefaultThresholds()
+	never := last
+	never.TryAfter = 0
+	const rest = " are not replaced: at least 2 machines, and more than 50 % of them, were not Ready there. They are replaced again when less than 30 % have not been Ready for 5m0s"
+	for _, tc := range []struct {
+		open    []disruption.Scope
+		with    disruption.Thresholds
+		ignored string
+		want    condition
+	}{
+		{nil, last, "", condition{}},
+		{nil, last, "ignored", condition{corev1.ConditionFalse, v1alpha1.ReasonThresholdsIgnored, "ignored"}},
+		{[]disruption.Scope{zone}, never, "", condition{corev1.ConditionTrue, v1alpha1.ReasonZoneNotReady, "Unhealthy machines in zone z of the target cluster" + rest}},
+		{[]disruption.Scope{cluster, zone}, last, "ignored", condition{
+			corev1.ConditionTrue, v1alpha1.ReasonTargetNotReady,
+			"Unhealthy machines in the target cluster, zone z of the target cluster" + rest + "; until then, one after the other, those that have waited for 2h0m0s. ignored",
+		}},
+	} {
+		if got := breakerOf(tc.open, tc.with, tc.ignored); got != tc.want {
+			t.Errorf("%v: %+v, want %+v", tc.open, got, tc.want)
+		}
+	}
+}
+
+func TestHeldOf(t *testing.T) {
+	for _, tc := range []struct {
+		by                  string
+		waiting, unreserved int
+		want                string
+	}{
+		{"hold", 0, 0, " "},
+		{"", 3, 0, " "}, // Namespaces and the leader Lease are not read yet
+		{"", 3, 2, "DeletionBudget: 2;"},
+		{"hold", 9, 2, "HoldAnnotation: 9. Deletions are held by the hold"},
+		{"hold", 10, 0, "HoldAnnotation: at least 10."},
+		{"hold", 19, 0, "HoldAnnotation: at least 10."},
+		{"hold", 20, 0, "HoldAnnotation: at least 20."},
+		{"hold", 1 << 20, 0, "HoldAnnotation: at least 5000."},
+	} {
+		is := heldOf(tc.by, disruption.Verdict{Waiting: tc.waiting, Unreserved: tc.unreserved}, deletionbudget.Grant{})
+		_, numbers, _ := strings.Cut(is.message, ":")
+		if got := fmt.Sprint(is.reason, ":", numbers); tc.want == " " && is != (condition{}) || tc.want != " " && (!is.isTrue() || !strings.HasPrefix(got, tc.want)) {
+			t.Errorf("%+v: %s", tc, got)
+		}
+	}
+	if v1alpha1.MachineSetDeletionsHeld != v1alpha1.MachineSetConditionType(v1alpha1.MachineDeploymentDeletionsHeld) {
+		t.Error("the condition has different types")
+	}
+}
