@@ -144,14 +144,15 @@ func TestOwnCounts(t *testing.T) {
 // What is not there, is no root, or has no holder is left alone, and so are all roots while Namespaces are not known.
 func TestPassesWithoutEffect(t *testing.T) {
 	d := deployment()
-	owned, free, root := set("owned", d, 1), set("free", nil, 1), set("root", nil, 1)
-	free.Labels = nil
+	owned, free, root, leaving := set("owned", d, 1), set("free", nil, 1), set("root", nil, 1), set("leaving", nil, 1)
+	free.Labels, leaving.DeletionTimestamp = nil, &metav1.Time{Time: time.Now()}
+	leaving.Annotations = map[string]string{v1alpha1.AnnotationCircuitBreaker: "invalid"} // it is not reported any more
 	for _, s := range []*v1alpha1.MachineSet{owned, free, root} {
 		reportOnSet(s, v1alpha1.MachineDeploymentAPIServerAway, awayOf(true), time.Unix(1, 0)) // a pass would remove it
 	}
 	b := newBench(t, owned, free, root)
 	defer b.end()
-	for _, s := range []*v1alpha1.MachineSet{owned, free, root} {
+	for _, s := range []*v1alpha1.MachineSet{owned, free, root, leaving} {
 		b.feed(s)
 	}
 	pass := func(name string) int {
@@ -160,9 +161,9 @@ func TestPassesWithoutEffect(t *testing.T) {
 		}
 		return len(b.api.Actions())
 	}
-	for _, name := range []string{"missing", "owned", "free"} {
-		if n := pass(name); n > 0 {
-			t.Errorf("%s: %d requests", name, n)
+	for _, name := range []string{"missing", "owned", "free", "leaving"} {
+		if n := pass(name) + len(b.events()); n > 0 {
+			t.Errorf("%s: %d requests and Events", name, n)
 		}
 	}
 	b.spaces.known = false
