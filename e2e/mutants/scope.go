@@ -144,6 +144,9 @@ func safetyArea() area {
 		"controllers/disruption/decide.go", "controllers/disruption/machine.go", "controllers/disruption/held.go",
 		"controllers/disruption/thresholds.go", "controllers/disruption/allbreakers.go", "controllers/disruption/reports.go",
 		"controllers/disruption/recorded/recorded.go",
+		"controllers/remediation/breakers.go", "controllers/remediation/conditions.go", "controllers/remediation/hold.go",
+		"controllers/remediation/controller.go:Controller.ServerChanged", "controllers/remediation/roots.go", "controllers/remediation/thresholds.go",
+		"controllers/remediation/tree.go", "controllers/remediation/watch.go",
 	}, nets}
 }
 
