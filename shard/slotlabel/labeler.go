@@ -303,7 +303,7 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 	}
 	var trees []policy.Tree
 	for _, tree := range found.trees {
-		if slices.Contains(tree.Actors(), key.Slot) {
+		if tree.Concerns(key.Slot) {
 			trees = append(trees, tree)
 		}
 	}

@@ -88,11 +88,10 @@ func Of(kind Kind, meta metav1.Object) Object {
 	if kind == Machine {
 		o.NodeName = meta.GetLabels()[v1alpha1.LabelNode]
 	}
-	if kind == Node {
-		o.Machine, _ = v1alpha1.MachineOf(meta)
-	}
 	switch owner := metav1.GetControllerOfNoCopy(meta); {
-	case kind != Machine && kind != Set:
+	case kind == Node:
+		o.Machine, _ = v1alpha1.MachineOf(meta)
+	case kind == Deployment:
 	case owner == nil:
 		o.Orphan, o.Labels = true, meta.GetLabels()
 	case owner.Kind == (kind + 1).String():
@@ -115,8 +114,8 @@ func (o Object) Key() types.NamespacedName {
 
 // Read returns the slot that a label names; ok is false for a label that names none of the given number of slots.
 func Read(value string, slots int) (slot int, ok bool) {
-	slot, err := strconv.Atoi(value)
-	if err != nil || slot < 0 || slot >= slots || Value(slot) != value {
+	slot, _ = strconv.Atoi(value) // what is no number differs from its Value
+	if slot < 0 || slot >= slots || Value(slot) != value {
 		return 0, false
 	}
 	return slot, true

@@ -16,7 +16,7 @@ func everything(values ...string) *metav1.LabelSelector {
 }
 
 func TestOffers(t *testing.T) {
-	f := Plant([]Object{
+	objects := []Object{
 		{Kind: Machine, Name: "1-orphan", Orphan: true},
 		{Kind: Machine, Name: "1-labeled", Orphan: true, Slot: "1"},
 		{Kind: Machine, Name: "1-deleting", Orphan: true, Deleting: true},
@@ -24,8 +24,11 @@ func TestOffers(t *testing.T) {
 		{Kind: Set, Name: "2-orphan", Orphan: true},
 		{Kind: Machine, Name: "2-of-a-lost-parent", Orphan: true, Slot: "1"},
 		{Kind: Machine, Name: "1-of-a-lost-parent", Orphan: true, Slot: "2"},
-	}, nil)
-	offers := f.Offers(slots())
+	}
+	for i := range objects {
+		objects[i].UID = types.UID(objects[i].Name)
+	}
+	offers := Plant(objects, nil).Offers(slots())
 	if !offers.Needs(Set) || !offers.Needs(Deployment) || offers.Needs(Machine) {
 		t.Error("sets and deployments may adopt the orphans")
 	}
@@ -63,10 +66,10 @@ func TestAdopter(t *testing.T) {
 		{"none", Set, nil},
 		{"everything", Set, &metav1.LabelSelector{}},
 		{"second", Set, a},
-		{"first", Set, a},
+		{"first", Set, everything(huge[1:]...)},
 		{"third", Set, a},
 		{"another-kind", Deployment, a},
-		{"huge", Set, everything(huge...)},
+		{"0-huge", Set, everything(huge...)},
 		{"invalid", Set, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}},
 	}
 	for name, tc := range map[string]struct {
@@ -74,7 +77,7 @@ func TestAdopter(t *testing.T) {
 		want   string
 	}{
 		"the first by name": {map[string]string{"a": "b"}, "first"},
-		"none matches":      {map[string]string{"a": "c"}, ""},
+		"none matches":      {map[string]string{"x": "9"}, ""},
 	} {
 		offers := Plant([]Object{{Kind: Machine, Name: "1", Orphan: true, Labels: tc.labels}}, nil).Offers(slots())
 		for _, p := range parents {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -83,11 +82,7 @@ func (f Forest) actor(o Object, slots Slots, want int) int {
 		if named, ok := Read(o.Slot, slots.Count); ok {
 			return named
 		}
-		parent, known := f.byUID[o.Parent]
-		if o.Parent == "" || !known {
-			break
-		}
-		o = parent
+		o = f.byUID[o.Parent] // without a parent the zero Object, which names no slot
 	}
 	return want
 }
@@ -117,9 +112,22 @@ type unfit struct {
 	moves bool // the label changes from one slot to another
 }
 
-// Trees returns the trees of the forest that do not fit, ordered by their roots.
-func (f Forest) Trees(slots Slots) []Tree {
-	byRoot := map[types.NamespacedName]*Tree{}
+// Trees returns the trees of the forest that do not fit, in the order of their objects.
+func (f Forest) Trees(slots Slots) (trees []Tree) {
+	byRoot := map[types.NamespacedName]int{} // indices of trees
+	add := func(root Object, want int, o unfit) {
+		at, known := byRoot[root.Key()]
+		if !known {
+			at = len(trees)
+			byRoot[root.Key()] = at
+			trees = append(trees, Tree{Root: root.Key(), Slot: want})
+		}
+		tree := &trees[at]
+		tree.unfit = append(tree.unfit, o)
+		if !slices.ContainsFunc(tree.Roots, func(other Object) bool { return other.UID == root.UID }) {
+			tree.Roots = append(tree.Roots, root)
+		}
+	}
 	for _, o := range f.objects {
 		top, whole := f.Root(o)
 		want := slots.Of(top.Namespace, top.Name)
@@ -127,39 +135,17 @@ func (f Forest) Trees(slots Slots) []Tree {
 		if fit == Mislabeled && !whole {
 			continue
 		}
-		tree := byRoot[top.Key()]
-		if tree == nil {
-			tree = &Tree{Root: top.Key(), Slot: want}
-			byRoot[top.Key()] = tree
-		}
 		if fit != Fits {
-			tree.unfit = append(tree.unfit, unfit{Object: o, actor: actor, moves: fit == Mislabeled})
-			tree.Roots = with(tree.Roots, top)
+			add(top, want, unfit{Object: o, actor: actor, moves: fit == Mislabeled})
 		}
 		// Only the holder of a Node's Machine acts on the Node, whatever slot the Node names: that holder labels it. A Machine that
 		// names a Node does not own it for that reason: a Node that is not bound to the Machine is left unchanged. It is labeled
 		// when it is claimed.
-		if node, known := f.nodes[o.NodeName]; known && o.Kind == Machine && node.isOf(o) && node.Slot != Value(want) {
-			tree.unfit = append(tree.unfit, unfit{Object: node, actor: actor})
-			tree.Roots = with(tree.Roots, top)
+		if node := f.nodes[o.NodeName]; node.isOf(o) && node.Slot != Value(want) {
+			add(top, want, unfit{Object: node, actor: actor})
 		}
 	}
-	var trees []Tree
-	for _, tree := range byRoot {
-		if !tree.Fits() {
-			trees = append(trees, *tree)
-		}
-	}
-	slices.SortFunc(trees, func(a, b Tree) int { return cmp.Compare(a.Root.String(), b.Root.String()) })
 	return trees
-}
-
-// with returns roots with another one, each once.
-func with(roots []Object, root Object) []Object {
-	if slices.ContainsFunc(roots, func(o Object) bool { return o.UID == root.UID }) {
-		return roots
-	}
-	return append(roots, root)
 }
 
 // isOf reports whether a Node is bound to a Machine.
@@ -217,12 +203,7 @@ func (t Tree) Moving(acting int) []Object {
 	return moving
 }
 
-// Actors returns the slots whose holders have objects to label, in order.
-func (t Tree) Actors() []int {
-	var actors []int
-	for _, o := range t.unfit {
-		actors = append(actors, o.actor)
-	}
-	slices.Sort(actors)
-	return slices.Compact(actors)
+// Concerns reports whether the holder of the acting slot has objects to label.
+func (t Tree) Concerns(acting int) bool {
+	return slices.ContainsFunc(t.unfit, func(o unfit) bool { return o.actor == acting })
 }

@@ -16,7 +16,7 @@ import (
 
 func TestRead(t *testing.T) {
 	for value, want := range map[string]int{
-		"0": 0, "7": 7, "": -1, "8": -1, "-1": -1, "07": -1, "+7": -1, "7\n": -1, "seven": -1, "99999999999999999999": -1,
+		"0": 0, "7": 7, "": -1, "8": -1, "-2": -1, "07": -1, "+7": -1, "7\n": -1, "seven": -1, "99999999999999999999": -1,
 	} {
 		got, ok := Read(value, 8)
 		if !ok {
@@ -31,26 +31,28 @@ func TestRead(t *testing.T) {
 func TestOf(t *testing.T) {
 	yes := true
 	owner := func(kind string) []metav1.OwnerReference {
-		return []metav1.OwnerReference{{Kind: "Witness", UID: "w"}, {Kind: kind, UID: "p", Controller: &yes}}
+		return []metav1.OwnerReference{{Kind: "Witness", UID: "w"}, {Kind: kind, Name: "parent", UID: "p", Controller: &yes}}
 	}
+	labels := map[string]string{v1alpha1.LabelNode: "node", v1alpha1.LabelSlot: "3"}
+	machine := map[string]string{v1alpha1.AnnotationMachine: "n/m/u"}
 	for _, tc := range []struct {
-		name  string
-		kind  Kind
-		owner string
-		want  types.UID
+		name   string
+		kind   Kind
+		owners []metav1.OwnerReference
+		want   Object
 	}{
-		{"machine of a set", Machine, "MachineSet", "p"},
-		{"machine of another kind", Machine, "Worker", ""},
-		{"set of a deployment", Set, "MachineDeployment", "p"},
-		{"set of a set", Set, "MachineSet", ""},
-		{"deployment of another kind", Deployment, "Worker", ""},
+		{"machine of a set", Machine, owner("MachineSet"), Object{Parent: "p", ParentName: "parent", NodeName: "node"}},
+		{"machine of another kind", Machine, owner("Worker"), Object{NodeName: "node"}},
+		{"machine of none", Machine, nil, Object{Orphan: true, Labels: labels, NodeName: "node"}},
+		{"set of a deployment", Set, owner("MachineDeployment"), Object{Parent: "p", ParentName: "parent"}},
+		{"set of a set", Set, owner("MachineSet"), Object{}},
+		{"deployment of none", Deployment, nil, Object{}},
+		{"Node of a machine", Node, owner("Machine"), Object{Machine: v1alpha1.MachineRef{Namespace: "n", Name: "m", UID: "u"}}},
 	} {
-		meta := &metav1.ObjectMeta{Name: "n", OwnerReferences: owner(tc.owner), Labels: map[string]string{
-			v1alpha1.LabelNode: "node", v1alpha1.LabelSlot: "3",
-		}}
-		got := Of(tc.kind, meta)
-		if got.Parent != tc.want || got.Slot != "3" || (got.NodeName == "node") != (tc.kind == Machine) {
-			t.Errorf("%s: %+v, want parent %q", tc.name, got, tc.want)
+		got := Of(tc.kind, &metav1.ObjectMeta{Name: "n", OwnerReferences: tc.owners, Labels: labels, Annotations: machine})
+		tc.want.Kind, tc.want.Name, tc.want.Slot = tc.kind, "n", "3"
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
 	}
 }
@@ -151,9 +153,13 @@ func TestUnlabeledObjectsBelowAMislabeledOneAreLabeledByItsObserver(t *testing.T
 		{Kind: Set, Name: "s", UID: "s", Parent: "d", Slot: "2"},
 		{Kind: Machine, Name: "m", UID: "m", Parent: "s"},
 	}
-	tree := tree(Plant(objects, nil), "1")
-	if diff := cmp.Diff([]int{2}, tree.Actors()); diff != "" {
-		t.Errorf("who acts: %s", diff)
+	forest := Plant(objects, nil)
+	tree := tree(forest, "1")
+	if !tree.Concerns(2) || tree.Concerns(1) {
+		t.Error("want slot 2 to act, and no other")
+	}
+	if !forest.IsWhole() || Plant(objects[1:], nil).IsWhole() {
+		t.Error("want the forest whole, and not without the deployment")
 	}
 	for _, want := range []string{"m", "s"} {
 		next := tree.Next(2)
@@ -172,6 +178,17 @@ func TestObjectWithoutItsParentKeepsItsLabelOrIsLabeledByItsName(t *testing.T) {
 	dangling.Slot = "1"
 	if len(Plant([]Object{dangling}, nil).Trees(slots())) > 0 {
 		t.Error("with a label: it is relabeled although its parent is not known")
+	}
+}
+
+// A label that is refused is reported on each of them.
+func TestRootsOfOneNameAreOneTree(t *testing.T) {
+	roots := []Object{{Kind: Deployment, Name: "1", UID: "d", Slot: "1"}, {Kind: Set, Name: "1", UID: "s"}}
+	child := func(uid, parent types.UID) Object { return Object{Kind: Machine, UID: uid, Parent: parent} }
+	got := tree(Plant(append(roots, child("a", "d"), child("b", "s"), child("c", "d")), nil), "1").Roots
+	slices.Reverse(got)
+	if diff := cmp.Diff(roots, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -242,7 +259,7 @@ func TestAllHoldersTogetherCompleteEveryTree(t *testing.T) {
 				return
 			}
 			for _, tree := range trees {
-				acting := rapid.SampledFrom(tree.Actors()).Draw(t, "acting")
+				acting := rapid.SampledFrom(tree.unfit).Draw(t, "acting").actor
 				for _, o := range tree.Next(acting) {
 					if rapid.IntRange(0, 3).Draw(t, "written") > 0 {
 						w.write(t, o, acting, tree.Slot)
