@@ -232,7 +232,5 @@ func (c *Classes) stop(namespace string) {
 	c.mu.Lock()
 	delete(c.watched, namespace)
 	c.mu.Unlock()
-	if c.isServed(namespace) { // an object was added again while the watch still ran
-		c.note(namespace)
-	}
+	c.note(namespace) // an object may have been added again while the watch still ran
 }

@@ -114,6 +114,20 @@ func TestClassesOfNamespacesWithObjects(t *testing.T) {
 		if got := b.watches()["machineclasses"]; got != 3 {
 			b.Errorf("%d watches, want one for each of 2 namespaces, and one for the names", got)
 		}
+		lists := b.lists
+		b.classes.note("a")
+		b.classes.note("without objects")
+		b.expectStored("a/c", "b/c")
+		if b.lists != lists {
+			b.Errorf("%d lists where nothing has changed", b.lists-lists)
+		}
+		b.view.Classes.OnChange(func(_, after *v1alpha1.MachineClass) {
+			if after == nil { // the watch ends
+				b.view.Sets.Apply(&v1alpha1.MachineSet{ObjectMeta: in("a")}, false)
+			}
+		})
+		b.view.Machines.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
+		b.expectStored("a/c", "b/c")
 	})
 }
 
@@ -160,6 +174,8 @@ func TestClassesAreEnqueued(t *testing.T) {
 		b.expectEnqueued("a/c")
 		b.classes.Opened()
 		b.expectEnqueued("a/c")
+		b.classes.note("another")
+		b.expectEnqueued()
 		time.Sleep(lookAgain)
 		b.expectEnqueued("a/c")
 		b.putClass("a", false)
@@ -173,13 +189,26 @@ func TestClassesAreEnqueued(t *testing.T) {
 		b.classes.NamespaceChanged("b")
 		b.expectEnqueued("b/c")
 		names := b.classes.names.All()
-		if len(names) != 1 || len(names[0].Labels)+len(names[0].Finalizers) > 0 {
+		if len(names) != 1 || len(names[0].Labels)+len(names[0].Finalizers)+len(names[0].Annotations) > 0 {
 			b.Errorf("stored: %v, want only a name", names)
 		}
 		b.put("machineclasses", types.NamespacedName{Namespace: "b", Name: "c"}, nil)
 		b.expectEnqueued("b/c")
 		b.expectStored()
 	})
+}
+
+// The objects of a namespace are counted to decide, which would take long for each of many that appear.
+func TestFurtherObjectsOfAWatchedNamespaceChangeNothing(t *testing.T) {
+	view := objectcache.NewView()
+	c := NewClasses(ClassesConfig{View: view})
+	c.watched["a"] = &classWatch{}
+	for _, namespace := range []string{"a", "b"} {
+		view.Machines.Apply(&v1alpha1.Machine{ObjectMeta: in(namespace)}, false)
+	}
+	if !c.changed["b"] || c.changed["a"] {
+		t.Errorf("changed: %v, want b", c.changed)
+	}
 }
 
 // Each request for a sweep is reported once.

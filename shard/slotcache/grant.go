@@ -49,7 +49,7 @@ func (g *grant) replaces(other *grant) bool { return slices.Contains(g.from, oth
 
 // isThin reports whether at least a tenth of the slots that the watches select have been dropped.
 func (g *grant) isThin() bool {
-	return len(g.slots) > 0 && (g.size-len(g.slots))*10 >= g.size && len(g.slots) < g.size
+	return (g.size-len(g.slots))*10 >= g.size
 }
 
 // selector selects the objects of the slots.

@@ -84,7 +84,7 @@ type sink[T metav1.Object] struct {
 	*kind[T]
 	grant  *grant
 	synced func()
-	upTo   string // the newest version that it has received
+	upTo   string // the newest version that it has received; what is deleted was received before
 	// past is, by slot, the newest version that the previous grant had received when this one took over. An event that is not
 	// newer was handled already, and its object may have been deleted since.
 	past map[int]string
@@ -123,7 +123,7 @@ func (s *sink[T]) apply(obj metav1.Object) {
 		s.left(obj, obj.GetResourceVersion())
 		return
 	}
-	if past, tookOver := s.past[slot]; tookOver && objectversion.Compare(obj.GetResourceVersion(), past) <= 0 {
+	if objectversion.Compare(obj.GetResourceVersion(), s.past[slot]) <= 0 {
 		return
 	}
 	s.store.Put(obj, !s.opened[slot])
@@ -145,8 +145,7 @@ func (s *sink[T]) Delete(obj any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.upTo = seen.GetResourceVersion()
-	s.left(seen, s.upTo)
+	s.left(seen, seen.GetResourceVersion())
 	return nil
 }
 

@@ -55,6 +55,25 @@ func TestAMergedGrantIsBehind(t *testing.T) {
 	})
 }
 
+// A grant has listed again after the list of the merged one, and found a machine missing.
+func TestAMergedGrantIsBehindAList(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.threeGrants()
+		release := b.block("list", ofThree)
+		within(settle)
+		b.change(func() { b.away = true })
+		b.breakOff()
+		b.put("machines", key("m1"), nil)
+		b.change(func() { b.away = false })
+		within(time.Minute)
+		b.events.expect("m1 1>")
+		release()
+		synctest.Wait()
+		b.events.expect()
+		b.expectMachines(1, 2, 3)
+	})
+}
+
 // The grants may be behind the list of the merged grant that replaces them.
 func TestAMergedGrantIsAhead(t *testing.T) {
 	inBubble(t, func(b *bench) {
@@ -82,6 +101,7 @@ func TestDroppedAndAddedWhileMerging(t *testing.T) {
 		synctest.Wait()
 		release()
 		synctest.Wait()
+		b.expectWatches(2)
 		b.put("machines", key("m1"), inSlot(1))
 		b.put("machines", key("m2"), inSlot(2))
 		synctest.Wait()

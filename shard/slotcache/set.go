@@ -46,7 +46,7 @@ func New(c clock.WithTicker, kinds ...Kind) *Set {
 }
 
 // Add begins to watch the objects of slots, and returns at once. ready is called when all of them are cached, with those of
-// the slots that were not dropped meanwhile.
+// the slots that were not dropped meanwhile, if any.
 func (s *Set) Add(slots []int, ready func(slots []int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Dura
 	now := s.clock.Now()
 	wake = time.Hour
 	s.endIdle()
-	if room := most - 1; len(s.pending) > 0 && (len(s.grants) < room || s.merged != nil && len(s.grants) <= room) {
+	if room := most - 1; len(s.grants) < room || s.merged != nil && len(s.grants) <= room {
 		if due := s.since.Add(gather).Sub(now); due > 0 {
 			wake = due
 		} else {
@@ -176,7 +176,7 @@ func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Dura
 		s.start(ctx, s.merged, running)
 	case len(from) > 0:
 		wake = min(wake, settle-quiet)
-	case len(s.grants) > 1 && quiet < calm:
+	case quiet < calm:
 		wake = min(wake, calm-quiet)
 	}
 	return wake
@@ -227,7 +227,7 @@ func (s *Set) newGrant(calls []call, from []*grant) *grant {
 	return newGrant(s.made, calls, from)
 }
 
-// start begins the watches of a grant, unless all of its slots were dropped; s.mu is held.
+// start begins the watches of a grant, unless it has no slots; s.mu is held.
 func (s *Set) start(ctx context.Context, g *grant, running *sync.WaitGroup) {
 	if len(g.slots) == 0 {
 		return
@@ -265,8 +265,6 @@ func (s *Set) synced(g *grant, kind string) {
 	again(s.kick)
 	s.mu.Unlock()
 	for _, c := range calls {
-		if len(c.slots) > 0 {
-			c.ready(c.slots)
-		}
+		c.ready(c.slots)
 	}
 }

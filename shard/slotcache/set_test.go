@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
@@ -123,6 +124,7 @@ func TestManagedFieldsAreDropped(t *testing.T) {
 func TestHandlersAreNotCalledBeforeOpen(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.put("machines", key("m"), inSlot(1))
+		b.set.Open([]int{1}) // a slot that was dropped
 		b.set.Add([]int{1}, func([]int) {})
 		within(moment)
 		b.put("machines", key("m"), inSlot(1))
@@ -198,6 +200,39 @@ func TestSlotsDroppedBeforeReadyAreNotReported(t *testing.T) {
 		}
 		b.expectWatches(2)
 	})
+}
+
+// The slots of a merged grant that is not ready are ready by the grants that it replaces.
+func TestUnlisted(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.threeGrants()
+		release := b.block("list", "")
+		within(settle)
+		expect := func(want map[int]string) {
+			t.Helper()
+			if diff := cmp.Diff(want, b.set.Unlisted()); diff != "" {
+				t.Errorf("unlisted (-want +got):\n%s", diff)
+			}
+		}
+		b.add(4)
+		expect(map[int]string{4: ""})
+		within(moment)
+		expect(map[int]string{4: "Machines"})
+		release()
+		within(moment)
+		expect(map[int]string{})
+	})
+}
+
+func TestSlotsAreReadyWhenAllKindsAreListed(t *testing.T) {
+	ready := 0
+	s, g := New(clock.RealClock{}), newGrant(1, []call{{[]int{1}, func([]int) { ready++ }}}, nil)
+	g.unsynced = []string{"Machines", "MachineSets"}
+	for want, kind := range []string{"Machines", "MachineSets"} {
+		if s.synced(g, kind); ready != want {
+			t.Errorf("reported %d times after %s were listed, want %d", ready, kind, want)
+		}
+	}
 }
 
 // An object moves to another slot of this replica, and the watches of the two grants show it in either order.
@@ -334,6 +369,26 @@ func TestSlotsWaitForAPlaceWhereListsTakeLong(t *testing.T) {
 	}
 }
 
+// A large grant is not listed again for small ones.
+func TestSmallGrantsAreMerged(t *testing.T) {
+	for _, tc := range []struct{ first, want []int }{{[]int{1, 2}, []int{4}}, {[]int{1, 2, 3}, []int{3, 2}}} {
+		inBubble(t, func(b *bench) {
+			for _, slots := range [][]int{tc.first, {8}, {9}} {
+				b.add(slots...)
+				within(moment)
+			}
+			within(calm / 2)
+			var sizes []int
+			for _, slots := range b.set.Grants() {
+				sizes = append(sizes, len(slots))
+			}
+			if diff := cmp.Diff(tc.want, sizes); diff != "" {
+				b.Errorf("sizes of grants (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestGrantIsReplacedWhenATenthOfItsSlotsIsDropped(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		slots := make([]int, 20)
@@ -350,7 +405,11 @@ func TestGrantIsReplacedWhenATenthOfItsSlotsIsDropped(t *testing.T) {
 			b.Error("dropping 1 of 20 slots caused a list, want none")
 		}
 		b.drop(1)
-		within(settle + moment)
+		within(settle - time.Millisecond)
+		if b.lists != lists {
+			b.Error("a list before slots have settled")
+		}
+		within(moment)
 		if b.lists != lists+2 {
 			b.Errorf("%d more lists, want one of each of 2 kinds", b.lists-lists)
 		}

@@ -20,11 +20,11 @@ func TestWeights(t *testing.T) {
 	deleted.DeletionTimestamp = &metav1.Time{}
 	machines := []*v1alpha1.Machine{
 		machine("1", v1alpha1.MachineRunning), machine("1", v1alpha1.MachineRunning), machine("1", v1alpha1.MachinePending),
-		deleted, machine("3", v1alpha1.MachineFailed), machine("4", v1alpha1.MachineRunning), machine("", v1alpha1.MachineRunning),
+		deleted, machine("3", v1alpha1.MachineFailed), machine("5", v1alpha1.MachineRunning), machine("", v1alpha1.MachineRunning),
 		{},
 	}
-	got := Weights(4, func(slot int) bool { return slot < 3 }, machines)
-	// Slot 0 is held and empty, slot 3 is not held any more, and slot 4 is none of the fleet's.
+	got := Weights(5, func(slot int) bool { return slot < 3 }, machines)
+	// Slot 0 is held and empty, slots 3 and 4 are not held any more, and slot 5 is none of the fleet's.
 	if diff := cmp.Diff(map[int]int64{0: 0, 1: 2 + changing, 2: changing, 3: changing}, got); diff != "" {
 		t.Errorf("weights (-want +got):\n%s", diff)
 	}
