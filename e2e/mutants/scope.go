@@ -104,9 +104,18 @@ func areas(seeds, first string) []area {
 			"controllers/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
 			"driver/simulated/find.go", "internal/rates/rates.go",
 		}, trust},
+		slotsArea(),
 		accessArea(),
 		safetyArea(),
 	}
+}
+
+// slotsArea is what decides which slot an object is labeled with, and by which replica.
+func slotsArea() area {
+	const dir = "shard/slotlabel/policy/"
+	return area{"slots", []string{dir + "object.go", dir + "offer.go", dir + "tree.go"}, []net{
+		{name: "shard/slotlabel", pkg: "shard/slotlabel", level: ci, args: []string{"-test.short"}},
+	}}
 }
 
 // accessArea is what decides which connections and requests a replica serves. Its net is the tests of these files, which take a second:
