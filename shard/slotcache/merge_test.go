@@ -97,6 +97,10 @@ func TestDroppedAndAddedWhileMerging(t *testing.T) {
 		b.add(2)
 		within(moment)
 		b.events.expect("m2 2>", "m2 >2")
+		within(settle)
+		if got := len(b.set.Grants()); got != 4 {
+			b.Errorf("%d grants, want 4: one merges at a time", got)
+		}
 		b.put("machines", key("m2"), inSlot(2))
 		synctest.Wait()
 		release()
