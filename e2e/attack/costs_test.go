@@ -13,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
 const (
-	// largeSets are MachineSets of largeSize bytes, of which some have large selectors, which take the API server seconds each; and
-	// withoutController Machines that each of them is compared with, in as many slots as there are: far below the documented quota.
-	largeSets, largeSelectors, largeSize, withoutController = 20, 2, 500_000, 40
+	// largeSets are MachineSets of largeSize bytes with the largest selectors that are accepted; and withoutController Machines that each of them
+	// is compared with, in as many slots as there are: far below the documented quota.
+	largeSets, largeSize, withoutController = 20, 500_000, 40
 	// changes is how often each of these Machines changes.
 	changes = 2
 )
@@ -32,11 +33,8 @@ func largeObjects(a *tenant) {
 	none := metav1.LabelSelectorRequirement{Key: strings.Repeat("k", 50), Operator: metav1.LabelSelectorOpDoesNotExist}
 	for i := range largeSets {
 		a.set(fmt.Sprint("large-", i), 0, func(set *v1alpha1.MachineSet) {
-			if i >= largeSelectors {
-				set.Spec.Template.Spec.NodeTemplateSpec.Annotations = map[string]string{"large": strings.Repeat("x", largeSize)}
-				return
-			}
-			for range largeSize / 80 {
+			set.Spec.Template.Spec.NodeTemplateSpec.Annotations = map[string]string{"large": strings.Repeat("x", largeSize)}
+			for range validation.MaxSelector - len(set.Spec.Selector.MatchLabels) {
 				set.Spec.Selector.MatchExpressions = append(set.Spec.Selector.MatchExpressions, none)
 			}
 		})
