@@ -87,7 +87,7 @@ func (a *cloudAccounts) report() member.Accounts {
 	return report
 }
 
-// slotsOf returns the slots of this replica that need accounts: those with machines of them, or with MachineSets, which may make some.
+// slotsOf returns the slots of this replica that need accounts: those with machines of them, or with MachineSets that want some.
 func (a *cloudAccounts) slotsOf(keys map[string]bool) map[string]member.SlotSet {
 	found, known := map[string]member.SlotSet{}, map[types.NamespacedName][]string{}
 	add := func(label, namespace, class string) {
@@ -106,7 +106,9 @@ func (a *cloudAccounts) slotsOf(keys map[string]bool) map[string]member.SlotSet 
 		}
 	}
 	for _, set := range a.view.Sets.All() {
-		add(set.Labels[v1alpha1.LabelSlot], set.Namespace, set.Spec.Template.Spec.Class.Name)
+		if set.Spec.Replicas > 0 {
+			add(set.Labels[v1alpha1.LabelSlot], set.Namespace, set.Spec.Template.Spec.Class.Name)
+		}
 	}
 	for _, m := range a.view.Machines.All() {
 		add(m.Labels[v1alpha1.LabelSlot], m.Namespace, m.Spec.Class.Name)

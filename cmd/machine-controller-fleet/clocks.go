@@ -24,8 +24,8 @@ func (c *clients) registerClocks(registerer prometheus.Registerer) {
 	for server, is := range c.clocks() {
 		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "mcf_clock_offset_seconds", ConstLabels: prometheus.Labels{"server": server},
-			Help: "By how many seconds the clock of this API server is ahead of the one of this replica, as far as its answers have shown; differences up to 5 s are 0.",
-		}, func() float64 { return is.Ahead().Seconds() }))
+			Help: "By how many seconds the clock of this API server is ahead of the one of this replica, as far as its answers have shown; to the second, and not corrected up to 5 s.",
+		}, func() float64 { return is.Ahead().Round(time.Second).Seconds() }))
 	}
 }
 

@@ -17,19 +17,15 @@ const (
 	Works
 )
 
-// EvidenceOf returns what the outcome of a call shows. Drivers of Machine Controller Manager return Internal or Unknown for a lost
+// EvidenceOf returns what the outcome of a call shows. Unavailable is no answer also where it requests a wait: a proxy of this replica can. Drivers of Machine Controller Manager return Internal or Unknown for a lost
 // connection; where these are answers, they are the same for all replicas.
 func EvidenceOf(err error) Evidence {
-	code := driver.CodeOf(err)
-	switch code {
+	switch driver.CodeOf(err) {
 	case driver.OK, driver.NotFound, driver.AlreadyExists, driver.OutOfRange, driver.ResourceExhausted, driver.Uninitialized:
 		return Works
 	case driver.Unauthenticated, driver.PermissionDenied:
 		return Refused
 	case driver.Unavailable, driver.DeadlineExceeded, driver.Internal, driver.Unknown:
-		if driver.RetryAfterOf(err) > 0 { // only a cloud requests a wait
-			return Refused
-		}
 		return Unanswered
 	case driver.InvalidArgument, driver.FailedPrecondition, driver.Unimplemented, driver.Aborted, driver.Canceled, driver.DataLoss:
 		return Nothing

@@ -43,8 +43,11 @@ type Use struct {
 	Class string
 }
 
-func (u Use) namespace() string {
-	namespace, _, _ := strings.Cut(u.Key, "/")
+func (u Use) namespace() string { return namespaceOf(u.Key) }
+
+// namespaceOf returns the namespace of the key of an account, and the key of a driver as it is.
+func namespaceOf(key string) string {
+	namespace, _, _ := strings.Cut(key, "/")
 	return namespace
 }
 
@@ -90,6 +93,7 @@ type suspect struct {
 
 	since   time.Time // of the begin of the first call without an answer
 	last    time.Time // when a call or a try last got none
+	class   string    // of the last call
 	failing bool
 }
 
@@ -128,10 +132,11 @@ func (t *Tracker) Called(use Use, e Evidence, began, now time.Time) {
 			}
 			s.since = began
 		}
-		if !s.failing {
-			s.Use = use
+		if s.last = now; s.failing {
+			s.class = use.Class
+		} else {
+			s.Use, s.class = use, use.Class
 		}
-		s.last = now
 	case Nothing:
 	}
 }
@@ -142,7 +147,7 @@ func (t *Tracker) answer(use Use, now time.Time) {
 		delete(t.suspects, use.Key)
 		for _, s := range t.suspects {
 			if s.Provider == use.Provider {
-				s.ended, s.failures = time.Time{}, 0
+				s.failures = 0 // and its place in the order stays
 			}
 		}
 	}
@@ -199,8 +204,8 @@ func (t *Tracker) Heard(reports []member.Accounts) {
 	t.questions = asked
 }
 
-// Due returns at most a number of tries that are due, those first whose last try is longest ago, and marks them as running. The caller
-// reports the result of each.
+// Due returns at most a number of tries that are due, and marks them as running. Each namespace has one before any has two at a time, those
+// first whose last try is longest ago. The caller reports the result of each.
 func (t *Tracker) Due(most int, now time.Time) (due []Try) {
 	for key, s := range t.suspects {
 		switch {
@@ -215,13 +220,43 @@ func (t *Tracker) Due(most int, now time.Time) (due []Try) {
 			due = append(due, try)
 		}
 	}
-	slices.SortFunc(due, func(a, b Try) int {
-		return cmp.Or(t.of(a).ended.Compare(t.of(b).ended), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Class, b.Class))
-	})
+	due = t.inTurn(due)
 	due = due[:min(len(due), max(most, 0))]
 	for _, try := range due {
 		t.of(try).running = true
 	}
+	return due
+}
+
+// inTurn orders tries.
+func (t *Tracker) inTurn(due []Try) []Try {
+	slices.SortFunc(due, func(a, b Try) int {
+		return cmp.Or(t.of(a).ended.Compare(t.of(b).ended), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Class, b.Class))
+	})
+	tries, last := map[string]int{}, map[string]time.Time{} // by namespace: those that run, and when the last one ended
+	note := func(key string, a *attempts) {
+		of := namespaceOf(key)
+		if a.running {
+			tries[of]++
+		}
+		if a.ended.After(last[of]) {
+			last[of] = a.ended
+		}
+	}
+	for key, s := range t.suspects {
+		note(key, &s.attempts)
+	}
+	for try, q := range t.questions {
+		note(try.Key, &q.attempts)
+	}
+	rank := map[Try]int{}
+	for _, try := range due {
+		rank[try] = tries[namespaceOf(try.Key)]
+		tries[namespaceOf(try.Key)]++
+	}
+	slices.SortStableFunc(due, func(a, b Try) int {
+		return cmp.Or(cmp.Compare(rank[a], rank[b]), last[namespaceOf(a.Key)].Compare(last[namespaceOf(b.Key)]))
+	})
 	return due
 }
 
@@ -255,7 +290,8 @@ func (t *Tracker) Tried(try Try, e Evidence, now time.Time) {
 		t.answer(s.Use, now)
 	case Unanswered:
 		s.failing, s.last = true, now
-	case Nothing:
+	case Nothing: // its class may have been deleted
+		s.Class = s.class
 	}
 }
 
@@ -307,7 +343,8 @@ func (t *Tracker) failing(turns int) (report []member.Account) {
 	return t.first(report, member.MostFailing, turns)
 }
 
-// first returns at most a number of accounts: those that answer others, which are to be kept away from here, and then each in its turn.
+// first returns at most a number of accounts: those that answer others, which are to be kept away from here, and then each in its turn. Half of
+// the places are for those that others have not been asked for: without, the first ones would have all places for good.
 func (t *Tracker) first(all []member.Account, most, turns int) []member.Account {
 	var kept, rest []member.Account
 	for _, one := range all {
@@ -317,7 +354,7 @@ func (t *Tracker) first(all []member.Account, most, turns int) []member.Account 
 			rest = append(rest, one)
 		}
 	}
-	kept = some(kept, most, turns)
+	kept = some(kept, max(most-len(rest), (most+1)/2), turns)
 	return append(kept, some(rest, most-len(kept), turns)...)
 }
 

@@ -30,8 +30,8 @@ func TestWhatCallsShow(t *testing.T) {
 	if EvidenceOf(nil) != Works || EvidenceOf(errors.New("connection reset")) != Unanswered {
 		t.Error("want success to show that the account works, and an error without a code that it does not answer")
 	}
-	if EvidenceOf(&driver.Error{Code: driver.Unavailable, RetryAfter: time.Second}) != Refused {
-		t.Error("want a cloud that requests a wait to have answered")
+	if EvidenceOf(&driver.Error{Code: driver.Unavailable, RetryAfter: time.Second}) != Unanswered {
+		t.Error("want a request to wait to be no answer: a proxy can send it")
 	}
 }
 

@@ -57,20 +57,15 @@ func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions [
 		clear(r.ailing)
 		return
 	}
-	unfit := map[string]protocol.SessionFacts{}
-	for _, s := range sessions {
-		if s.Session != "" && (!s.Fitness.IsFit() || len(s.Unreached) > 0) {
-			unfit[s.Session] = s
-		}
-	}
+	unfit := unfitOf(sessions)
 	late := lateOf(r.ailing, now, longUnfit, unfit)
 	if len(late) == 0 {
 		done()
 		return
 	}
 	var about []protocol.SessionFacts
-	for _, session := range late {
-		about = append(about, unfit[session])
+	for _, key := range late {
+		about = append(about, unfit[key])
 	}
 	r.sent.Go(func() {
 		defer done()
@@ -82,6 +77,21 @@ func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions [
 			r.mail.put(letter{do: func() { r.ailing.unreported(late) }})
 		}
 	})
+}
+
+// unfitOf returns the sessions to report. One that does not reach an account has a key of its own for that, so that it is reported when it becomes
+// unfit, too: the owner of an account can make it fail for as long as he likes.
+func unfitOf(sessions []protocol.SessionFacts) map[string]protocol.SessionFacts {
+	unfit := map[string]protocol.SessionFacts{}
+	for _, s := range sessions {
+		if s.Session != "" && !s.Fitness.IsFit() {
+			unfit[s.Session] = s
+		}
+		if s.Session != "" && len(s.Unreached) > 0 {
+			unfit[s.Session+" accounts"] = s
+		}
+	}
+	return unfit
 }
 
 // compareAccounts reports changes of what this replica has found out about accounts at clouds.

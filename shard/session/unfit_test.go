@@ -317,3 +317,14 @@ func TestAReplicaThatCannotAcquireIsTriedLessAndLessOften(t *testing.T) {
 		}
 	})
 }
+
+// A session that does not reach an account is reported again when it becomes unfit.
+func TestUnfitOf(t *testing.T) {
+	unreached := protocol.SessionFacts{Session: "fleet-0_aaaaa", Unreached: []string{"tenant/class"}, Fitness: member.Fitness{Acts: true, Observes: true}}
+	unfit := unreached
+	unfit.Fitness.Observes = false
+	fit := protocol.SessionFacts{Session: "fleet-1_bbbbb", Fitness: unreached.Fitness}
+	if first, then := unfitOf([]protocol.SessionFacts{unreached, fit}), unfitOf([]protocol.SessionFacts{unfit, fit}); len(first) != 1 || len(then) != 2 {
+		t.Errorf("%d reports of a session that does not reach an account, and %d when it is unfit, too; want 1 and 2", len(first), len(then))
+	}
+}
