@@ -253,7 +253,7 @@ func (s *scene) grant(role *rbacv1.Role, namespace, user string) error {
 	return errors.Join(err1, err2)
 }
 
-// withStatus is an attack of a tenant that may write statuses, too, as the documentation says that none should.
+// withStatus is an attack of a tenant that may write statuses, too, which the documentation says not to grant.
 func withStatus(attack func(*tenant)) func(*tenant) {
 	return func(a *tenant) {
 		a.Helper()

@@ -16,7 +16,7 @@ var unpagedLists = map[string]string{
 	"shard/handback/handback.go":            "Leases, once, when a fleet leaves",
 }
 
-// listsArePaged: whoever begins a list of the API does so by internal/pages, or sets a limit. What gets the options of its list from a caller is
+// listsArePaged: a list of the API is made by internal/pages, or has a limit. A function that gets the options of its list from its caller is
 // a part of one: that of an informer, or of internal/pages.
 func listsArePaged(files []goFile) (findings []string) {
 	for _, f := range files {
