@@ -72,21 +72,21 @@ func (c *Clock) Ahead() time.Duration {
 	return c.At(now).Sub(now.Round(0))
 }
 
-// AheadOf returns by how much this clock is ahead of that of another cluster, in the same process; 0 while either is not known, or they
-// differ by no more than Tolerance.
+// AheadOf returns by how much this clock is ahead of that of another cluster, in the same process; 0 while either is not known, or
+// may be corrected next, or they differ by no more than Tolerance.
 func (c *Clock) AheadOf(other *Clock) time.Duration {
 	now := c.WithTickerAndDelayedExecution.Now()
 	ahead := c.At(now).Sub(other.At(now))
-	if !c.isKnown() || !other.isKnown() || ahead.Abs() <= Tolerance {
+	if !c.isSure() || !other.isSure() || ahead.Abs() <= Tolerance {
 		return 0
 	}
 	return ahead
 }
 
-func (c *Clock) isKnown() bool {
+func (c *Clock) isSure() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known
+	return c.known && c.doubted.IsZero()
 }
 
 // Wrap returns a transport that sets the clock by the answers of the cluster. Put it above what rejects answers that no API server has written.

@@ -160,3 +160,37 @@ func TestAheadOf(t *testing.T) {
 		}
 	})
 }
+
+// suspended is a clock of a process whose monotonic clock stood still for some time.
+type suspended struct {
+	clock.RealClock
+
+	slept time.Duration
+}
+
+func (s *suspended) Now() time.Time { return s.RealClock.Now().Add(-s.slept) }
+
+// Two clusters with one time, after a suspension: neither is ahead of the other at any moment, although the answers of one come earlier. A drain that
+// begins would take the times of its objects for two hours older than they are.
+func TestAfterASuspensionNoClusterIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := &suspended{}
+		control, target := apitime.New(own, "control"), apitime.New(own, "target")
+		toControl, toTarget := control.Wrap(&server{}), target.Wrap(&server{})
+		request(t, toControl)
+		request(t, toTarget)
+		own.slept = 2 * time.Hour
+		for i := range 100 {
+			if i%10 == 0 { // its checks
+				request(t, toTarget)
+			}
+			if i%10 == 5 {
+				request(t, toControl)
+			}
+			if got := target.AheadOf(control); got != 0 {
+				t.Fatalf("%d s after it the target is %s ahead", i, got)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
