@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
@@ -96,14 +97,15 @@ func (f *fleet) onServerChange(machines *machine.Controller, replacements *remed
 	}
 }
 
-// known returns what this process knows of an API server, in the time of the control cluster: decisions compare it with times on objects.
-func (c *clients) known(of *check.Server) func() reach.Fact {
-	return func() reach.Fact { return of.Fact().By(c.wall.At) }
+// known returns what this process knows of an API server and its clock, in the time of the control cluster: decisions compare it with times on
+// objects.
+func (c *clients) known(of *check.Server, its *apitime.Clock) func() reach.Fact {
+	return func() reach.Fact { return reach.Both(of.Fact().By(c.wall.At), c.jump(its)) }
 }
 
 // outages returns what this process knows of the API servers, and of times without a replica.
 func (f *fleet) outages() target.Servers {
-	return target.Servers{Control: f.known(f.controlServer), Unserved: func() reach.Fact {
+	return target.Servers{Control: f.known(f.controlServer, f.wall), Unserved: func() reach.Fact {
 		if known := f.unserved.Load(); known != nil {
 			return *known
 		}

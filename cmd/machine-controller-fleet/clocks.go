@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // clocks returns the times of the clusters, by cluster.
@@ -17,6 +18,17 @@ func (c *clients) clocks() map[string]*apitime.Clock {
 		all["target"] = c.targetWall
 	}
 	return all
+}
+
+// jump returns the last jump of a cluster's clock as an outage, in the time of the control cluster: between what times on objects from before show
+// and what they would show by the clock as it is now, no time has passed.
+func (c *clients) jump(its *apitime.Clock) reach.Fact {
+	at, by := its.LastJump()
+	if by == 0 {
+		return reach.Fact{}
+	}
+	back := c.wall.At(at)
+	return reach.Fact{From: back.Add(-by), Back: back}
 }
 
 // registerClocks registers the metric of the clocks.

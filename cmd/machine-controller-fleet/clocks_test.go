@@ -12,10 +12,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // apart is by how much clocks differ in these tests, and exact how precise times and deadlines are all the same.
@@ -168,5 +171,48 @@ func TestClocksThatDiffer_MoveNoDeadline(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly: the clock of either API server is set forward by two hours while a machine that has one hour has had
+// 20 minutes of it.
+func TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly(t *testing.T) {
+	for _, which := range []string{"control", "target"} {
+		synctest.Test(t, func(t *testing.T) {
+			c := clients{wall: apitime.New(clock.RealClock{}, "control"), targetWall: apitime.New(clock.RealClock{}, "target")}
+			ahead := map[string]time.Duration{}
+			each10s := func(d time.Duration) {
+				for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Second) {
+					for name, wall := range c.clocks() {
+						r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", http.NoBody)
+						if err != nil {
+							t.Fatal(err)
+						}
+						answer, err := wall.Wrap(answers(func(r *http.Request) (*http.Response, error) {
+							header := http.Header{"Date": {time.Now().Add(ahead[name]).UTC().Format(http.TimeFormat)}}
+							return &http.Response{StatusCode: http.StatusOK, Header: header, Body: http.NoBody, Request: r}, nil
+						})).RoundTrip(r)
+						if err != nil {
+							t.Fatal(err)
+						}
+						_ = answer.Body.Close()
+					}
+				}
+			}
+			each10s(time.Minute)
+			since, begun := c.clocks()[which].Now(), time.Now()
+			each10s(20 * time.Minute)
+			ahead[which] = 2 * time.Hour
+			each10s(time.Minute)
+			is := target.Servers{Control: c.known(nil, c.wall)}.Under(&target.Cluster{Reach: c.known(nil, c.targetWall)})
+			at := since.Add(-c.clocks()[which].AheadOf(c.wall)) // as a drain reads times of the target cluster
+			left := is.Extend(at, at.Add(time.Hour)).Sub(c.wall.Now())
+			if want := time.Hour - time.Since(begun); (left - want).Abs() > time.Minute {
+				t.Errorf("%s: %s are left, want %s", which, left, want)
+			}
+			if c.wall.Now().After(is.Settled()) {
+				t.Errorf("%s: what the server shows counts at once", which)
+			}
+		})
 	}
 }

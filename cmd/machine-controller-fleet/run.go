@@ -130,7 +130,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	f.targets = target.None{}
 	if f.target != nil {
 		f.cluster = target.New(f.target)
-		f.cluster.Reach = f.known(f.targetServer)
+		f.cluster.Reach = f.known(f.targetServer, f.targetWall)
 		f.cluster.Lead = func() time.Duration { return f.targetWall.AheadOf(f.wall) }
 		f.targets = target.Single{Cluster: f.cluster}
 	}

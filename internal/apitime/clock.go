@@ -15,6 +15,8 @@ const (
 	// settle is how long no answer may agree with the Clock before it is corrected again. While some do, another API server of the cluster has
 	// another clock, and times must not change with the server that happens to answer.
 	settle = 30 * time.Second
+	// Jump is by how much a correction of a known Clock moves it forward at least to be reported by LastJump.
+	Jump = time.Minute
 )
 
 // Clock is the clock of a cluster. Create it with New; it is safe for concurrent use. Its timers are those of the process.
@@ -22,18 +24,22 @@ type Clock struct {
 	clock.WithTickerAndDelayedExecution
 
 	server string
-	start  time.Time // by the clock of the process
+	start  time.Time                                   // by the clock of the process
+	slept  func(from, to time.Time) (of time.Duration) // slept, or what a test sets
 
 	mu      sync.Mutex
 	base    time.Time // what this clock shows at start
 	known   bool      // an answer has shown the time
 	doubted time.Time // by the clock of the process: when the first answer arrived since the last one that agreed; zero while they agree
+	agreed  time.Time // by the clock of the process: when the last answer arrived that agreed, or that has set this clock
+	jumped  time.Time // by the clock of the process: when the last jump was noticed
+	by      time.Duration
 }
 
 // New returns a clock that is that of the process until the first answer of an API server. server names the cluster in logs.
 func New(own clock.WithTickerAndDelayedExecution, server string) *Clock {
 	start := own.Now()
-	return &Clock{WithTickerAndDelayedExecution: own, server: server, start: start, base: start.Round(0)}
+	return &Clock{WithTickerAndDelayedExecution: own, server: server, start: start, slept: slept, base: start.Round(0)}
 }
 
 // Own returns the clock of the process below a Clock, and any other clock as it is. Durations within the process are its: what waits until a time
@@ -77,16 +83,25 @@ func (c *Clock) Ahead() time.Duration {
 func (c *Clock) AheadOf(other *Clock) time.Duration {
 	now := c.WithTickerAndDelayedExecution.Now()
 	ahead := c.At(now).Sub(other.At(now))
-	if !c.isSure() || !other.isSure() || ahead.Abs() <= Tolerance {
+	if !c.isSure(now) || !other.isSure(now) || ahead.Abs() <= Tolerance {
 		return 0
 	}
 	return ahead
 }
 
-func (c *Clock) isSure() bool {
+// isSure reports whether the next answer is expected to agree, as far as the clock of the process shows now.
+func (c *Clock) isSure(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known && c.doubted.IsZero()
+	return c.known && c.doubted.IsZero() && c.slept(c.agreed, now) <= Tolerance
+}
+
+// LastJump returns when, by the clock of the process, this clock was last corrected forward by Jump or more after its first answer, and by how
+// much; both are zero if it never was. To this clock all times that were written before are by so much older than they are.
+func (c *Clock) LastJump() (at time.Time, by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.jumped, c.by
 }
 
 // Wrap returns a transport that sets the clock by the answers of the cluster. Put it above what rejects answers that no API server has written.
@@ -125,22 +140,29 @@ func (c *Clock) answered(sent, received, date time.Time) (ahead time.Duration, i
 	defer c.mu.Unlock()
 	// The server has written its time, in full seconds, after the request was sent and before the answer was received.
 	least, most := date.Sub(c.at(received)), date.Add(time.Second).Sub(c.at(sent))
-	isFirst := !c.known
+	isFirst, hasSlept := !c.known, c.known && c.slept(c.agreed, received) > Tolerance
 	c.known = true
 	switch {
 	case least <= Tolerance && most >= -Tolerance:
-		c.doubted = time.Time{}
+		c.doubted, c.agreed = time.Time{}, received
 		return 0, false
 	case c.doubted.IsZero():
 		c.doubted = received
 	}
-	if !isFirst && received.Sub(c.doubted) < settle {
+	if !isFirst && !hasSlept && received.Sub(c.doubted) < settle {
 		return 0, false
 	}
 	wrong := least
 	if most < 0 {
 		wrong = most
 	}
-	c.base, c.doubted = c.base.Add(wrong), time.Time{}
+	if !isFirst && !hasSlept && wrong >= Jump {
+		c.jumped, c.by = received, wrong
+	}
+	c.base, c.doubted, c.agreed = c.base.Add(wrong), time.Time{}, received
 	return c.at(received).Sub(received.Round(0)).Round(time.Second), true
 }
+
+// slept returns by how much more the wall clock has advanced between two times of the process than the monotonic one, which stands still while
+// the machine is suspended. Where only the wall clock was set, the answers still agree with the monotonic one.
+func slept(from, to time.Time) time.Duration { return to.Round(0).Sub(from.Round(0)) - to.Sub(from) }

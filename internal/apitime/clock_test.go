@@ -128,6 +128,36 @@ func TestLaterAnswersCorrectTheClockWhenNoneAgrees(t *testing.T) {
 	})
 }
 
+// The last jump forward is reported, and no correction that makes times on objects look newer than they are, or hardly older.
+func TestLastJump(t *testing.T) {
+	for name, tc := range map[string]struct{ first, then, want time.Duration }{
+		"none":              {},
+		"the first answer":  {first: time.Hour, then: time.Hour},
+		"forward":           {then: time.Hour, want: time.Hour},
+		"forward, a little": {then: 30 * time.Second},
+		"back":              {then: -time.Hour},
+		"from behind":       {first: -time.Hour, want: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, at := apitime.New(clock.RealClock{}, "control"), &server{ahead: tc.first}
+				request(t, c.Wrap(at))
+				at.ahead = tc.then
+				set := time.Now()
+				for range 7 {
+					request(t, c.Wrap(at))
+					time.Sleep(10 * time.Second)
+				}
+				jumped, by := c.LastJump()
+				if (by-tc.want).Abs() > 2*time.Second || by == 0 != jumped.IsZero() || tc.want != 0 && jumped.Sub(set) > time.Minute {
+					t.Errorf("got %s after %s, want %s", by, jumped.Sub(set), tc.want)
+				}
+				near(t, "after it", c.Now(), time.Now().Add(tc.then), time.Second)
+			})
+		})
+	}
+}
+
 // The wall clock of the process may be set: the time does not follow.
 func TestWallClockThatIsSetMovesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -171,26 +201,42 @@ type suspended struct {
 func (s *suspended) Now() time.Time { return s.RealClock.Now().Add(-s.slept) }
 
 // Two clusters with one time, after a suspension: neither is ahead of the other at any moment, although the answers of one come earlier. A drain that
-// begins would take the times of its objects for two hours older than they are.
+// begins would take the times of its objects for two hours older than they are. Where the wall clock shows the suspension, the first answer of each ends
+// it; no jump is reported.
 func TestAfterASuspensionNoClusterIsAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		own := &suspended{}
-		control, target := apitime.New(own, "control"), apitime.New(own, "target")
-		toControl, toTarget := control.Wrap(&server{}), target.Wrap(&server{})
-		request(t, toControl)
-		request(t, toTarget)
-		own.slept = 2 * time.Hour
-		for i := range 100 {
-			if i%10 == 0 { // its checks
-				request(t, toTarget)
+	for _, isShown := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			own := &suspended{}
+			control, target := apitime.New(own, "control"), apitime.New(own, "target")
+			toControl, toTarget := control.Wrap(&server{}), target.Wrap(&server{})
+			request(t, toControl)
+			request(t, toTarget)
+			own.slept = 2 * time.Hour
+			if isShown {
+				control.SetSlept(own.slept)
+				target.SetSlept(own.slept)
 			}
-			if i%10 == 5 {
-				request(t, toControl)
+			for i := range 100 {
+				if i%10 == 0 { // its checks
+					request(t, toTarget)
+					target.SetSlept(0)
+				}
+				if i%10 == 5 {
+					request(t, toControl)
+					control.SetSlept(0)
+				}
+				if got := target.AheadOf(control); got != 0 {
+					t.Fatalf("%d s after it the target is %s ahead", i, got)
+				}
+				if isShown && i == 5 {
+					near(t, "after the first answer", control.Now(), time.Now(), time.Second)
+				}
+				time.Sleep(time.Second)
 			}
-			if got := target.AheadOf(control); got != 0 {
-				t.Fatalf("%d s after it the target is %s ahead", i, got)
+			near(t, "after the suspension", control.Now(), time.Now(), time.Second)
+			if _, by := control.LastJump(); isShown && by != 0 {
+				t.Errorf("got a jump of %s", by)
 			}
-			time.Sleep(time.Second)
-		}
-	})
+		})
+	}
 }
