@@ -23,7 +23,8 @@ const (
 	metricUnopened   = "mcf_unopened_slots" // by reason
 	metricUnreached  = "mcf_unreached_accounts"
 	eventUnfit       = "ReplicaUnfit" // on the session Lease
-	eventUndecodable = "Undecodable"  // on the object
+	eventUnreached   = "AccountUnreached"
+	eventUndecodable = "Undecodable" // on the object
 )
 
 // sign is a place that shows that a replica cannot do its work. shown returns what it shows; errors name what is missing.
@@ -130,7 +131,7 @@ func ofTarget(replica string) []sign {
 // ofCloud are the signs of each replica that does not reach a cloud that others reach. It is fit: it keeps all other slots.
 func ofCloud(replica string) []sign {
 	return []sign{
-		above0(metricUnreached), reported(eventUnfit, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),
+		above0(metricUnreached), reported(eventUnreached, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),
 	}
 }
 

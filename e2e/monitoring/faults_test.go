@@ -39,6 +39,9 @@ type fault struct {
 // manyMachines is more than the objectives forgive.
 const manyMachines = 20
 
+// unreachedRoots are so many MachineDeployments that each replica holds the slots of some.
+const unreachedRoots = 24
+
 // ofTenants are faults of single namespaces and zones. Each has a namespace of its own, so that all run at the same time.
 func ofTenants() []fault {
 	return []fault{
@@ -185,6 +188,15 @@ func ofFleet() []fault {
 			_, followers := s.roles()
 			s.must(s.lab.SetFault(s.ctx, followers[0], harness.LinkTarget, harness.Cut(harness.Both)))
 			s.must(s.lab.Do(s.ctx, followers[0], harness.Crash))
+			return func() { s.must(s.lab.Heal(s.ctx, followers[0])) }
+		}},
+		{"a replica loses the cloud", []string{"AccountUnreached"}, func(s *scene) func() {
+			_, followers := s.roles()
+			s.must(s.lab.Prepare(s.ctx, "unreached", ""))
+			s.must(s.lab.SetFault(s.ctx, followers[0], harness.LinkCloud, harness.Cut(harness.Both)))
+			for i := range unreachedRoots {
+				s.deploy("unreached", fmt.Sprint("pool-", i), 1)
+			}
 			return func() { s.must(s.lab.Heal(s.ctx, followers[0])) }
 		}},
 		{"a replica loses the control cluster", []string{"ReplicaSuspended"}, func(s *scene) func() {

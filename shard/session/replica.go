@@ -61,9 +61,9 @@ type Config struct {
 	// Unowned reports slots that have had no holder for 30 s. The leader calls it once for each time that a slot is without a
 	// holder, with the leadership in the context, and again after an error.
 	Unowned func(ctx context.Context, slots []int) error
-	// Unfit reports replicas that renew their Leases and have been unable for some time to do their work. The leader calls it
+	// Unfit reports replicas that renew their Leases and have not been able for some time to serve all of their slots. The leader calls it
 	// once for each such time, with the leadership in the context, and again after an error.
-	Unfit func(ctx context.Context, unfit []protocol.SessionFacts) error
+	Unfit func(ctx context.Context, troubles []Trouble) error
 	// Unserved is called at most once, before this session acquires a slot, with the last time in which no session of the fleet lived. It must
 	// return at once; it may be nil.
 	Unserved func(gap member.Gap)

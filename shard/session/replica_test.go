@@ -39,7 +39,7 @@ type process struct {
 	kill     context.CancelFunc
 	ended    chan error
 	reported chan unowned
-	unfit    chan []protocol.SessionFacts
+	unfit    chan []Trouble
 	server   *server                          // if begin was given one
 	heard    atomic.Pointer[protocol.Reports] // what was heard last
 
@@ -49,7 +49,7 @@ type process struct {
 }
 
 // hearUnfit is given unfit replicas, and fails the first time.
-func (p *process) hearUnfit(_ context.Context, unfit []protocol.SessionFacts) error {
+func (p *process) hearUnfit(_ context.Context, unfit []Trouble) error {
 	p.unfit <- unfit
 	if len(p.unfit) == 1 {
 		return errors.New("not now")
@@ -116,7 +116,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 	now, metrics := fence.NewTime(clock.RealClock{}), NewMetrics(registry)
 	p := &process{
 		fence: fence.New(name, settings.Session, settings.Slots, now, registry, nil), metrics: metrics, registry: registry,
-		leave: make(chan struct{}), ended: make(chan error, 1), reported: make(chan unowned, 16), unfit: make(chan []protocol.SessionFacts, 16),
+		leave: make(chan struct{}), ended: make(chan error, 1), reported: make(chan unowned, 16), unfit: make(chan []Trouble, 16),
 	}
 	var err error
 	p.Replica, err = New(Config{

@@ -33,25 +33,15 @@ type Reporter struct {
 	Events    events.EventRecorder
 }
 
-// ReportUnfit emits an Event on the session Lease of each replica that cannot do its work.
-func (r *Reporter) ReportUnfit(_ context.Context, unfit []protocol.SessionFacts) error {
-	for _, s := range unfit {
+// ReportUnfit emits an Event on the session Lease of each replica that does not serve all of its slots.
+func (r *Reporter) ReportUnfit(_ context.Context, troubles []Trouble) error {
+	for _, t := range troubles {
 		telemetry.EmitUnlogged(r.Events, &corev1.ObjectReference{
 			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: r.Settings.Namespace,
-			Name: member.SessionLeaseName(r.Settings.Fleet, s.Replica),
-		}, v1alpha1.EventReplicaUnfit, unfitMessage(s))
+			Name: member.SessionLeaseName(r.Settings.Fleet, t.Replica),
+		}, t.Event, t.Message)
 	}
 	return nil
-}
-
-// unfitMessage describes what a replica cannot do, and the next step.
-func unfitMessage(s protocol.SessionFacts) string {
-	if s.Fitness.IsFit() && len(s.Unreached) > 0 {
-		return "Replica " + s.Replica + " gets no answer from the cloud or the driver of MachineClass " + s.Unreached[0] + ", and other replicas do; " +
-			"the slots of its machines are assigned to these; check the processes of drivers in its pod, and its connections to the cloud"
-	}
-	return "Replica " + s.Replica + " renews its Lease and cannot do its work: " + s.Fitness.Reason +
-		"; its slots are assigned to replicas that can; check its log and its connections to both clusters"
 }
 
 // ReportUnowned emits an Event on each root of slots without a holder, or on none of them if a list fails. The leader calls it. Roots

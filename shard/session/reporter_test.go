@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
@@ -30,25 +28,11 @@ func (e *reported) Eventf(about, _ runtime.Object, eventtype, reason, _, _ strin
 func TestAReplicaThatIsUnfitIsReportedOnItsSessionLease(t *testing.T) {
 	var got reported
 	r := &Reporter{Events: &got, Settings: protocol.Settings{Fleet: "fleet", Namespace: "n"}}
-	if err := r.ReportUnfit(t.Context(), []protocol.SessionFacts{{Replica: "fleet-1", Session: "fleet-1_abcde"}}); err != nil {
+	if err := r.ReportUnfit(t.Context(), []Trouble{{Replica: "fleet-1", Event: v1alpha1.EventReplicaUnfit, Message: "blind"}}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(reported{"Warning ReplicaUnfit: Lease/fleet-session-fleet-1"}, got); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
-	}
-}
-
-func TestWhatAReplicaCannotDoIsNamedWithTheNextStep(t *testing.T) {
-	fit := member.Fitness{Acts: true, Observes: true}
-	for want, s := range map[string]protocol.SessionFacts{
-		"cannot do its work: blind; its slots are assigned to replicas that can": {Fitness: member.Fitness{Reason: "blind"}, Unreached: []string{"n/a"}},
-		"no answer from the cloud or the driver of MachineClass n/a, and other replicas do; the slots of its machines are assigned to these; check": {
-			Fitness: fit, Unreached: []string{"n/a", "n/b"},
-		},
-	} {
-		if got := unfitMessage(s); !strings.Contains(got, want) {
-			t.Errorf("want a message with %q, got %q", want, got)
-		}
 	}
 }
 

@@ -2,10 +2,12 @@ package session
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
@@ -57,20 +59,20 @@ func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions [
 		clear(r.ailing)
 		return
 	}
-	unfit := unfitOf(sessions)
-	late := lateOf(r.ailing, now, longUnfit, unfit)
+	troubles := troublesOf(sessions)
+	late := lateOf(r.ailing, now, longUnfit, troubles)
 	if len(late) == 0 {
 		done()
 		return
 	}
-	var about []protocol.SessionFacts
+	var about []Trouble
 	for _, key := range late {
-		about = append(about, unfit[key])
+		about = append(about, troubles[key])
 	}
 	r.sent.Go(func() {
 		defer done()
-		for _, s := range about {
-			klog.FromContext(owned).Info("Replica is unfit", "session", s.Session, "reason", s.Fitness.Reason, "unreached", s.Unreached)
+		for _, t := range about {
+			klog.FromContext(owned).Info("Replica does not serve all of its slots", "event", t.Event, "replica", t.Replica, "reason", t.Message)
 		}
 		if err := r.cfg.Unfit(owned, about); err != nil {
 			klog.FromContext(owned).Error(err, "Failed to report unfit replicas; retrying")
@@ -79,19 +81,34 @@ func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions [
 	})
 }
 
-// unfitOf returns the sessions to report. One that does not reach an account has a key of its own for that, so that it is reported when it becomes
-// unfit, too: the owner of an account can make it fail for as long as he likes.
-func unfitOf(sessions []protocol.SessionFacts) map[string]protocol.SessionFacts {
-	unfit := map[string]protocol.SessionFacts{}
+// Trouble is a reason for which a replica that renews its session Lease does not serve all of its slots.
+type Trouble struct {
+	Replica string
+	// Event is the reason of the Event that reports it, and Message its text: the cause and the next step.
+	Event, Message string
+}
+
+// troublesOf returns what is to be reported of sessions, each under a key that stays the same while it lasts.
+func troublesOf(sessions []protocol.SessionFacts) map[string]Trouble {
+	all := map[string]Trouble{}
+	add := func(s protocol.SessionFacts, event, message string) {
+		all[s.Session+" "+event] = Trouble{Replica: s.Replica, Event: event, Message: message}
+	}
 	for _, s := range sessions {
-		if s.Session != "" && !s.Fitness.IsFit() {
-			unfit[s.Session] = s
+		if s.Session == "" {
+			continue
 		}
-		if s.Session != "" && len(s.Unreached) > 0 {
-			unfit[s.Session+" accounts"] = s
+		if !s.Fitness.IsFit() {
+			add(s, v1alpha1.EventReplicaUnfit, "Replica "+s.Replica+" renews its Lease and cannot do its work: "+s.Fitness.Reason+
+				"; its slots are assigned to replicas that can; check its log and its connections to both clusters")
+		}
+		if len(s.Unreached) > 0 {
+			add(s, v1alpha1.EventAccountUnreached, "Replica "+s.Replica+" gets no answer from the cloud or the driver of MachineClasses "+
+				strings.Join(s.Unreached, ", ")+", and other replicas do; the slots of their machines are assigned to these; "+
+				"check the processes of drivers in its pod, and its connections to the cloud")
 		}
 	}
-	return unfit
+	return all
 }
 
 // compareAccounts reports changes of what this replica has found out about accounts at clouds.

@@ -31,7 +31,8 @@ const (
 	EventAPIServerAway = "APIServerAway"
 	EventAPIServerBack = "APIServerBack"
 
-	EventReplicaUnfit = "ReplicaUnfit"
+	EventReplicaUnfit     = "ReplicaUnfit"
+	EventAccountUnreached = "AccountUnreached"
 )
 
 func replicaEvents() []EventReason {
@@ -39,8 +40,14 @@ func replicaEvents() []EventReason {
 		{
 			EventReplicaUnfit, true,
 			[]string{"Lease"},
-			"A replica renews its session Lease and has been unable for 10 s to do its work: it cannot list the fleet's Leases, its watch of them is silent, or the objects of its slots are not delivered. Or a cloud or a driver does not answer it, and answers other replicas. The leader emits it once for each such period.",
+			"A replica renews its session Lease and has been unable for 10 s to do its work: it cannot list the fleet's Leases, its watch of them is silent, or the objects of its slots are not delivered. The leader emits it once for each such period.",
 			"The message says what is missing; see [a replica is unfit](operations/fleet.md#a-replica-is-unfit).",
+		},
+		{
+			EventAccountUnreached, true,
+			[]string{"Lease"},
+			"A cloud or a driver has not answered the replica for 10 s, and answers other replicas. The slots that need it move to these. The leader emits it once for each such period.",
+			"The message names a MachineClass of each; see [a replica does not reach a cloud](operations/fleet.md#a-replica-does-not-reach-a-cloud).",
 		},
 	}
 }

@@ -36,7 +36,8 @@ func setLosses(w World, s *v1alpha1.MachineSetStatus) {
 	}
 	machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
 		Type: v1alpha1.MachineSetCreationDelayed, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachinesFailEarly,
-		Message: fmt.Sprintf("%d times in a row a machine failed soon after its creation; the next is not created before %s", l.Count, l.Until.UTC().Format(time.RFC3339)),
+		Message: fmt.Sprintf("%d times in a row a machine failed soon after its creation; the next is not created before %s; Events SuccessfulDelete of the MachineSet name the machines and why they failed; "+
+			"correct the template or its MachineClass", l.Count, l.Until.UTC().Format(time.RFC3339)),
 	}, w.Now)
 }
 
