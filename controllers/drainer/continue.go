@@ -54,7 +54,7 @@ func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSam
 		d.of.detaches.set(task.Cluster, d.errand, task.Owner.Namespace, v.Moving)
 		if v.Do == drain.Rest {
 			d.await(task, v, freed)
-			if wait := d.ids.wait(d.of.cfg.Clock.Now()); wait > 0 && (v.Wake == 0 || wait < v.Wake) {
+			if wait := d.ids.wait(d.of.own.Now()); wait > 0 && (v.Wake == 0 || wait < v.Wake) {
 				v.Wake = wait
 			}
 			return v, true, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drainer/drainwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 )
 
 // Config is what a Drainer needs. All fields are required.
@@ -32,6 +33,7 @@ type Config struct {
 // shows. Create it with New; it is safe for concurrent use.
 type Drainer struct {
 	cfg      Config
+	own      clock.PassiveClock // of the process, for what does not outlive it
 	watches  *drainwatch.Set
 	detaches *detaches
 
@@ -69,7 +71,7 @@ const (
 
 // New returns a Drainer without drains.
 func New(cfg Config) *Drainer {
-	return &Drainer{cfg: cfg, watches: drainwatch.New(cfg.Clock), detaches: newDetaches(), known: map[errand]*Drain{}}
+	return &Drainer{cfg: cfg, own: apitime.Own(cfg.Clock), watches: drainwatch.New(cfg.Clock), detaches: newDetaches(), known: map[errand]*Drain{}}
 }
 
 // Run watches what drains wait for until ctx ends.

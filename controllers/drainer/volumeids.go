@@ -48,7 +48,7 @@ func (d *Drain) volumeIDs(ctx context.Context, cloud driver.Driver, facts *drain
 		if _, reported := d.ids.reported[name]; reported {
 			continue
 		}
-		if d.of.cfg.Clock.Now().Before(d.ids.next) || !d.requestVolumeID(call, cloud, facts.Volumes.PVs[name]) {
+		if d.of.own.Now().Before(d.ids.next) || !d.requestVolumeID(call, cloud, facts.Volumes.PVs[name]) {
 			d.ids.lacks = !d.ids.next.IsZero()
 			break
 		}
@@ -70,7 +70,7 @@ func (d *Drain) requestVolumeID(ctx context.Context, cloud driver.Driver, pv *co
 	default:
 		var wait time.Duration
 		d.ids.step, wait = d.of.cfg.Backoff(d.ids.step, code, driver.RetryAfterOf(err))
-		d.ids.next = d.of.cfg.Clock.Now().Add(wait)
+		d.ids.next = d.of.own.Now().Add(wait)
 		klog.FromContext(ctx).V(2).Info("Driver call failed", "action", driver.OpVolumeIDs, "volume", pv.Name, "err", err)
 		return false
 	}

@@ -99,6 +99,7 @@ type Config struct {
 // Controller reconciles Machines. Create it with New before the View receives objects, because New registers the event handlers.
 type Controller struct {
 	cfg      Config
+	own      clock.WithTickerAndDelayedExecution // of the process, for what does not outlive it
 	runner   *runner.Runner[types.NamespacedName]
 	pass     runner.Pass[*pass, lifecycle.Verdict]
 	gone     *runner.Runner[credentials.Gone]
@@ -125,8 +126,10 @@ type Controller struct {
 // New returns the controller, and registers its indexes and event handlers. Errors: the configuration of a runner, an index, the
 // target cluster.
 func New(cfg Config) (*Controller, error) {
+	own := apitime.Own(cfg.Clock)
 	c := &Controller{
 		cfg:            cfg,
+		own:            own,
 		machines:       patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 		classes:        patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 		nodes:          patch.NewLatest[*corev1.Node](),
@@ -134,9 +137,9 @@ func New(cfg Config) (*Controller, error) {
 		memory:         newMemory[types.UID, remembered](),
 		awaitConfig:    newAwaitConfig(),
 		claims:         newMemory[string, claim](),
-		namesakes:      newNamesakes(cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(cfg.Namespace), apitime.Own(cfg.Clock)),
+		namesakes:      newNamesakes(cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(cfg.Namespace), own),
 		secrets: credentials.NewSecrets(credentials.SecretsConfig{
-			Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: apitime.Own(cfg.Clock),
+			Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: own,
 		}),
 		tokens: credentials.NewTokens(credentials.TokensConfig{
 			Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
@@ -146,7 +149,7 @@ func New(cfg Config) (*Controller, error) {
 		writes:  rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
 	c.drains = newDrainer(c)
-	c.accounts = newAccounts(apitime.Own(cfg.Clock), func(key types.NamespacedName) { c.runner.Enqueue(key) })
+	c.accounts = newAccounts(own, func(key types.NamespacedName) { c.runner.Enqueue(key) })
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{

@@ -35,6 +35,7 @@ func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Contr
 	c := &Controller{
 		tokens: credentials.NewTokens(credentials.TokensConfig{Clock: wall}), nodes: patch.NewLatest[*corev1.Node](),
 		nodeWriteLimit: newNodeWriteLimit(), memory: newMemory[types.UID, remembered](), claims: newMemory[string, claim](),
+		own: wall,
 		cfg: Config{Clock: wall, Deletions: deletionlog.New(wall, nil, nil), Events: &apitest.EventLog{}, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute}},
 	}
 	c.drains = newDrainer(c)

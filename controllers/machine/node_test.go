@@ -48,7 +48,7 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	cluster := apiserver.Recording(node)
 	c, p := targetBench(t, cluster, "u")
 	wall := clocktesting.NewFakeClock(now)
-	c.cfg.Clock, c.cfg.IsUnlabeled = wall, func(string) bool { return true }
+	c.cfg.Clock, c.own, c.cfg.IsUnlabeled = wall, wall, func(string) bool { return true }
 	p.cluster.Nodes = objectcache.New[*corev1.Node]()
 	p.world.Machine.Labels = map[string]string{v1alpha1.LabelSlot: "7", v1alpha1.LabelNode: "m"}
 	expect := func(when string, want lifecycle.NodeState) {

@@ -48,7 +48,7 @@ func (c *Controller) claimNode(ctx context.Context, p *pass, patch *nodesync.Pat
 	}
 	written, err := c.writeNodeIfFit(ctx, p, patch)
 	if written {
-		c.claims.change(name, func(is *claim) { *is = claim{node: p.world.Node.Node, at: c.cfg.Clock.Now()} })
+		c.claims.change(name, func(is *claim) { *is = claim{node: p.world.Node.Node, at: c.own.Now()} })
 	}
 	return err
 }

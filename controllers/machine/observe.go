@@ -118,7 +118,7 @@ func (c *Controller) observeNode(p *pass, name string) {
 		return
 	}
 	if claim := c.claims.of(name); claim.node != nil {
-		if c.cfg.Clock.Since(claim.at) < machinefacts.LateCache {
+		if c.own.Since(claim.at) < machinefacts.LateCache {
 			c.noteNode(p, c.nodes.Newest(claim.node))
 			return
 		}

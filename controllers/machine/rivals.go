@@ -32,7 +32,7 @@ type nodeRivals struct {
 // one. It reads past all caches, which show only machines in the slots of this process.
 func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
 	m, node := p.world.Machine, p.world.Node.Node
-	if known := c.memory.of(m.UID).rivals; known.node == node.UID && c.cfg.Clock.Since(known.at) < rivalsKept {
+	if known := c.memory.of(m.UID).rivals; known.node == node.UID && c.own.Since(known.at) < rivalsKept {
 		p.world.NodeRivals = known.found
 		return nil
 	}
@@ -42,7 +42,7 @@ func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
 	if err != nil {
 		return fmt.Errorf("look for other machines of Node %s: %w", node.Name, err)
 	}
-	found := nodeRivals{node: node.UID, at: c.cfg.Clock.Now(), found: p.world.NodeRivals}
+	found := nodeRivals{node: node.UID, at: c.own.Now(), found: p.world.NodeRivals}
 	c.memory.change(m.UID, func(is *remembered) { is.rivals = found })
 	return nil
 }

@@ -65,7 +65,7 @@ func (c *Controller) findElsewhere(ctx context.Context, p *pass) error {
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachinePending || p.world.Proven == "" || p.world.Proven != m.Spec.ProviderID {
 		return nil
 	}
-	name, err := c.unbound.nameOf(ctx, p.cluster, p.world.Proven, c.cfg.Clock.Now)
+	name, err := c.unbound.nameOf(ctx, p.cluster, p.world.Proven, c.own.Now)
 	p.world.Node.Elsewhere = name
 	return err
 }

@@ -43,7 +43,7 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	begun := c.cfg.Clock.Now()
+	begun := c.own.Now()
 	options := metav1.ListOptions{}
 	if w.Set.DeletionTimestamp == nil {
 		selector, err := metav1.LabelSelectorAsSelector(w.Set.Spec.Selector)
@@ -87,7 +87,7 @@ func (c *Controller) lastList(w *scale.World) *scale.Live {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.done[w.Set.UID]
-	if known == nil || len(known.awaited) == 0 || w.MustLook || w.Set.DeletionTimestamp != nil || c.cfg.Clock.Since(known.listed) > machinefacts.LateCache {
+	if known == nil || len(known.awaited) == 0 || w.MustLook || w.Set.DeletionTimestamp != nil || c.own.Since(known.listed) > machinefacts.LateCache {
 		return nil
 	}
 	return known.live

@@ -24,6 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption/recorded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
@@ -76,6 +77,7 @@ type Config struct {
 // Controller reconciles MachineSets. Create it with New, before the View has objects.
 type Controller struct {
 	cfg      Config
+	own      clock.PassiveClock // of the process, for what does not outlive it
 	runner   *runner.Runner[types.NamespacedName]
 	pass     runner.Pass[*scale.World, scale.Verdict]
 	sets     *patch.Committer[*v1alpha1.MachineSet]
@@ -118,7 +120,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
 	}
 	c := &Controller{
-		cfg: cfg, pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
+		cfg: cfg, own: apitime.Own(cfg.Clock), pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
@@ -326,7 +328,7 @@ func (c *Controller) remember(set *v1alpha1.MachineSet, owned []*v1alpha1.Machin
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.known(set.UID)
-	now := c.cfg.Clock.Now()
+	now := c.own.Now()
 	for ordinal := range known.created {
 		if since, noted := known.since[ordinal]; !noted {
 			known.since[ordinal] = now

@@ -64,7 +64,7 @@ func (c *Controller) known(set types.UID) *done {
 func (c *Controller) untidy(set types.UID, are bool) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known, now := c.known(set), c.cfg.Clock.Now()
+	known, now := c.known(set), c.own.Now()
 	switch {
 	case !are:
 		known.untidy = time.Time{}
