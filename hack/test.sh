@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 . hack/env.sh
 
 test=(unit e2e+chaos-short)
-more=(modules+smoke e2e-rest+chaos-more image+attack alerts-short+helm-short)
+more=(modules+smoke e2e-rest chaos-more image+attack alerts-short+helm-short)
 SEED=${SEED:-$(date -u +%Y%m%d)}
 order=()
 [[ -z ${SHUFFLE:-} ]] || order=("-shuffle=$SHUFFLE")
