@@ -136,8 +136,8 @@ type ActionRule struct {
 	Path string `json:"path,omitempty"`
 	// Unit is the name of a systemd unit, its drop-ins included.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:_\\@][A-Za-z0-9:_.\\@-]*$`
+	// +kubebuilder:validation:MaxLength=199
 	Unit string `json:"unit,omitempty"`
 	// SSHKeys is true for the authorized keys of users.
 	// +optional
@@ -147,8 +147,8 @@ type ActionRule struct {
 	Action ActionType `json:"action"`
 	// Service is the systemd unit to reload or restart.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9:_\\@][A-Za-z0-9:_.\\@-]*$`
+	// +kubebuilder:validation:MaxLength=199
 	Service string `json:"service,omitempty"`
 }
 

@@ -1,12 +1,16 @@
 package plan
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1/crds"
 )
 
 func TestActions(t *testing.T) {
@@ -90,5 +94,31 @@ func TestUnitNames(t *testing.T) {
 		if got := IsUnitName(name); got != want {
 			t.Errorf("%q is the name of a unit: %t, want %t", name, got, want)
 		}
+		// A name in a MachineConfigPool that is accepted and not understood would keep its Nodes from being updated.
+		for _, field := range []string{"service", "unit"} {
+			if got := patternOf(t, field).MatchString(name); got != want {
+				t.Errorf("the API server accepts %q as %s: %t, want %t", name, field, got, want)
+			}
+		}
 	}
+}
+
+// patternOf returns the pattern that the API server requires of a field of an action.
+func patternOf(t *testing.T, field string) *regexp.Regexp {
+	t.Helper()
+	raw, err := crds.FS.ReadFile("fleet.machine.sapcloud.io_machineconfigpools.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definition map[string]any
+	if err := yaml.Unmarshal(raw, &definition); err != nil {
+		t.Fatal(err)
+	}
+	versions, _, _ := unstructured.NestedSlice(definition, "spec", "versions")
+	version, _ := versions[0].(map[string]any) // it has one
+	pattern, found, err := unstructured.NestedString(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "actions", "items", "properties", field, "pattern")
+	if err != nil || !found {
+		t.Fatalf("no pattern of %s: %v", field, err)
+	}
+	return regexp.MustCompile(pattern)
 }
