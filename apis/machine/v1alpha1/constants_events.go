@@ -141,7 +141,7 @@ func machineDeploymentEvents() []EventReason {
 		{
 			EventRollbackTemplateUnchanged, true, deployment,
 			"The deployment already has the template of the revision that `rollbackTo` names, and nothing was changed.",
-			"Name another revisionif another one was intended.",
+			"Name another revision if another one was intended.",
 		},
 		{
 			ReasonNoStrategy, true, deployment,
