@@ -36,7 +36,8 @@ import (
 const Name = "orphans"
 
 const (
-	// sweepsAtOnce is how many namespaces are swept at the same time. Each has the UIDs of its Machines in memory.
+	// sweepsAtOnce is how many namespaces are swept at the same time, in the order in which they are due. Each has the UIDs of its Machines in
+	// memory.
 	sweepsAtOnce = 4
 	// plansInPeriod is how often in a period it is checked whether the next sweeps are due.
 	plansInPeriod = 4
@@ -104,6 +105,7 @@ type Orphans struct {
 	planned time.Time
 	seen    map[types.NamespacedName]sighting // MachineClasses with suspicions
 	extra   map[string]extra                  // sweeps beside the usual ones, by namespace
+	first   map[string]string                 // the key of the scope with which the next sweep begins, by namespace; where it is missing, any
 }
 
 // rules are the decisions of package orphans. Tests replace one to show that its absence is found.
@@ -139,14 +141,24 @@ func NewOrphans(cfg OrphansConfig) (*Orphans, error) {
 	}
 	o := &Orphans{
 		cfg: cfg, rules: newRules(cfg), metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}, extra: map[string]extra{},
+		first: map[string]string{},
 	}
 	o.ledger = &ledger{leases: cfg.Leases, key: cfg.Ledger, clock: cfg.Clock, token: cfg.Token}
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
-		Name: Name, LogKey: telemetry.KeyNamespace, Reconcile: o.reconcile, Workers: sweepsAtOnce, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: Name, LogKey: telemetry.KeyNamespace, Reconcile: o.reconcile, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Workers: sweepsAtOnce + 1, WorkersPerTenant: sweepsAtOnce, Tenant: tenantOf,
 		MinBackoff: min(shortestRetry, cfg.Period), MaxBackoff: cfg.Period,
 	})
 	return o, err
+}
+
+// tenantOf returns one tenant for all sweeps, and another for the plan, which so waits for no sweep.
+func tenantOf(key string) string {
+	if key == plan {
+		return plan
+	}
+	return Name
 }
 
 // Collectors return the metrics.
@@ -230,6 +242,11 @@ func (o *Orphans) plan(ctx context.Context) error {
 	for namespace := range o.extra {
 		if _, has := namespaces[namespace]; !has {
 			delete(o.extra, namespace)
+		}
+	}
+	for namespace := range o.first {
+		if _, has := namespaces[namespace]; !has {
+			delete(o.first, namespace)
 		}
 	}
 	return nil

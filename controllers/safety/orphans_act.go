@@ -181,6 +181,13 @@ func (s *sweep) delete(ctx context.Context, sc *scope, doomed []orphans.Suspect,
 		if s.stopped() != "" {
 			break // the next sweep reports it
 		}
+		if s.isOver() {
+			if sc != s.scopes[0] {
+				s.beginWith(sc)
+			}
+			errs = append(errs, fmt.Errorf("delete orphans of MachineClass %s: expected the end within %s, got none; later sweeps delete the others", sc.class.Name, longestRest))
+			break
+		}
 		entry, why := sc.before.Suspects[suspect.Key()], sc.verdicts[suspect.Key()].Why
 		if approved || entry.Approved {
 			why += "; approved"

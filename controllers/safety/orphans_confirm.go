@@ -46,6 +46,9 @@ func (s *sweep) confirm(ctx context.Context) error {
 			if facts.Entry.Duration() < age {
 				continue
 			}
+			if s.isOver() {
+				return fmt.Errorf("confirm %d suspects: expected the end within %s, got none", len(due), longestRest)
+			}
 			if facts.ByName, err = s.readMachine(ctx, suspect.Machine); err != nil {
 				return err
 			}

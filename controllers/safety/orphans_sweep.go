@@ -30,7 +30,8 @@ type sweep struct {
 	namespace, controlCluster string
 	classes                   map[string]bool // the names of all MachineClasses
 	uids                      map[types.UID]bool
-	scopes                    []*scope // those that were listed completely
+	scopes                    []*scope  // those that were listed completely
+	ends                      time.Time // when the time of the lists, or of what follows them, is over
 	requests                  []request
 	requested                 bool // a request stays, for another sweep
 }
@@ -67,14 +68,9 @@ func (s *sweep) run(ctx context.Context) error {
 	if s.uids, err = s.listUIDs(ctx); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	for _, sc := range scopes {
-		if err := s.list(ctx, sc); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.scopes = append(s.scopes, sc)
-	}
+	errs = append(errs, s.listInTurn(ctx, scopes))
 	s.uids = nil // the largest part of the sweep's memory
+	s.ends = s.cfg.Clock.Now().Add(longestRest)
 	if err := s.confirm(ctx); err != nil {
 		errs = append(errs, err)
 		for _, sc := range s.scopes {
@@ -106,15 +102,68 @@ const (
 	mostListed = 4 * driver.MaxListed
 	// mostPages is how many pages its list has at most: a cloud may leave most of a page to other owners.
 	mostPages = 10 * mostListed / driver.MaxResources
-	// longestList is how long its list takes at most. A cloud can send each page a moment before its call ends.
-	longestList = 30 * time.Minute
+	// longestList is how long the lists of one sweep take at most, and longestRest the reads and deletions that follow them: other namespaces
+	// wait meanwhile. A cloud can send each page a moment before its call ends.
+	longestList, longestRest = 30 * time.Minute, 15 * time.Minute
+	// mostSuspects is how many suspects a sweep has in memory, but for those of one more scope.
+	mostSuspects = 10 * orphans.MaxSuspects
 )
+
+// isOver reports whether the time of this part of the sweep is over.
+func (s *sweep) isOver() bool { return s.cfg.Clock.Now().After(s.ends) }
+
+// listInTurn lists scopes within the bounds of a sweep. The next sweep begins with the first scope that did not have all of the time, so that
+// each has it in its turn.
+func (s *sweep) listInTurn(ctx context.Context, scopes []*scope) error {
+	scopes = s.fromFirst(scopes)
+	s.ends = s.cfg.Clock.Now().Add(longestList)
+	var errs []error
+	suspects := 0
+	for i, sc := range scopes {
+		full := suspects >= mostSuspects
+		if !full && (i == 0 || !s.isOver()) {
+			err := s.list(ctx, sc)
+			if err == nil {
+				s.scopes = append(s.scopes, sc)
+				suspects += len(sc.suspects)
+				continue
+			}
+			errs = append(errs, err)
+		}
+		if i > 0 && (full || s.isOver()) {
+			s.beginWith(sc)
+			return errors.Join(append(errs, fmt.Errorf(
+				"list the resources of %d MachineClasses: expected the end within %s and at most %d suspects, got more; the next sweep begins with MachineClass %s",
+				len(scopes), longestList, mostSuspects, sc.class.Name))...)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fromFirst returns scopes in the order in which this sweep lists them.
+func (s *sweep) fromFirst(scopes []*scope) []*scope {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := s.first[s.namespace]
+	delete(s.first, s.namespace)
+	first := max(slices.IndexFunc(scopes, func(sc *scope) bool { return sc.key == key }), 0)
+	return slices.Concat(scopes[first:], scopes[:first])
+}
+
+// beginWith has the next sweep begin with a scope, unless it begins with another one already.
+func (s *sweep) beginWith(sc *scope) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first[s.namespace] == "" {
+		s.first[s.namespace] = sc.key
+	}
+}
 
 // list lists a scope, and determines its suspects and its next record.
 func (s *sweep) list(ctx context.Context, sc *scope) error {
 	sc.before = s.recorded(sc)
 	listing := orphans.NewListing(s.namespace, s.uids, sc.before)
-	request, count, began := driver.ListResourcesRequest{ScopeRequest: sc.request}, 0, s.cfg.Clock.Now()
+	request, count := driver.ListResourcesRequest{ScopeRequest: sc.request}, 0
 	for page := 1; ; page++ {
 		answer, err := sc.sweeper.ListResources(ctx, request)
 		if err != nil {
@@ -127,8 +176,8 @@ func (s *sweep) list(ctx context.Context, sc *scope) error {
 		if request.Continue = answer.Continue; request.Continue == "" {
 			break
 		}
-		if page == mostPages || s.cfg.Clock.Since(began) > longestList {
-			return fmt.Errorf("list the resources of MachineClass %s: expected the end within %d pages and %s, got none", sc.class.Name, mostPages, longestList)
+		if page == mostPages || s.isOver() {
+			return fmt.Errorf("list the resources of MachineClass %s: expected the end within %d pages and, with other lists of the sweep, %s, got none", sc.class.Name, mostPages, longestList)
 		}
 	}
 	for _, vm := range listing.Doubles() {

@@ -133,3 +133,16 @@ func TestLedger_ReservedBeforeTheLimitWasLowered_IsReservedAgain(t *testing.T) {
 		t.Errorf("not reserved again: %s", why)
 	}
 }
+
+// A cloud that repeats one resource takes neither memory for each time nor the places of other suspects.
+func TestListing_RepeatedResource_IsOneSuspect(t *testing.T) {
+	known := Suspect{Resource: vm("known", "gone")}
+	l := NewListing("n", nil, Record{Suspects: map[Key]Entry{known.Key(): {Age: 5}}})
+	for range MaxSuspects + 1 {
+		l.Add([]driver.Resource{vm("new", "gone"), known.Resource})
+	}
+	l.Add([]driver.Resource{vm("other", "gone")})
+	if suspects, more := l.Suspects(); len(suspects) != 3 || len(l.suspects) != 3 || more != 0 {
+		t.Errorf("%d suspects, %d in memory and %d more, want 3", len(suspects), len(l.suspects), more)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,7 +69,7 @@ type Listing struct {
 	known     map[Key]Entry
 	vms       map[types.UID]driver.Resource // the first VM of each Machine
 	doubles   map[types.UID][]driver.Resource
-	suspects  []Suspect
+	suspects  map[Key]Suspect
 	fresh     int // suspects that are not known
 	more      int
 }
@@ -77,7 +78,7 @@ type Listing struct {
 func NewListing(namespace string, machines map[types.UID]bool, record Record) *Listing {
 	return &Listing{
 		namespace: namespace, machines: machines, known: record.Suspects,
-		vms: map[types.UID]driver.Resource{}, doubles: map[types.UID][]driver.Resource{},
+		vms: map[types.UID]driver.Resource{}, doubles: map[types.UID][]driver.Resource{}, suspects: map[Key]Suspect{},
 	}
 }
 
@@ -112,16 +113,20 @@ func (l *Listing) addVM(vm driver.Resource) {
 	}
 }
 
-// suspect adds a suspect. Those that were suspected before are always kept, so that many new ones do not displace them.
+// suspect adds a suspect, once. Those that were suspected before are always kept, so that many new ones do not displace them.
 func (l *Listing) suspect(s Suspect) {
-	if _, known := l.known[s.Key()]; !known {
+	key := s.Key()
+	if _, repeated := l.suspects[key]; repeated {
+		return
+	}
+	if _, known := l.known[key]; !known {
 		if l.fresh == MaxSuspects {
 			l.more++
 			return
 		}
 		l.fresh++
 	}
-	l.suspects = append(l.suspects, s)
+	l.suspects[key] = s
 }
 
 // Doubles returns one VM of each Machine that has several, in order. The caller reads these Machines, and calls Double.
@@ -149,19 +154,13 @@ func (l *Listing) Double(machine types.UID, providerID string) {
 
 // Suspects returns the suspects of a complete list, at most MaxSuspects, in the order of their keys, and how many there are beyond these.
 func (l *Listing) Suspects() (suspects []Suspect, more int) {
-	found, seen := slices.Clone(l.suspects), map[Key]bool{}
 	rank := func(s Suspect) int {
 		if _, known := l.known[s.Key()]; known {
 			return 0
 		}
 		return 1
 	}
-	found = slices.DeleteFunc(found, func(s Suspect) bool {
-		repeated := seen[s.Key()]
-		seen[s.Key()] = true
-		return repeated
-	})
-	slices.SortFunc(found, func(a, b Suspect) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key(), b.Key())) })
+	found := slices.SortedFunc(maps.Values(l.suspects), func(a, b Suspect) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key(), b.Key())) })
 	if excess := len(found) - MaxSuspects; excess > 0 {
 		return found[:MaxSuspects], l.more + excess
 	}
