@@ -24,7 +24,8 @@ const (
 	// forgetAfter and forgetFailingAfter are after what time without evidence an account is forgotten: before it fails, and later.
 	forgetAfter, forgetFailingAfter = 10 * time.Minute, time.Hour
 
-	// mostSuspects bounds the accounts that are remembered, mostOfNamespace those of one namespace.
+	// mostSuspects bounds the accounts that are remembered, mostOfNamespace those of one namespace. Where namespaces have more together, each
+	// has an equal share.
 	mostSuspects, mostOfNamespace = 1024, 64
 	// mostQuestions bounds the accounts of others that are tried.
 	mostQuestions = 128
@@ -154,21 +155,34 @@ func (t *Tracker) answer(use Use, now time.Time) {
 	t.answered[use.Provider] = now
 }
 
-// suspect returns a new suspect; nil if there are too many.
+// suspect returns a new suspect; nil if its namespace has its share already.
 func (t *Tracker) suspect(use Use, now time.Time) *suspect {
 	maps.DeleteFunc(t.suspects, func(_ string, s *suspect) bool { return s.isOver(now) })
-	ofNamespace := 0
+	has := map[string]int{}
 	for _, s := range t.suspects {
-		if s.namespace() == use.namespace() {
-			ofNamespace++
-		}
+		has[s.namespace()]++
 	}
-	if len(t.suspects) >= mostSuspects || ofNamespace >= mostOfNamespace {
+	of := has[use.namespace()]
+	if of >= mostOfNamespace {
 		return nil
+	}
+	if len(t.suspects) >= mostSuspects {
+		last := t.last(has)
+		if has[last.namespace()] <= of+1 {
+			return nil
+		}
+		delete(t.suspects, last.Key)
 	}
 	s := &suspect{Use: use}
 	t.suspects[use.Key] = s
 	return s
+}
+
+// last returns the suspect that is forgotten first for one of another namespace: the latest of a namespace that has the most.
+func (t *Tracker) last(has map[string]int) *suspect {
+	return slices.MaxFunc(slices.Collect(maps.Values(t.suspects)), func(a, b *suspect) int {
+		return cmp.Or(cmp.Compare(has[a.namespace()], has[b.namespace()]), a.since.Compare(b.since), cmp.Compare(a.Key, b.Key))
+	})
 }
 
 func (s *suspect) isOver(now time.Time) bool {

@@ -142,3 +142,63 @@ func TestAFailingAccountIsReportedWithAClassThatExists(t *testing.T) {
 		}
 	}
 }
+
+// Tenants whose accounts do not answer fill all places. The accounts of another namespace get theirs all the same, up to an equal share, and keep it.
+func TestAccountsOfANamespaceAreRemembered_WhenOthersHaveMoreThanFit(t *testing.T) {
+	s := newStory(t)
+	hostile := func() {
+		for n := range mostSuspects / mostOfNamespace {
+			for i := range mostOfNamespace + 1 {
+				s.Called(Use{Key: fmt.Sprintf("hostile%02d/%d", n, i), Provider: "p", Class: "hostile/x"}, Unanswered, s.now, s.now)
+			}
+		}
+	}
+	hostile()
+	victims := func() (has int) {
+		for i := range 10 {
+			if s.suspects[fmt.Sprint("victim/", i)] != nil {
+				has++
+			}
+		}
+		return has
+	}
+	for i := range 10 {
+		s.call(Use{Key: fmt.Sprint("victim/", i), Provider: "q", Class: "victim/small"}, Unanswered)
+		hostile()
+		if has, all := victims(), len(s.suspects); has != i+1 || all != mostSuspects {
+			t.Fatalf("%d of %d accounts of the other namespace are remembered, and %d in total", has, i+1, all)
+		}
+	}
+	s.run(2*FailAfter, always(Unanswered))
+	for _, f := range s.Report(s.now).Failing {
+		if f.Class == "victim/small" {
+			return
+		}
+	}
+	t.Error("no account of the other namespace is reported")
+}
+
+// No namespace has more than its share, so that accounts of namespaces with as many do not displace each other in turn.
+func TestAccountsOfEqualNamespacesStay(t *testing.T) {
+	s := newStory(t)
+	key := func(n, i int) string { return fmt.Sprintf("n%d/%d", n, i) }
+	var before []string
+	for range 3 {
+		for n := range 32 {
+			for i := range mostOfNamespace {
+				s.Called(Use{Key: key(n, i), Provider: "p", Class: "c"}, Unanswered, s.now, s.now)
+			}
+		}
+		s.now = s.now.Add(time.Second)
+		now := slices.Sorted(maps.Keys(s.suspects))
+		if before != nil && !slices.Equal(before, now) {
+			t.Errorf("accounts were displaced")
+		}
+		before = now
+	}
+	for n := range 32 {
+		if s.suspects[key(n, 0)] == nil || len(before) != mostSuspects {
+			t.Errorf("namespace %d has no place among %d", n, len(before))
+		}
+	}
+}
