@@ -19,6 +19,8 @@ const (
 	// AnnotationSetAside is on Machines whose processing has panicked: how often, until when they are not processed, and
 	// the message of the panic, as JSON. Without it the machine is processed at once.
 	AnnotationSetAside = FleetDomain + "set-aside"
+	// AnnotationPreserveBegan is on a Machine that is preserved: when that began, as RFC 3339.
+	AnnotationPreserveBegan = FleetDomain + "preserve-began"
 	// AnnotationPreserveProlonged is on a Machine that is preserved: when its expiry time was last prolonged by a time in which nothing could be
 	// done for it, as RFC 3339.
 	AnnotationPreserveProlonged = FleetDomain + "preserve-prolonged"

@@ -89,7 +89,7 @@ func Decide(w World) Verdict {
 }
 
 // prolonged returns the machine with its expiry time after a time in which nothing could be done for it, which does not count. It is recorded when
-// that was done, so that no owner does it again.
+// that was done, so that no owner does it again. Nothing else changes an expiry time that was written.
 func prolonged(w World) *v1alpha1.Machine {
 	expiry := w.Machine.Status.CurrentStatus.PreserveExpiryTime
 	if expiry == nil {
@@ -97,7 +97,7 @@ func prolonged(w World) *v1alpha1.Machine {
 	}
 	since, err := time.Parse(time.RFC3339, w.Machine.Annotations[v1alpha1.AnnotationPreserveProlonged])
 	if err != nil { // it was not prolonged yet
-		since = expiry.Add(-machinefacts.PreserveTimeout(w.Machine, w.Timeout))
+		since = beganAt(w, expiry.Time)
 	} else if since.After(w.Reach.From) {
 		return w.Machine
 	}
@@ -109,6 +109,16 @@ func prolonged(w World) *v1alpha1.Machine {
 	m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: until}
 	annotate(m, v1alpha1.AnnotationPreserveProlonged, w.Now.UTC().Format(time.RFC3339))
 	return m
+}
+
+// beganAt returns when the preservation began. The expiry time does not show that, because it may have been edited, and so may the timeout: a
+// time in which nothing could be done before the preservation began must not prolong it.
+func beganAt(w World, expiry time.Time) time.Time {
+	began, err := time.Parse(time.RFC3339, w.Machine.Annotations[v1alpha1.AnnotationPreserveBegan])
+	if err != nil { // it began under a manager that does not record it
+		return expiry.Add(-machinefacts.PreserveTimeout(w.Machine, w.Timeout))
+	}
+	return began
 }
 
 // unknown leaves the preservation unchanged until its time is over: a typo must not delete a machine.
@@ -182,6 +192,7 @@ func keep(w World, a asked) Verdict {
 	if began {
 		until := metav1.NewTime(w.Now.Add(machinefacts.PreserveTimeout(w.Machine, w.Timeout)))
 		status.PreserveExpiryTime = &until
+		annotate(m, v1alpha1.AnnotationPreserveBegan, w.Now.UTC().Format(time.RFC3339))
 	}
 	v := Verdict{Machine: m, Until: status.PreserveExpiryTime.Time, Began: began}
 	if w.Node != nil {
@@ -217,6 +228,7 @@ func stop(w World, a asked, begun, forget bool) Verdict {
 		v.Ended = len(m.Annotations) < askedFor
 	case status.PreserveExpiryTime != nil:
 		status.PreserveExpiryTime, v.Ended = nil, true
+		delete(m.Annotations, v1alpha1.AnnotationPreserveBegan)
 		delete(m.Annotations, v1alpha1.AnnotationPreserveProlonged)
 	}
 	return v

@@ -22,6 +22,8 @@
 //   - The taint is added only while the condition is not True, and the condition becomes True with the taint only when the
 //     drain has ended. So a failed machine whose Node has both has been drained.
 //   - While a machine stays failed, an expiry time in the past is kept: its time must not begin again.
+//   - The timeout that counts is that of the time at which the preservation begins. Only a user, and a time since then in which nothing
+//     could be done, change an expiry time that was written.
 //
 // Not guaranteed: that a preserved machine is kept when it is deleted, when its Node is deleted, or when a MachineSet is scaled
 // below the number of preserved machines.

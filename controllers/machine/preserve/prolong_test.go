@@ -1,6 +1,7 @@
 package preserve
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -51,5 +52,48 @@ func TestTimeOfAnOutageProlongsThePreservation(t *testing.T) {
 				expires(tc.want + 30*time.Minute)
 			}
 		})
+	}
+}
+
+// An outage that was over before the preservation began does not prolong it, whatever its timeout or its expiry time has become since. One that
+// came later does, also where they have become shorter or earlier.
+func TestPreservation_EndsAsItWasWritten_WhateverItsTimeoutIsLater(t *testing.T) {
+	after := now.Add
+	for name, change := range map[string]func(w *World, longer bool){
+		"the fleet's timeout": func(w *World, longer bool) {
+			w.Timeout = map[bool]time.Duration{true: 200 * time.Hour, false: time.Minute}[longer]
+		},
+		"the machine's timeout": func(w *World, longer bool) {
+			w.Machine.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{
+				MachinePreserveTimeout: &metav1.Duration{Duration: map[bool]time.Duration{true: 200 * time.Hour, false: time.Minute}[longer]},
+			}
+		},
+		"the expiry time": func(w *World, longer bool) { // an earlier one looks like a longer timeout
+			earlier := map[bool]time.Duration{true: -50 * time.Hour, false: 50 * time.Hour}[longer]
+			w.Machine.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: w.Machine.Status.CurrentStatus.PreserveExpiryTime.Add(earlier)}
+		},
+	} {
+		for _, longer := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, longer: %t", name, longer), func(t *testing.T) {
+				w := running()
+				w.Machine.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveNow
+				outage := reach.Fact{From: after(-5 * time.Hour), Back: after(-2 * time.Hour)}
+				w.Reach = outage
+				w.Machine = Decide(w).Machine
+				change(&w, longer)
+				written := *w.Machine.Status.CurrentStatus.PreserveExpiryTime
+				expires := func(want time.Duration) {
+					t.Helper()
+					w.Machine = Decide(w).Machine
+					if got := w.Machine.Status.CurrentStatus.PreserveExpiryTime; got == nil || got.Sub(written.Time) != want {
+						t.Errorf("it expires at %v, want %s after %v", got, want, written)
+					}
+				}
+				w.Now = after(time.Hour)
+				expires(0)
+				w.Now, w.Reach = after(5*time.Hour), reach.Fact{From: after(2 * time.Hour), Back: after(5 * time.Hour)}
+				expires(3 * time.Hour)
+			})
+		}
 	}
 }
