@@ -110,10 +110,13 @@ func areas(seeds, first string) []area {
 	}
 }
 
-// slotsArea is what decides which slot an object is labeled with, and by which replica.
+// slotsArea is what decides which slot an object is labeled with, and by which replica, and what labels and caches the objects of slots.
 func slotsArea() area {
-	const dir = "shard/slotlabel/policy/"
-	return area{"slots", []string{dir + "object.go", dir + "offer.go", dir + "tree.go"}, []net{
+	return area{"slots", []string{
+		"shard/slotlabel/policy/object.go", "shard/slotlabel/policy/offer.go", "shard/slotlabel/policy/tree.go",
+		"shard/slotcache/classes.go", "shard/slotcache/grant.go", "shard/slotcache/kind.go", "shard/slotcache/set.go",
+		"shard/slotcache/weights.go",
+	}, []net{
 		{name: "shard/slotlabel", pkg: "shard/slotlabel", level: ci, args: []string{"-test.short"}},
 	}}
 }

@@ -144,14 +144,13 @@ func (c *Classes) Run(ctx context.Context) {
 			Store: c.names, Mine: c.names.Each, Keep: nameOf,
 		})
 	})
-	ticker := c.cfg.Clock.NewTicker(lookAgain)
-	defer ticker.Stop()
+	due := c.cfg.Clock.NewTicker(lookAgain).C()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.kick:
-		case <-ticker.C():
+		case <-due:
 			c.lookAtAll()
 		}
 		c.step(ctx, &running)

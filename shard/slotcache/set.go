@@ -137,15 +137,12 @@ func (s *Set) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {
-		wake := s.step(ctx, &running)
-		timer := s.clock.NewTimer(wake)
+		due := s.clock.After(s.step(ctx, &running))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-s.kick:
-			timer.Stop()
-		case <-timer.C():
+		case <-due:
 		}
 	}
 }

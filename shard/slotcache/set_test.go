@@ -235,6 +235,17 @@ func TestSlotsAreReadyWhenAllKindsAreListed(t *testing.T) {
 	}
 }
 
+// Who was called with slots reads them without the Set's mu.
+func TestSlotsThatWereReportedAsReadyStayAsTheyAreWhenOneIsDropped(t *testing.T) {
+	var reported []int
+	s, g := New(clock.RealClock{}), newGrant(1, []call{{[]int{1, 2}, func(slots []int) { reported = slots }}}, nil)
+	s.grants, g.unsynced = []*grant{g}, []string{"Machines"}
+	s.synced(g, "Machines")
+	if s.Drop([]int{1}); !slices.Equal(reported, []int{1, 2}) {
+		t.Errorf("reported as ready: %v after slot 1 was dropped, want still 1 and 2", reported)
+	}
+}
+
 // An object moves to another slot of this replica, and the watches of the two grants show it in either order.
 func TestObjectMovesBetweenGrants(t *testing.T) {
 	for name, tc := range map[string]struct {
