@@ -104,6 +104,7 @@ func areas(seeds, first string) []area {
 			"controllers/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
 			"driver/simulated/find.go", "internal/rates/rates.go",
 		}, trust},
+		{"accounts", []string{"shard/accounts/tracker.go"}, nil},
 		slotsArea(),
 		accessArea(),
 		safetyArea(),

@@ -235,7 +235,7 @@ func (t *Tracker) Due(most int, now time.Time) (due []Try) {
 		}
 	}
 	due = t.inTurn(due)
-	due = due[:min(len(due), max(most, 0))]
+	due = due[:min(len(due), most)]
 	for _, try := range due {
 		t.of(try).running = true
 	}
@@ -320,7 +320,7 @@ func (t *Tracker) Report(now time.Time) member.Accounts {
 			fresh += tryRarely
 		}
 		if s := t.suspects[try.Key]; s == nil || !s.failing {
-			reached[try.Key] = reached[try.Key] || !q.reached.IsZero() && now.Sub(q.reached) < fresh
+			reached[try.Key] = reached[try.Key] || now.Sub(q.reached) < fresh // the zero time is long ago
 		}
 	}
 	for _, key := range some(slices.Sorted(maps.Keys(reached)), member.MostAsked, turns) {
@@ -399,9 +399,6 @@ func (t *Tracker) isDriver(provider string, failing []*suspect) bool {
 func some[T any](all []T, most, turns int) []T {
 	if len(all) <= most {
 		return all
-	}
-	if most <= 0 {
-		return nil
 	}
 	start := turns * most % len(all)
 	return append(slices.Clone(all[start:]), all[:start]...)[:most]
