@@ -105,20 +105,32 @@ func areas(seeds, first string) []area {
 			"driver/simulated/find.go", "internal/rates/rates.go",
 		}, trust},
 		{"accounts", []string{"shard/accounts/tracker.go"}, nil},
+		{"caches", []string{
+			"shard/slotcache/classes.go", "shard/slotcache/grant.go", "shard/slotcache/kind.go", "shard/slotcache/set.go",
+			"shard/slotcache/weights.go",
+		}, nil},
 		slotsArea(),
+		reportsArea(),
 		accessArea(),
 		safetyArea(),
 	}
 }
 
-// slotsArea is what decides which slot an object is labeled with, and by which replica, and what labels and caches the objects of slots.
+// slotsArea is what decides which slot an object is labeled with, and by which replica.
 func slotsArea() area {
-	return area{"slots", []string{
-		"shard/slotlabel/policy/object.go", "shard/slotlabel/policy/offer.go", "shard/slotlabel/policy/tree.go",
-		"shard/slotcache/classes.go", "shard/slotcache/grant.go", "shard/slotcache/kind.go", "shard/slotcache/set.go",
-		"shard/slotcache/weights.go",
-	}, []net{
+	const dir = "shard/slotlabel/policy/"
+	return area{"slots", []string{dir + "object.go", dir + "offer.go", dir + "tree.go"}, []net{
 		{name: "shard/slotlabel", pkg: "shard/slotlabel", level: ci, args: []string{"-test.short"}},
+	}}
+}
+
+// reportsArea is what a session finds out about others: when slots were not served, and which sessions are unfit. The first net is the tests of
+// decisions, which take no time.
+func reportsArea() area {
+	const pkg = "shard/session"
+	return area{"reports", []string{pkg + "/slotgaps.go", pkg + "/unfit.go"}, []net{
+		{name: pkg + ", decisions", pkg: pkg, level: quick, args: []string{"-test.run=^(TestSlotGaps.*|TestUnfit.*)$"}},
+		{name: pkg, pkg: pkg, level: ci, args: []string{"-test.short"}},
 	}}
 }
 

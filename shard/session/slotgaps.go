@@ -49,11 +49,11 @@ func (g *slotGaps) seen(lease *coordinationv1.Lease, now time.Time) (slot int, g
 	if before.session == "" {
 		served = before.since
 	}
-	if holder == "" && served.After(at) { // another client has cleared it, which is not the time of the Lease
+	if served.After(at) { // another client has cleared it, which is not the time of the Lease
 		at = served
 	}
 	g.slots[slot] = slotHolder{holder, at}
-	if !known || holder == "" || served.IsZero() || at.Sub(served) < member.ShortestGap ||
+	if holder == "" || served.IsZero() || at.Sub(served) < member.ShortestGap ||
 		!at.Before(now.Add(member.ShortestGap)) { // one that ends in the future would keep machines from failing until then
 		return slot, member.Gap{}
 	}
@@ -62,12 +62,11 @@ func (g *slotGaps) seen(lease *coordinationv1.Lease, now time.Time) (slot int, g
 
 // renews records the renewal of a session Lease. Earlier sessions of the replica that hold no slot are forgotten.
 func (g *slotGaps) renews(replica, session string, at time.Time) {
-	if session == "" {
+	last, known := g.renewed[session]
+	if !at.After(last) {
 		return
 	}
-	if last, known := g.renewed[session]; known && !at.After(last) {
-		return
-	} else if !known {
+	if !known {
 		holds := map[string]bool{}
 		for _, slot := range g.slots {
 			holds[slot.session] = true

@@ -36,8 +36,13 @@ func TestSlotGaps(t *testing.T) {
 		"the same holder again":                  {leases: []seen{slot(a, time.Second), lives(a, 2*time.Minute), slot(a, time.Hour)}},
 		"a holder that was never seen alive":     {leases: []seen{slot(a, time.Second), slot(b, time.Hour)}},
 		"its replica restarts and waits":         {leases: []seen{slot(a, 0), lives(a, time.Minute), lives("fleet-0_ccccc", 2*time.Minute), slot("fleet-0_ccccc", time.Hour)}, from: time.Minute, to: time.Hour},
+		"a dead holder, and a release":           {leases: []seen{slot(a, 0), lives(a, time.Minute), slot("", time.Hour)}},
+		"an older version of a session Lease":    {leases: []seen{slot(a, 0), lives(a, time.Minute), lives(a, 3*time.Minute), lives(a, 2*time.Minute), slot(b, time.Hour)}, from: 3 * time.Minute, to: time.Hour},
+		"a session of another replica begins":    {leases: []seen{lives(a, time.Minute), lives(b, time.Minute), slot(a, time.Minute), slot(b, time.Hour)}, from: time.Minute, to: time.Hour},
+		"the shortest":                           {leases: []seen{slot(a, 0), lives(a, time.Minute), slot(b, time.Minute+member.ShortestGap)}, from: time.Minute, to: time.Minute + member.ShortestGap},
+		"one that ends when a clock is ahead":    {leases: []seen{slot(a, 0), lives(a, time.Minute), slot(b, 2*time.Hour+time.Second)}, from: time.Minute, to: 2*time.Hour + time.Second},
 		"one that ends in the future":            {leases: []seen{slot(a, 0), lives(a, time.Minute), slot(b, 365*24*time.Hour)}},
-		"a Lease of another kind, or of another": {leases: []seen{{"fleet-leader", a, 0}, {"other-slot-003", a, 0}, {"fleet-leader", b, time.Hour}, {"other-slot-003", b, time.Hour}}},
+		"a Lease of another kind, or of another": {leases: []seen{lives(a, time.Minute), {"fleet-leader", a, 0}, {"other-slot-003", a, 0}, {"fleet-leader", b, time.Hour}, {"other-slot-003", b, time.Hour}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gaps := newSlotGaps(protocol.Settings{Fleet: "fleet", Slots: 16})
@@ -58,6 +63,13 @@ func TestSlotGaps(t *testing.T) {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		})
+	}
+}
+
+func TestSlotGaps_LeaseWithoutTime(t *testing.T) {
+	gaps := newSlotGaps(protocol.Settings{Fleet: "fleet", Slots: 16})
+	if _, gap := gaps.seen(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-slot-003"}}, time.Now()); !gap.IsZero() || len(gaps.slots) > 0 {
+		t.Errorf("a gap %s, and %d known slots", gap, len(gaps.slots))
 	}
 }
 

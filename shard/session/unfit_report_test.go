@@ -1,0 +1,156 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+)
+
+// leading returns a Replica that leads.
+func leading(t *testing.T) *Replica {
+	t.Helper()
+	r, _ := stepped(t, clock.RealClock{}, instantGrants{}, nil)
+	r.cfg.Fence.Follow(entitled{until: r.cfg.Time.Moment().Add(time.Hour)}, nil)
+	lead(r)
+	return r
+}
+
+func lead(r *Replica) {
+	r.cfg.Fence.BeginLeading()
+	r.cfg.Fence.MoveLeaderFence(r.cfg.Time.Moment().Add(time.Hour))
+}
+
+// A session that does not reach an account is reported again when it becomes unfit.
+func TestUnfitOf(t *testing.T) {
+	works, blind, unreached := member.Fitness{Acts: true, Observes: true}, member.Fitness{Acts: true}, []string{"tenant/class"}
+	for name, test := range map[string]struct {
+		protocol.SessionFacts
+
+		want []string
+	}{
+		"fit":                  {protocol.SessionFacts{Session: "s", Fitness: works}, []string{}},
+		"unfit":                {protocol.SessionFacts{Session: "s", Fitness: blind}, []string{"s"}},
+		"an account":           {protocol.SessionFacts{Session: "s", Fitness: works, Unreached: unreached}, []string{"s accounts"}},
+		"an account and unfit": {protocol.SessionFacts{Session: "s", Fitness: blind, Unreached: unreached}, []string{"s", "s accounts"}},
+		"no session lives":     {protocol.SessionFacts{Fitness: blind, Unreached: unreached}, []string{}},
+	} {
+		want := map[string]protocol.SessionFacts{}
+		for _, key := range test.want {
+			want[key] = test.SessionFacts
+		}
+		if diff := cmp.Diff(want, unfitOf([]protocol.SessionFacts{test.SessionFacts})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The report is made once, without waiting for its end, and once more after an error.
+func TestUnfit_IsReportedByTheLeader(t *testing.T) {
+	r, start, failure, reported := leading(t), member.Moment{}, errors.New("not now"), []string{}
+	r.cfg.Unfit = func(_ context.Context, unfit []protocol.SessionFacts) error {
+		for _, s := range unfit {
+			reported = append(reported, s.Session)
+		}
+		if r.cfg.Fence.Leadership().InFlight != 1 {
+			t.Error("the report is not counted as in flight")
+		}
+		return failure
+	}
+	unfit := []protocol.SessionFacts{{Session: "s"}}
+	report := func(after time.Duration, sessions []protocol.SessionFacts, want ...string) {
+		t.Helper()
+		reported = nil
+		r.reportUnfit(t.Context(), start.Add(after), sessions)
+		r.sent.Wait()
+		for _, l := range r.mail.receive() {
+			l.do()
+		}
+		if diff := cmp.Diff(want, reported); diff != "" {
+			t.Errorf("after %v (-want +got):\n%s", after, diff)
+		}
+		if n := r.cfg.Fence.Leadership().InFlight; n != 0 {
+			t.Errorf("after %v: %d in flight under the leadership", after, n)
+		}
+	}
+	report(0, unfit)
+	report(longUnfit, unfit)
+	report(longUnfit+time.Second, unfit, "s")
+	failure = nil
+	report(longUnfit+2*time.Second, unfit, "s")
+	report(longUnfit+3*time.Second, unfit)
+	r.cfg.Fence.EndLeading()
+	report(longUnfit+4*time.Second, unfit)
+	lead(r) // it leads once more, and the session is reported once more
+	report(longUnfit+5*time.Second, unfit)
+	report(2*longUnfit+6*time.Second, unfit, "s")
+}
+
+func TestUnfit_AndUnownedAreBothReported(t *testing.T) {
+	r, facts := leading(t), &protocol.Facts{Sessions: []protocol.SessionFacts{{Session: "s"}}, Slots: []protocol.SlotFacts{{Slot: 3}}}
+	unfit, unowned := make(chan int, 1), make(chan int, 1)
+	r.cfg.Unfit = func(_ context.Context, of []protocol.SessionFacts) error { unfit <- len(of); return nil }
+	r.cfg.Unowned = func(_ context.Context, slots []int) error { unowned <- len(slots); return nil }
+	r.report(t.Context(), member.Moment{}, facts)
+	r.report(t.Context(), member.Moment{}.Add(time.Minute), facts)
+	r.sent.Wait()
+	if len(unfit) != 1 || len(unowned) != 1 {
+		t.Errorf("%d reports of unfit sessions, and %d of unowned slots, want one of each", len(unfit), len(unowned))
+	}
+}
+
+func TestUnfit_IsNotReportedWithoutAReporter(t *testing.T) {
+	r, unfit := leading(t), []protocol.SessionFacts{{Session: "s"}}
+	r.reportUnfit(t.Context(), member.Moment{}, unfit)
+	r.reportUnfit(t.Context(), member.Moment{}.Add(time.Minute), unfit)
+	r.sent.Wait()
+}
+
+// unlistedGrants miss the objects of slots.
+type unlistedGrants struct {
+	instantGrants
+
+	unlisted map[int]string
+}
+
+func (g unlistedGrants) Unlisted() map[int]string { return g.unlisted }
+
+func TestUnfit_SlotsThatWait(t *testing.T) {
+	r, _ := stepped(t, clock.RealClock{}, unlistedGrants{unlisted: map[int]string{3: "Nodes", 4: "", 5: "Nodes", 6: "Nodes", 7: "Machines"}}, nil)
+	r.opening = map[int]*opening{2: {}, 3: {}, 4: {}, 5: {}, 6: {ready: true}}
+	if diff := cmp.Diff(map[int]string{2: pending, 3: "Nodes", 4: pending, 5: "Nodes"}, r.waiting()); diff != "" {
+		t.Errorf("waiting (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{pending: 2, "Nodes": 2}, r.unopened()); diff != "" {
+		t.Errorf("unopened (-want +got):\n%s", diff)
+	}
+}
+
+func TestUnfit_ChangesOfAccountsAreCompared(t *testing.T) {
+	r, _ := stepped(t, clock.RealClock{}, instantGrants{}, nil)
+	r.compareAccounts() // without a function that returns them
+	failing := member.Accounts{Failing: []member.Account{{Key: "a/1"}}}
+	var is member.Accounts
+	r.cfg.Accounts = func() member.Accounts { return is }
+	for i, step := range []struct {
+		is   member.Accounts
+		want []letter
+	}{
+		{member.Accounts{}, nil},
+		{failing, []letter{{event: protocol.Compared{Accounts: failing}}}},
+		{failing, nil},
+		{member.Accounts{}, []letter{{event: protocol.Compared{}}}},
+	} {
+		is = step.is
+		r.compareAccounts()
+		if diff := cmp.Diff(step.want, r.mail.receive(), cmp.AllowUnexported(letter{})); diff != "" {
+			t.Errorf("step %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
