@@ -105,15 +105,19 @@ func areas(seeds, first string) []area {
 			"driver/simulated/find.go", "internal/rates/rates.go",
 		}, trust},
 		{"accounts", []string{"shard/accounts/tracker.go"}, nil},
-		{"caches", []string{
-			"shard/slotcache/classes.go", "shard/slotcache/grant.go", "shard/slotcache/kind.go", "shard/slotcache/set.go",
-			"shard/slotcache/weights.go",
-		}, nil},
+		cachesArea(),
 		slotsArea(),
+		namespacesArea(),
 		reportsArea(),
 		accessArea(),
 		safetyArea(),
 	}
+}
+
+// cachesArea is what caches the objects of slots.
+func cachesArea() area {
+	const dir = "shard/slotcache/"
+	return area{"caches", []string{dir + "classes.go", dir + "grant.go", dir + "kind.go", dir + "set.go", dir + "weights.go"}, nil}
 }
 
 // slotsArea is what decides which slot an object is labeled with, and by which replica.
@@ -121,6 +125,15 @@ func slotsArea() area {
 	const dir = "shard/slotlabel/policy/"
 	return area{"slots", []string{dir + "object.go", dir + "offer.go", dir + "tree.go"}, []net{
 		{name: "shard/slotlabel", pkg: "shard/slotlabel", level: ci, args: []string{"-test.short"}},
+	}}
+}
+
+// namespacesArea is what acquires and releases the Leases of namespaces.
+func namespacesArea() area {
+	const pkg = "shard/namespacelease"
+	return area{"namespaces", []string{pkg + "/namespacelease.go", pkg + "/reporter.go"}, []net{
+		{name: pkg + ", without worlds", pkg: pkg, level: quick, args: []string{"-test.short", "-test.skip=^TestEveryNamespaceWithRootsIsServedInTheEnd$"}},
+		{name: pkg, pkg: pkg, level: ci, args: []string{"-test.short"}},
 	}}
 }
 

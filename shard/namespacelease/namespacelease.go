@@ -232,7 +232,7 @@ func (a *NamespaceLeases) report(refused Key, other string) {
 		a.reported[refused] = refusal{other: other}
 	}
 	a.mu.Unlock()
-	if other != "" && other != known {
+	if other != known {
 		a.reportRoots(refused)
 	}
 }
@@ -357,7 +357,7 @@ func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result
 		if !concerned {
 			continue
 		}
-		if done, err := a.write(ctx, i, key.Namespace, cached[i], verdict.Do); err != nil || !done {
+		if done, err := a.write(ctx, i, key.Namespace, cached[i], verdict.Do); !done {
 			return runner.Result{RequeueAfter: retry}, err // without the first Lease the second is not acquired either
 		}
 	}

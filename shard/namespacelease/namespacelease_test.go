@@ -33,19 +33,45 @@ type bench struct {
 	clock  *clocktesting.FakeClock
 	leases *NamespaceLeases
 
-	mu      sync.Mutex
-	refused []string
-	roots   map[types.UID]bool // with an Event for a holder, when it is reported
-	closed  map[int]bool       // slots not held by this replica
+	mu       sync.Mutex
+	admitted []Key
+	refused  []string
+	roots    map[types.UID]bool // with an Event for a holder, when it is reported
+	closed   map[int]bool       // slots not held by this replica
 }
 
 func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.admitted = append(b.admitted, key)
 	return ctx, func() {}, !b.closed[key.Slot]
 }
 
+// newBench returns a bench whose NamespaceLeases run.
 func newBench(t *testing.T, roots ...string) *bench {
+	t.Helper()
+	b := benchOf(t, roots...)
+	ctx, stop := context.WithCancel(t.Context())
+	if err := b.leases.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { b.leases.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return b
+}
+
+// unstarted returns a bench whose NamespaceLeases do not run before the test ends.
+func unstarted(t *testing.T, roots ...string) *bench {
+	t.Helper()
+	b := benchOf(t, roots...)
+	t.Cleanup(func() { // t.Context has ended: this ends the queue
+		b.leases.Run(t.Context())
+	})
+	return b
+}
+
+func benchOf(t *testing.T, roots ...string) *bench {
 	t.Helper()
 	b := &bench{t: t, server: apiserver.Recording(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), closed: map[int]bool{}, roots: map[types.UID]bool{}}
 	for _, root := range roots {
@@ -66,13 +92,6 @@ func newBench(t *testing.T, roots ...string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	if err := b.leases.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	var running sync.WaitGroup
-	running.Go(func() { b.leases.Run(ctx) })
-	t.Cleanup(func() { stop(); running.Wait() })
 	return b
 }
 
@@ -234,8 +253,14 @@ func TestLeasesOfADeadManagerAreAcquiredAtTheirDeadline(t *testing.T) {
 		if got := b.holders(); got != [2]string{"mcm", ""} {
 			t.Errorf("taken before the deadline: %q", got)
 		}
+		b.mu.Lock()
+		b.roots["later"] = true
+		b.mu.Unlock()
 		b.clock.Step(time.Millisecond)
 		synctest.Wait()
+		if want := []string{"n/slot 7 by mcm"}; !slices.Equal(b.refused, want) {
+			t.Errorf("refused %v, want %v: the other manager is dead when there is a later root", b.refused, want)
+		}
 		if got := b.holders(); got != [2]string{"fleet", "fleet"} {
 			t.Errorf("holders at the deadline: %q", got)
 		}
