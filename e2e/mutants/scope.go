@@ -120,11 +120,15 @@ func cachesArea() area {
 	return area{"caches", []string{dir + "classes.go", dir + "grant.go", dir + "kind.go", dir + "set.go", dir + "weights.go"}, nil}
 }
 
-// slotsArea is what decides which slot an object is labeled with, and by which replica.
+// slotsArea is what decides which slot an object is labeled with, and by which replica, and when it may be reconciled.
 func slotsArea() area {
-	const dir = "shard/slotlabel/policy/"
-	return area{"slots", []string{dir + "object.go", dir + "offer.go", dir + "tree.go"}, []net{
-		{name: "shard/slotlabel", pkg: "shard/slotlabel", level: ci, args: []string{"-test.short"}},
+	const pkg = "shard/slotlabel"
+	return area{"slots", []string{
+		pkg + "/policy/object.go", pkg + "/policy/offer.go", pkg + "/policy/tree.go",
+		pkg + "/admission.go", pkg + "/read.go", pkg + "/refused.go", pkg + "/suspects.go",
+	}, []net{
+		{name: pkg + ", without worlds", pkg: pkg, level: quick, args: []string{"-test.short", "-test.skip=^TestEveryTreeFitsInTheEnd$"}},
+		{name: pkg, pkg: pkg, level: ci, args: []string{"-test.short"}},
 	}}
 }
 

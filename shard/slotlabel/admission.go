@@ -102,9 +102,6 @@ func (a *Admission) end(o object) {
 	}
 	delete(a.running, o)
 	empty := a.blocked[o]
-	if empty != nil {
-		a.blocked[o] = nil
-	}
 	a.mu.Unlock()
 	if empty != nil {
 		empty()
@@ -125,7 +122,7 @@ func (a *Admission) Block(kind policy.Kind, key types.NamespacedName, empty func
 	return true
 }
 
-// Unblock ends Close.
+// Unblock ends Block.
 func (a *Admission) Unblock(kind policy.Kind, key types.NamespacedName) {
 	a.mu.Lock()
 	o := object{kind, key}

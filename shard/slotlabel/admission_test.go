@@ -114,3 +114,78 @@ func TestBlockReportsTheEndOfTheLastPass(t *testing.T) {
 		t.Errorf("unblocked: admitted %v, enqueued again %v", ok, h.again)
 	}
 }
+
+// countingGate counts the passes that it has admitted and that have not ended.
+type countingGate struct {
+	shut    bool
+	running int
+}
+
+func (g *countingGate) Admit(ctx context.Context, _ types.NamespacedName) (context.Context, func(), bool) {
+	if g.shut {
+		return nil, nil, false
+	}
+	g.running++
+	return ctx, func() { g.running-- }, true
+}
+
+func (*countingGate) Group(key types.NamespacedName) int { return len(key.Name) }
+
+func TestInnerGate(t *testing.T) {
+	h, inner := newAdmissionBench(), &countingGate{shut: true}
+	h.gate = gateOf(h.admission, policy.Machine, inner, func(types.NamespacedName) {})
+	if _, ok := h.admit("a"); ok || len(h.admission.rejected) > 0 {
+		t.Errorf("admitted %v although the inner gate is shut, or remembered: %v", ok, h.admission.rejected)
+	}
+	inner.shut, h.open = false, false
+	if _, ok := h.admit("a"); ok || inner.running != 0 {
+		t.Errorf("admitted %v, and %d passes of what was rejected have not ended", ok, inner.running)
+	}
+	h.open = true
+	done, _ := h.admit("a")
+	if inner.running != 1 {
+		t.Errorf("%d passes run, want 1", inner.running)
+	}
+	if done(); inner.running != 0 {
+		t.Errorf("%d passes have not ended", inner.running)
+	}
+	for gate, want := range map[runner.Gate[types.NamespacedName]]int{h.gate: 4, newAdmissionBench().gate: 0} {
+		grouper, ok := gate.(runner.Grouper[types.NamespacedName])
+		if !ok || grouper.Group(types.NamespacedName{Name: "four"}) != want {
+			t.Errorf("want group %d, as the inner gate has it", want)
+		}
+	}
+}
+
+func TestUnblockEnqueuesOnlyWhatWasBlocked(t *testing.T) {
+	h, key := newAdmissionBench(), types.NamespacedName{Namespace: "n", Name: "a"}
+	h.open = false
+	h.admit("a")
+	if h.admission.Unblock(policy.Machine, key); len(h.again) > 0 {
+		t.Errorf("enqueued %v, which was not blocked", h.again)
+	}
+	for range 2 {
+		h.admission.Block(policy.Machine, key, nil)
+		h.admission.Unblock(policy.Machine, key)
+	}
+	if !slices.Equal(h.again, []string{"a"}) {
+		t.Errorf("enqueued %v, want a once", h.again)
+	}
+}
+
+// There are many objects, which come and go.
+func TestNothingIsKeptOfObjects(t *testing.T) {
+	h := newAdmissionBench()
+	for _, state := range []string{"after a pass", "after Forget"} {
+		done, _ := h.admit("a")
+		done()
+		if state == "after Forget" {
+			h.admission.Block(policy.Machine, types.NamespacedName{Namespace: "n", Name: "a"}, nil)
+			h.admit("a")
+			h.admission.Forget(policy.Machine, types.NamespacedName{Namespace: "n", Name: "a"})
+		}
+		if a := h.admission; len(a.running)+len(a.blocked)+len(a.rejected) > 0 {
+			t.Errorf("%s: %v, %v, %v", state, a.running, a.blocked, a.rejected)
+		}
+	}
+}

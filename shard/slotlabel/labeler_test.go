@@ -289,6 +289,15 @@ func TestOrphanIsAdoptedBeforeItIsLabeledAsRoot(t *testing.T) {
 	}
 }
 
+func TestOrphanedSetIsAdopted(t *testing.T) {
+	b := stillBench(t, []int{1, 2}, meta(policy.Deployment, "1-deployment", "1", ""), meta(policy.Set, "2-orphan", "", ""))
+	apiserver.Add(b.machines, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-deployment", UID: "1-deployment"}, Spec: v1alpha1.MachineDeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+	}})
+	b.run()
+	b.becomes(map[string]string{"1-deployment": "1", "2-orphan": "1"})
+}
+
 // A parent that cannot be decoded adopts when it can be decoded, and does not prevent other parents from adopting.
 func TestOrphanIsAdoptedBesideAnUndecodableParent(t *testing.T) {
 	b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""))

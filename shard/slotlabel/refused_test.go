@@ -69,7 +69,7 @@ func TestLabelThatIsRefused_IsReportedOnTheRoot(t *testing.T) {
 }
 
 func TestIsRefused(t *testing.T) {
-	for code, want := range map[int32]bool{400: true, 401: false, 403: true, 404: false, 408: false, 409: false, 418: true, 422: true, 429: false, 499: true, 500: false, 503: false} {
+	for code, want := range map[int32]bool{0: false, 399: false, 400: true, 401: false, 403: true, 404: false, 408: false, 409: false, 418: true, 422: true, 429: false, 499: true, 500: false, 503: false} {
 		err := fmt.Errorf("write: %w", statusOf(code))
 		if got := isRefused(err); got != want {
 			t.Errorf("%d: refused %t, want %t", code, got, want)
