@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -91,20 +90,20 @@ type Trouble struct {
 // troublesOf returns what is to be reported of sessions, each under a key that stays the same while it lasts.
 func troublesOf(sessions []protocol.SessionFacts) map[string]Trouble {
 	all := map[string]Trouble{}
-	add := func(s protocol.SessionFacts, event, message string) {
-		all[s.Session+" "+event] = Trouble{Replica: s.Replica, Event: event, Message: message}
+	add := func(s protocol.SessionFacts, event, about, message string) {
+		all[s.Session+" "+event+" "+about] = Trouble{Replica: s.Replica, Event: event, Message: message}
 	}
 	for _, s := range sessions {
 		if s.Session == "" {
 			continue
 		}
 		if !s.Fitness.IsFit() {
-			add(s, v1alpha1.EventReplicaUnfit, "Replica "+s.Replica+" renews its Lease and cannot do its work: "+s.Fitness.Reason+
+			add(s, v1alpha1.EventReplicaUnfit, "", "Replica "+s.Replica+" renews its Lease and cannot do its work: "+s.Fitness.Reason+
 				"; its slots are assigned to replicas that can; check its log and its connections to both clusters")
 		}
-		if len(s.Unreached) > 0 {
-			add(s, v1alpha1.EventAccountUnreached, "Replica "+s.Replica+" gets no answer from the cloud or the driver of MachineClasses "+
-				strings.Join(s.Unreached, ", ")+", and other replicas do; the slots of their machines are assigned to these; "+
+		for _, class := range s.Unreached { // each on its own: the owner of one can make it fail for as long as he likes
+			add(s, v1alpha1.EventAccountUnreached, class, "Replica "+s.Replica+" gets no answer from the cloud or the driver of MachineClass "+
+				class+", and other replicas do; the slots of its machines are assigned to these; "+
 				"check the processes of drivers in its pod, and its connections to the cloud")
 		}
 	}

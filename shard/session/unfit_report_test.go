@@ -27,25 +27,35 @@ func lead(r *Replica) {
 	r.cfg.Fence.MoveLeaderFence(r.cfg.Time.Moment().Add(time.Hour))
 }
 
-// A session that does not reach an account is reported again when it becomes unfit.
-func TestUnfitOf(t *testing.T) {
-	works, blind, unreached := member.Fitness{Acts: true, Observes: true}, member.Fitness{Acts: true}, []string{"tenant/class"}
+func TestTroublesOf(t *testing.T) {
+	works := member.Fitness{Acts: true, Observes: true}
+	unreached := protocol.SessionFacts{Replica: "fleet-0", Session: "s", Fitness: works, Unreached: []string{"n/a", "n/b"}}
+	both := unreached
+	both.Fitness = member.Fitness{Acts: true, Reason: "blind"}
+	ended := both
+	ended.Session = ""
+	account := func(class string) string {
+		return "fleet-0 AccountUnreached: Replica fleet-0 gets no answer from the cloud or the driver of MachineClass " + class + ", and other replicas do; " +
+			"the slots of its machines are assigned to these; check the processes of drivers in its pod, and its connections to the cloud"
+	}
 	for name, test := range map[string]struct {
-		protocol.SessionFacts
-
-		want []string
+		of   protocol.SessionFacts
+		want map[string]string // by key
 	}{
-		"fit":                  {protocol.SessionFacts{Session: "s", Fitness: works}, []string{}},
-		"unfit":                {protocol.SessionFacts{Session: "s", Fitness: blind}, []string{"s"}},
-		"an account":           {protocol.SessionFacts{Session: "s", Fitness: works, Unreached: unreached}, []string{"s accounts"}},
-		"an account and unfit": {protocol.SessionFacts{Session: "s", Fitness: blind, Unreached: unreached}, []string{"s", "s accounts"}},
-		"no session lives":     {protocol.SessionFacts{Fitness: blind, Unreached: unreached}, []string{}},
+		"fit":      {protocol.SessionFacts{Session: "s", Fitness: works}, map[string]string{}},
+		"accounts": {unreached, map[string]string{"s AccountUnreached n/a": account("n/a"), "s AccountUnreached n/b": account("n/b")}},
+		"accounts, and unfit": {both, map[string]string{
+			"s AccountUnreached n/a": account("n/a"), "s AccountUnreached n/b": account("n/b"),
+			"s ReplicaUnfit ": "fleet-0 ReplicaUnfit: Replica fleet-0 renews its Lease and cannot do its work: blind; " +
+				"its slots are assigned to replicas that can; check its log and its connections to both clusters",
+		}},
+		"no session lives": {ended, map[string]string{}},
 	} {
-		want := map[string]protocol.SessionFacts{}
-		for _, key := range test.want {
-			want[key] = test.SessionFacts
+		got := map[string]string{}
+		for key, t := range troublesOf([]protocol.SessionFacts{test.of}) {
+			got[key] = t.Replica + " " + t.Event + ": " + t.Message
 		}
-		if diff := cmp.Diff(want, unfitOf([]protocol.SessionFacts{test.SessionFacts})); diff != "" {
+		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -54,16 +64,16 @@ func TestUnfitOf(t *testing.T) {
 // The report is made once, without waiting for its end, and once more after an error.
 func TestUnfit_IsReportedByTheLeader(t *testing.T) {
 	r, start, failure, reported := leading(t), member.Moment{}, errors.New("not now"), []string{}
-	r.cfg.Unfit = func(_ context.Context, unfit []protocol.SessionFacts) error {
-		for _, s := range unfit {
-			reported = append(reported, s.Session)
+	r.cfg.Unfit = func(_ context.Context, troubles []Trouble) error {
+		for _, t := range troubles {
+			reported = append(reported, t.Replica)
 		}
 		if r.cfg.Fence.Leadership().InFlight != 1 {
 			t.Error("the report is not counted as in flight")
 		}
 		return failure
 	}
-	unfit := []protocol.SessionFacts{{Session: "s"}}
+	unfit := []protocol.SessionFacts{{Session: "s", Replica: "s"}}
 	report := func(after time.Duration, sessions []protocol.SessionFacts, want ...string) {
 		t.Helper()
 		reported = nil
@@ -95,7 +105,7 @@ func TestUnfit_IsReportedByTheLeader(t *testing.T) {
 func TestUnfit_AndUnownedAreBothReported(t *testing.T) {
 	r, facts := leading(t), &protocol.Facts{Sessions: []protocol.SessionFacts{{Session: "s"}}, Slots: []protocol.SlotFacts{{Slot: 3}}}
 	unfit, unowned := make(chan int, 1), make(chan int, 1)
-	r.cfg.Unfit = func(_ context.Context, of []protocol.SessionFacts) error { unfit <- len(of); return nil }
+	r.cfg.Unfit = func(_ context.Context, of []Trouble) error { unfit <- len(of); return nil }
 	r.cfg.Unowned = func(_ context.Context, slots []int) error { unowned <- len(slots); return nil }
 	r.report(t.Context(), member.Moment{}, facts)
 	r.report(t.Context(), member.Moment{}.Add(time.Minute), facts)

@@ -317,34 +317,3 @@ func TestAReplicaThatCannotAcquireIsTriedLessAndLessOften(t *testing.T) {
 		}
 	})
 }
-
-// A session that does not reach an account is reported for that, and again when it becomes unfit: the owner of an account can make it fail for as long
-// as he likes.
-func TestTroublesOf(t *testing.T) {
-	unreached := protocol.SessionFacts{Replica: "fleet-0", Session: "fleet-0_aaaaa", Unreached: []string{"n/a", "n/b"}, Fitness: member.Fitness{Acts: true, Observes: true}}
-	both := unreached
-	both.Fitness = member.Fitness{Acts: true, Reason: "blind"}
-	fit := protocol.SessionFacts{Replica: "fleet-1", Session: "fleet-1_bbbbb", Fitness: unreached.Fitness}
-	ended := protocol.SessionFacts{Replica: "fleet-2"}
-	account := "fleet-0 AccountUnreached: Replica fleet-0 gets no answer from the cloud or the driver of MachineClasses n/a, n/b, and other replicas do; " +
-		"the slots of their machines are assigned to these; check the processes of drivers in its pod, and its connections to the cloud"
-	for name, tc := range map[string]struct {
-		of   protocol.SessionFacts
-		want []string
-	}{
-		"a cloud does not answer": {unreached, []string{account}},
-		"and it is unfit": {both, []string{account, "fleet-0 ReplicaUnfit: Replica fleet-0 renews its Lease and cannot do its work: blind; " +
-			"its slots are assigned to replicas that can; check its log and its connections to both clusters"}},
-		"fit":   {fit, nil},
-		"ended": {ended, nil},
-	} {
-		var got []string
-		for _, t := range troublesOf([]protocol.SessionFacts{tc.of}) {
-			got = append(got, t.Replica+" "+t.Event+": "+t.Message)
-		}
-		slices.Sort(got)
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}

@@ -46,8 +46,8 @@ func replicaEvents() []EventReason {
 		{
 			EventAccountUnreached, true,
 			[]string{"Lease"},
-			"A cloud or a driver has not answered the replica for 10 s, and answers other replicas. The slots that need it move to these. The leader emits it once for each such period.",
-			"The message names a MachineClass of each; see [a replica does not reach a cloud](operations/fleet.md#a-replica-does-not-reach-a-cloud).",
+			"A cloud or a driver has not answered the replica for 10 s, and answers other replicas. The slots that need it move to these. The leader emits it once for each such period and account.",
+			"The message names a MachineClass; see [a replica does not reach a cloud](operations/fleet.md#a-replica-does-not-reach-a-cloud).",
 		},
 	}
 }
