@@ -107,14 +107,23 @@ func (c *clients) known(of *check.Server, its *apitime.Clock) func() reach.Fact 
 func (f *fleet) outages() target.Servers {
 	return target.Servers{Control: f.known(f.controlServer, f.wall), Unserved: func() reach.Fact {
 		if known := f.unserved.Load(); known != nil {
-			return *known
+			return f.past(*known)
 		}
 		return reach.Fact{}
 	}, UnservedSlot: func(slot string) reach.Fact {
 		known, _ := f.unservedSlots.Load(slot)
 		fact, _ := known.(reach.Fact) // none
-		return fact
+		return f.past(fact)
 	}}
+}
+
+// past returns a time without a replica, or none if that ends in the future, as after the clock was set back: it would keep machines from failing
+// until then.
+func (f *fleet) past(fact reach.Fact) reach.Fact {
+	if fact.Back.After(f.wall.Now().Add(member.ShortestGap)) {
+		return reach.Fact{}
+	}
+	return fact
 }
 
 // noteUnserved makes a time without a replica count as an outage: nothing that depends on it could make progress.

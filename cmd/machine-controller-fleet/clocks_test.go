@@ -19,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // apart is by how much clocks differ in these tests, and exact how precise times and deadlines are all the same.
@@ -174,6 +175,27 @@ func TestClocksThatDiffer_MoveNoDeadline(t *testing.T) {
 	}
 }
 
+// answer has API servers, whose clocks are ahead of that of the test, answer every 10 s for a time.
+func answer(t *testing.T, d time.Duration, servers map[string]*apitime.Clock, ahead map[string]time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Second) {
+		for name, wall := range servers {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := wall.Wrap(answers(func(r *http.Request) (*http.Response, error) {
+				header := http.Header{"Date": {time.Now().Add(ahead[name]).UTC().Format(http.TimeFormat)}}
+				return &http.Response{StatusCode: http.StatusOK, Header: header, Body: http.NoBody, Request: r}, nil
+			})).RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+		}
+	}
+}
+
 // TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly: the clock of either API server is set forward by two hours while a machine that has one hour has had
 // 20 minutes of it.
 func TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly(t *testing.T) {
@@ -181,24 +203,7 @@ func TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := clients{wall: apitime.New(clock.RealClock{}, "control"), targetWall: apitime.New(clock.RealClock{}, "target")}
 			ahead := map[string]time.Duration{}
-			each10s := func(d time.Duration) {
-				for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Second) {
-					for name, wall := range c.clocks() {
-						r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", http.NoBody)
-						if err != nil {
-							t.Fatal(err)
-						}
-						answer, err := wall.Wrap(answers(func(r *http.Request) (*http.Response, error) {
-							header := http.Header{"Date": {time.Now().Add(ahead[name]).UTC().Format(http.TimeFormat)}}
-							return &http.Response{StatusCode: http.StatusOK, Header: header, Body: http.NoBody, Request: r}, nil
-						})).RoundTrip(r)
-						if err != nil {
-							t.Fatal(err)
-						}
-						_ = answer.Body.Close()
-					}
-				}
-			}
+			each10s := func(d time.Duration) { answer(t, d, c.clocks(), ahead) }
 			each10s(time.Minute)
 			since, begun := c.clocks()[which].Now(), time.Now()
 			each10s(20 * time.Minute)
@@ -215,4 +220,26 @@ func TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestClockThatIsSetBack_SettlesWhatWasUnserved: the control plane has started with a clock that is two hours ahead, when a fleet was down that starts
+// with it.
+func TestClockThatIsSetBack_SettlesWhatWasUnserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{clients: clients{wall: apitime.New(clock.RealClock{}, "control")}}
+		ahead := map[string]time.Duration{"control": 2 * time.Hour}
+		answer(t, time.Minute, f.clocks(), ahead)
+		gap := member.Gap{From: f.wall.Now().Add(-2 * time.Hour), To: f.wall.Now()}
+		f.noteUnserved(gap)
+		f.noteUnservedSlot(7, gap)
+		of := f.outages()
+		if of.Unserved().Back.IsZero() || of.UnservedSlot("7").Back.IsZero() {
+			t.Error("what has just ended is no outage")
+		}
+		ahead["control"] = 0
+		answer(t, 5*time.Minute, f.clocks(), ahead)
+		if of.Unserved() != (reach.Fact{}) || of.UnservedSlot("7") != (reach.Fact{}) {
+			t.Errorf("what ends in the future is an outage: %v, %v", of.Unserved(), of.UnservedSlot("7"))
+		}
+	})
 }

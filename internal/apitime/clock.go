@@ -27,13 +27,14 @@ type Clock struct {
 	start  time.Time                                   // by the clock of the process
 	slept  func(from, to time.Time) (of time.Duration) // slept, or what a test sets
 
-	mu      sync.Mutex
-	base    time.Time // what this clock shows at start
-	known   bool      // an answer has shown the time
-	doubted time.Time // by the clock of the process: when the first answer arrived since the last one that agreed; zero while they agree
-	agreed  time.Time // by the clock of the process: when the last answer arrived that agreed, or that has set this clock
-	jumped  time.Time // by the clock of the process: when the last jump was noticed
-	by      time.Duration
+	mu        sync.Mutex
+	base      time.Time // what this clock shows at start
+	known     bool      // an answer has shown the time
+	doubted   time.Time // by the clock of the process: when the first answer arrived since the last one that agreed; zero while they agree
+	agreed    time.Time // by the clock of the process: when the last answer arrived that agreed, or that has set this clock
+	corrected time.Time // by the clock of the process: when this clock was corrected last, after the first answer
+	jumped    time.Time // by the clock of the process: when the last jump was noticed
+	by        time.Duration
 }
 
 // New returns a clock that is that of the process until the first answer of an API server. server names the cluster in logs.
@@ -78,26 +79,39 @@ func (c *Clock) Ahead() time.Duration {
 	return c.At(now).Sub(now.Round(0))
 }
 
-// AheadOf returns by how much this clock is ahead of that of another cluster, in the same process; 0 while either is not known, or
-// may be corrected next, or they differ by no more than Tolerance.
+// AheadOf returns by how much this clock is ahead of that of another cluster, in the same process; 0 while either is not known, or is
+// to be corrected as the other one was, or they differ by no more than Tolerance.
 func (c *Clock) AheadOf(other *Clock) time.Duration {
 	now := c.WithTickerAndDelayedExecution.Now()
 	ahead := c.At(now).Sub(other.At(now))
-	if !c.isSure(now) || !other.isSure(now) || ahead.Abs() <= Tolerance {
+	one, two := c.standing(now), other.standing(now)
+	if !one.isComparable(two) || !two.isComparable(one) || ahead.Abs() <= Tolerance {
 		return 0
 	}
 	return ahead
 }
 
-// isSure reports whether the next answer is expected to agree, as far as the clock of the process shows now.
-func (c *Clock) isSure(now time.Time) bool {
+// standing is how much a Clock is to be trusted.
+type standing struct {
+	known, doubted    bool
+	agreed, corrected time.Time
+}
+
+func (c *Clock) standing(now time.Time) standing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.known && c.doubted.IsZero() && c.slept(c.agreed, now) <= Tolerance
+	return standing{c.known, !c.doubted.IsZero() || c.slept(c.agreed, now) > Tolerance, c.agreed, c.corrected}
+}
+
+// isComparable reports whether the difference to another Clock is that of their servers. What makes answers disagree, such as a suspension of this
+// process, can concern both, of which the other may be corrected already. Until then both are wrong by the same.
+func (s standing) isComparable(other standing) bool {
+	return s.known && (!s.doubted || other.corrected.Before(s.agreed))
 }
 
 // LastJump returns when, by the clock of the process, this clock was last corrected forward by Jump or more after its first answer, and by how
-// much; both are zero if it never was. To this clock all times that were written before are by so much older than they are.
+// much; both are zero if it never was. To this clock all times that were written before are by so much older than they are. After a suspension of
+// the machine they are not; that the API server's machine was suspended, too, or set with this one, cannot be told from that.
 func (c *Clock) LastJump() (at time.Time, by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +170,11 @@ func (c *Clock) answered(sent, received, date time.Time) (ahead time.Duration, i
 	if most < 0 {
 		wrong = most
 	}
-	if !isFirst && !hasSlept && wrong >= Jump {
-		c.jumped, c.by = received, wrong
+	if !isFirst {
+		c.corrected = received
+		if wrong >= Jump {
+			c.jumped, c.by = received, wrong
+		}
 	}
 	c.base, c.doubted, c.agreed = c.base.Add(wrong), time.Time{}, received
 	return c.at(received).Sub(received.Round(0)).Round(time.Second), true
