@@ -72,8 +72,10 @@ type Order struct {
 	// Stays reports whether the VM continues to run. Then attachments are not deleted, because the VM may still write to their
 	// volumes.
 	Stays bool
-	// Reach is what is known of the API servers: the time of an outage is not that of the pods.
+	// Reach is what is known of the API servers at Now: the time of an outage is not that of the pods. Deadlines are compared with no time that was
+	// read later, but with Now and the time since then: the clock may have been set in between, of which Reach knows nothing.
 	Reach reach.Fact
+	Now   time.Time
 	// IsShut reports whether new pods are kept away by other means, so that the Node is not cordoned.
 	IsShut bool
 }
@@ -132,9 +134,9 @@ func orderFor(m *v1alpha1.Machine, settings Settings) Order {
 	return order
 }
 
-// Under returns the order as it stands with what is known of the API servers.
-func (o Order) Under(is reach.Fact) Order {
-	o.Reach = is
+// Under returns the order as it stands with what is known of the API servers at a time.
+func (o Order) Under(is reach.Fact, now time.Time) Order {
+	o.Reach, o.Now = is, now
 	return o
 }
 

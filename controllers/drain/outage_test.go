@@ -40,7 +40,7 @@ func TestOutageForcesNoDrain(t *testing.T) {
 			if tc.condition != "" {
 				node.Status.Conditions = []corev1.NodeCondition{{Type: tc.condition, Status: tc.status, LastTransitionTime: metav1.NewTime(born)}}
 			}
-			order := Order{Since: born, Timeout: time.Hour, Force: tc.order}.Under(tc.reach)
+			order := Order{Since: born, Timeout: time.Hour, Force: tc.order}.Under(tc.reach, after(tc.now))
 			is, _ := forced(Facts{Now: after(tc.now), Order: order, Node: node})
 			switch {
 			case is == nil && tc.want != "":
@@ -48,7 +48,7 @@ func TestOutageForcesNoDrain(t *testing.T) {
 			case is != nil && is.cause != tc.want:
 				t.Errorf("forced because of %s, want %q", is.cause, tc.want)
 			}
-			if over := order.IsOver(after(tc.now)); over != (tc.want == CauseTimeout || tc.order) {
+			if over := order.IsOver(); over != (tc.want == CauseTimeout || tc.order) {
 				t.Errorf("over: %v", over)
 			}
 		})

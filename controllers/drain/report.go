@@ -107,4 +107,4 @@ func GiveUp(node string) Report {
 }
 
 // IsOver reports whether the pods are no longer awaited, whatever happens on the Node.
-func (o Order) IsOver(now time.Time) bool { return o.Force || !now.Before(o.deadline()) }
+func (o Order) IsOver() bool { return o.Force || !o.Now.Before(o.deadline()) }

@@ -45,8 +45,9 @@ func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSam
 	if task.Listed {
 		facts.Live, facts.Sight, facts.Pods = true, drain.Listed, task.Pods
 	}
+	begun := d.of.own.Now()
 	for range maxSteps {
-		facts.Now, facts.Ahead = d.of.cfg.Clock.Now(), task.Cluster.Ahead()
+		facts.Now, facts.Ahead = task.Order.Now.Add(d.of.own.Since(begun)), task.Cluster.Ahead()
 		freed := d.observe(ctx, task, &facts)
 		v = drain.Decide(facts)
 		d.memory, facts.Memory = v.Memory, v.Memory

@@ -169,13 +169,13 @@ func (d *Drain) Answered() { d.failingSince = time.Time{} }
 // answers, or, after the time of the order, of one that is given up: otherwise the VM would remain for as long as its cluster does not
 // answer. ok is false for as long as the request is to be retried without a report.
 func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, err error) (report drain.Report, ok bool) {
-	now := d.of.cfg.Clock.Now()
+	now := d.of.own.Now()
 	d.afterOutage(order)
 	if d.failingSince.IsZero() {
 		d.failingSince = now
 	}
 	switch failing := now.Sub(d.failingSince); {
-	case order.Force, order.IsOver(now) && failing >= d.of.cfg.Confirm:
+	case order.Force, order.IsOver() && failing >= d.of.cfg.Confirm:
 		klog.FromContext(ctx).Error(err, "Drain timed out while requests to the target cluster fail; deleting VM", "node", node)
 		report = drain.GiveUp(node)
 		d.end(report.State)
@@ -185,7 +185,7 @@ func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, 
 		return drain.Report{}, false
 	}
 	klog.FromContext(ctx).V(1).Info("Failed to drain Node; retrying", "node", node, "err", err)
-	d.Reported, report = d.Reported.Unanswered(now, node, err)
+	d.Reported, report = d.Reported.Unanswered(order.Now, node, err)
 	return report, true
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -50,7 +51,7 @@ func drainBench(t *testing.T, objects ...runtime.Object) (*Drain, Task, *fake.Cl
 	d := newDrainer()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u", DeletionTimestamp: &metav1.Time{Time: now}}}
 	return d.Of(m.UID, ForDeletion), Task{
-		Owner: Owner{UID: m.UID, Namespace: m.Namespace, Wake: func() {}}, Node: node, Cluster: &target.Cluster{Client: cluster}, Order: drain.ForDeletion(m, d.cfg.Settings),
+		Owner: Owner{UID: m.UID, Namespace: m.Namespace, Wake: func() {}}, Node: node, Cluster: &target.Cluster{Client: cluster}, Order: drain.ForDeletion(m, d.cfg.Settings).Under(reach.Fact{}, now),
 		Cordon: func(context.Context) (*corev1.Node, error) { return nil, errors.New("the Node is cordoned already") },
 	}, cluster
 }
@@ -81,7 +82,7 @@ func TestRefusedEvictionIsRetriedAfterRetryAfter(t *testing.T) {
 		}
 		return apierrors.NewTooManyRequests("not now", 30)
 	}
-	facts := drain.Facts{}
+	facts := drain.Facts{Now: now}
 	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: targettest.PodOn("m", "web", ""), How: drain.Evict}}}
 	if err := d.remove(t.Context(), task, &facts, verdict); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v dra
 		if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
 			return err
 		}
-		attempts[uid] = attempt(attempts[uid], d.of.cfg.Clock.Now(), how, err)
+		attempts[uid] = attempt(attempts[uid], facts.Now, how, err)
 		return nil
 	}
 	for _, r := range v.Pods {

@@ -32,7 +32,7 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 	c.drains.Drop(m.UID, drainer.ForPreservation)
 	c.drains.Drop(m.UID, drainer.ForUpdate)
 	d := c.drains.Of(m.UID, drainer.ForDeletion)
-	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach))
+	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach, p.world.Now))
 	switch {
 	case err != nil, !isSame:
 		return err
@@ -41,7 +41,7 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 	case v.State.Ended():
 		p.world.Drain = d.End(v)
 	default:
-		d.Reported, p.world.Drain = d.Reported.Next(c.cfg.Clock.Now(), v)
+		d.Reported, p.world.Drain = d.Reported.Next(p.world.Now, v)
 	}
 	return nil
 }
@@ -50,11 +50,11 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	d := c.drains.Of(m.UID, drainer.ForPreservation)
-	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForPreservation(m, c.cfg.Limits.Drain).Under(p.world.Reach))
+	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForPreservation(m, c.cfg.Limits.Drain).Under(p.world.Reach, p.world.Now))
 	if err != nil || !isSame {
 		return err
 	}
-	p.world.PreservedDrain, d.Reported = lifecycle.PreservedDrainOf(c.cfg.Clock.Now(), d.Reported, v)
+	p.world.PreservedDrain, d.Reported = lifecycle.PreservedDrainOf(p.world.Now, d.Reported, v)
 	if v.State.Ended() {
 		c.drains.Drop(m.UID, drainer.ForPreservation)
 	}
@@ -65,11 +65,11 @@ func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
 func (c *Controller) drainForUpdate(ctx context.Context, p *pass) error {
 	m, node := p.world.Machine, p.world.Node.Node
 	d := c.drains.Of(m.UID, drainer.ForUpdate)
-	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForUpdate(m, inplace.SelectedAt(node), c.cfg.Limits.Drain).Under(p.world.Reach))
+	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForUpdate(m, inplace.SelectedAt(node), c.cfg.Limits.Drain).Under(p.world.Reach, p.world.Now))
 	if err != nil || !isSame {
 		return err
 	}
-	d.Reported, p.world.UpdateDrain = d.Reported.NextForUpdate(c.cfg.Clock.Now(), v)
+	d.Reported, p.world.UpdateDrain = d.Reported.NextForUpdate(p.world.Now, v)
 	if v.State.Ended() {
 		c.drains.Drop(m.UID, drainer.ForUpdate)
 	}
@@ -199,7 +199,7 @@ func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
 	case ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err):
 		return err
 	}
-	report, ok := d.Unanswered(ctx, drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach), lifecycle.NodeName(m), err)
+	report, ok := d.Unanswered(ctx, drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach, p.world.Now), lifecycle.NodeName(m), err)
 	if !ok {
 		return err // retried after the back-off
 	}

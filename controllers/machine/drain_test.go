@@ -40,6 +40,7 @@ func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Contr
 	}
 	c.drains = newDrainer(c)
 	p := &pass{cluster: &target.Cluster{Client: cluster.Core()}}
+	p.world.Now = now
 	p.world.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: uid}}
 	return c, p
 }

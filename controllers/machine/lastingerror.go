@@ -28,7 +28,7 @@ func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 	if err == nil || ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err) {
 		return err
 	}
-	m, now := p.world.Machine, c.cfg.Clock.Now()
+	m, now := p.world.Machine, c.own.Now()
 	var t lastingError
 	c.memory.change(m.UID, func(is *remembered) {
 		if is.lastingError.since.IsZero() {
@@ -39,7 +39,8 @@ func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 	if now.Sub(t.since) < patience || now.Sub(t.reported) < reportPause {
 		return err
 	}
-	p.world.Now, p.world.PassError = now, &lifecycle.PassError{Code: codeOfAPI(err), Message: err.Error()}
+	c.observeOutages(p)
+	p.world.PassError = &lifecycle.PassError{Code: codeOfAPI(err), Message: err.Error()}
 	if failed := c.save(ctx, p, lifecycle.Decide(p.world)); failed != nil {
 		return errors.Join(err, failed)
 	}

@@ -44,7 +44,7 @@ func (c *Controller) prolongToken(ctx context.Context, p *pass) error {
 func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	if err := c.tokens.Delete(ctx, p.cluster.Client, m.UID); err != nil {
-		if ctx.Err() != nil || runner.NotOurs(err) || m.DeletionTimestamp == nil || !drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach).IsOver(c.cfg.Clock.Now()) {
+		if ctx.Err() != nil || runner.NotOurs(err) || m.DeletionTimestamp == nil || !drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach, p.world.Now).IsOver() {
 			return err
 		}
 		klog.FromContext(ctx).Error(err, "Failed to delete bootstrap token; leaving it until it expires")

@@ -113,7 +113,7 @@ func isSearchOver(w World) bool {
 	}
 	// Of several VMs none is drained where the machine names none of them.
 	isUnknown := w.Machine.Spec.ProviderID == "" && slices.Contains(failures, driver.OutOfRange.String())
-	return isUnknown || drain.ForDeletion(w.Machine, w.Limits.Drain).Under(w.Reach).IsOver(w.Now)
+	return isUnknown || drain.ForDeletion(w.Machine, w.Limits.Drain).Under(w.Reach, w.Now).IsOver()
 }
 
 // reportLeft records that a VM that the provider ID names is not the machine's and is not deleted.

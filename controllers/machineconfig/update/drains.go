@@ -158,7 +158,8 @@ func (c *Controller) drain(ctx context.Context, p *pass, r candidates.Request) (
 	d := c.cfg.Drains.Of(node.UID, aim)
 	is := draining{pool: pool, node: node.Name}
 	c.drains.add(node.UID, is)
-	order := drain.ForConfiguration(p.sight.machines[node.Name], c.since(node), c.cfg.Drain).Under(c.cfg.Servers.Under(c.cfg.Cluster))
+	now := c.cfg.Clock.Now() // before what is known of the API servers
+	order := drain.ForConfiguration(p.sight.machines[node.Name], c.since(node), c.cfg.Drain).Under(c.cfg.Servers.Under(c.cfg.Cluster), now)
 	v, isSame, err := d.Continue(ctx, drainer.Task{
 		Owner: drainer.Owner{UID: node.UID, Namespace: namespace, Wake: func() { c.runner.Enqueue(types.NamespacedName{Name: pool}) }},
 		Node:  node, Cluster: c.cfg.Cluster, Order: order,
@@ -170,7 +171,7 @@ func (c *Controller) drain(ctx context.Context, p *pass, r candidates.Request) (
 	if err != nil || !isSame {
 		return 0, err
 	}
-	d.Reported, is.report = d.Reported.NextForUpdate(c.cfg.Clock.Now(), v)
+	d.Reported, is.report = d.Reported.NextForUpdate(now, v)
 	if is.report.State.Ended() {
 		return 0, c.drained(ctx, p, r, node, v, is.report)
 	}
