@@ -98,7 +98,7 @@ func prolonged(w World) *v1alpha1.Machine {
 	since, err := time.Parse(time.RFC3339, w.Machine.Annotations[v1alpha1.AnnotationPreserveProlonged])
 	if err != nil { // it was not prolonged yet
 		since = beganAt(w, expiry.Time)
-	} else if since.After(w.Reach.From) {
+	} else if since.After(w.Reach.From) && w.Reach.Back.Sub(since) < reach.Settle { // for this outage, as one replica or another has observed it
 		return w.Machine
 	}
 	until := w.Reach.Extend(since, expiry.Time).Truncate(time.Second)
@@ -193,6 +193,7 @@ func keep(w World, a asked) Verdict {
 		until := metav1.NewTime(w.Now.Add(machinefacts.PreserveTimeout(w.Machine, w.Timeout)))
 		status.PreserveExpiryTime = &until
 		annotate(m, v1alpha1.AnnotationPreserveBegan, w.Now.UTC().Format(time.RFC3339))
+		delete(m.Annotations, v1alpha1.AnnotationPreserveProlonged) // of an earlier one
 	}
 	v := Verdict{Machine: m, Until: status.PreserveExpiryTime.Time, Began: began}
 	if w.Node != nil {

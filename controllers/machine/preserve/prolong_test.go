@@ -97,3 +97,33 @@ func TestPreservation_EndsAsItWasWritten_WhateverItsTimeoutIsLater(t *testing.T)
 		}
 	}
 }
+
+// A second outage begins within a check of the end of the first one, and before the preservation was prolonged for that.
+func TestPreservation_IsProlongedBySecondOutageSoonAfterTheFirst(t *testing.T) {
+	w := running()
+	w.Machine.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveNow
+	w.Machine = Decide(w).Machine
+	was := w.Machine.Status.CurrentStatus.PreserveExpiryTime.Time
+	for _, outage := range []struct{ from, back, want time.Duration }{{time.Hour, 2 * time.Hour, time.Hour}, {2 * time.Hour, 7 * time.Hour, 6*time.Hour - 5*time.Second}} {
+		w.Reach, w.Now = reach.Fact{From: now.Add(outage.from), Back: now.Add(outage.back)}, now.Add(outage.back+5*time.Second)
+		w.Machine = Decide(w).Machine
+		if got := w.Machine.Status.CurrentStatus.PreserveExpiryTime.Sub(was); got != outage.want {
+			t.Errorf("after the outage until %s it is prolonged by %s, want %s", outage.back, got, outage.want)
+		}
+	}
+}
+
+// A note of an earlier preservation, whose end a user has removed, is none of the next one.
+func TestPreservation_IsNotProlongedByAnOutageBeforeIt(t *testing.T) {
+	w := running()
+	w.Machine.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveNow
+	w.Machine.Annotations[v1alpha1.AnnotationPreserveProlonged] = now.Add(-50 * time.Hour).UTC().Format(time.RFC3339)
+	w.Reach = reach.Fact{From: now.Add(-40 * time.Hour), Back: now.Add(-20 * time.Hour)}
+	w.Machine = Decide(w).Machine
+	was := w.Machine.Status.CurrentStatus.PreserveExpiryTime.Time
+	w.Now = now.Add(time.Minute)
+	w.Machine = Decide(w).Machine
+	if got := w.Machine.Status.CurrentStatus.PreserveExpiryTime.Sub(was); got != 0 {
+		t.Errorf("it is prolonged by %s", got)
+	}
+}
