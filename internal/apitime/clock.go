@@ -111,7 +111,7 @@ func (s standing) isComparable(other standing) bool {
 
 // LastJump returns when, by the clock of the process, this clock was last corrected forward by Jump or more after its first answer, and by how
 // much; both are zero if it never was. To this clock all times that were written before are by so much older than they are. After a suspension of
-// the machine they are not; that the API server's machine was suspended, too, or set with this one, cannot be told from that.
+// the machine they are not; that the API server's machine was suspended, too, or set with this one, looks the same.
 func (c *Clock) LastJump() (at time.Time, by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
