@@ -87,6 +87,9 @@ func prepare(w World) (r Result, err error) {
 	if len(w.Pool.Name) > v1alpha1.MaxPoolName {
 		return r, &Error{Reason: ReasonInvalidPool, Fact: fmt.Sprintf("the name of a pool must have at most %d characters, got %d", v1alpha1.MaxPoolName, len(w.Pool.Name))}
 	}
+	if err := checkActions(w.Pool.Spec.Actions); err != nil {
+		return r, err
+	}
 	selected, err := Select(w.Pool, w.Configs)
 	if err != nil {
 		return r, err

@@ -171,6 +171,30 @@ func TestDecide_WhatStopsIt(t *testing.T) {
 	}
 }
 
+// What the API server would reject in the RenderedMachineConfig is a condition of the pool, which names the field.
+func TestDecide_InvalidActions_AreNamed(t *testing.T) {
+	for _, tc := range []struct {
+		action v1alpha1.ActionRule
+		want   string
+	}{
+		{v1alpha1.ActionRule{Path: "/etc/a", Action: v1alpha1.ActionRestart, Service: "a/b"}, `spec.actions[1]: expected the name of a unit as service, got "a/b". Correct this action of the pool.`},
+		{v1alpha1.ActionRule{Unit: "a b.service", Action: v1alpha1.ActionNone}, `spec.actions[1]: expected the name of a unit as unit, got "a b.service". Correct this action of the pool.`},
+		{v1alpha1.ActionRule{Path: "/etc/a/", Action: v1alpha1.ActionNone}, `spec.actions[1]: expected an absolute path such as "/etc/a", got "/etc/a/". Correct this action of the pool.`},
+		{v1alpha1.ActionRule{Unit: "a.service", Action: v1alpha1.ActionReload, Service: "b.service"}, ""},
+	} {
+		w := World{Now: start, Pool: pool("a"), Configs: []*v1alpha1.MachineConfig{config("00-a", file)}}
+		w.Pool.Spec.Actions = []v1alpha1.ActionRule{{SSHKeys: true, Action: v1alpha1.ActionNone}, tc.action}
+		v, _ := decide(w)
+		got := ""
+		if v.Condition.Status == metav1.ConditionTrue {
+			got = v.Condition.Message
+		}
+		if got != tc.want || (v.Create == nil) != (tc.want != "") || tc.want != "" && v.Condition.Reason != ReasonInvalidPool {
+			t.Errorf("%+v: creates %v, condition %+v; want the message %q", tc.action, v.Create, v.Condition, tc.want)
+		}
+	}
+}
+
 func TestSelect_KubeletSettingsOfAnotherPool_NotSelected(t *testing.T) {
 	generated := func(of string) *v1alpha1.MachineConfig {
 		c := config("99-"+of+"-kubelet-managed", file)

@@ -11,7 +11,7 @@ import (
 const (
 	// ReasonRendered means that the target is what the MachineConfigs result in.
 	ReasonRendered = "Rendered"
-	// ReasonInvalidPool means that the pool itself cannot be rendered for: its selector, or its name.
+	// ReasonInvalidPool means that the pool itself cannot be rendered for: its selector, its name, or its actions.
 	ReasonInvalidPool = "InvalidPool"
 	// ReasonNoMachineConfigs means that the pool selects no MachineConfig.
 	ReasonNoMachineConfigs = "NoMachineConfigs"

@@ -9,7 +9,23 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/plan"
 )
+
+// checkActions refuses actions that the daemon or the API server would refuse in a RenderedMachineConfig: a pool can be older than the
+// rule of its definition that they break. Errors: a *Error.
+func checkActions(actions plan.Policy) error {
+	err := actions.Check()
+	for i, rule := range actions {
+		if err == nil && rule.Unit != "" && !plan.IsUnitName(rule.Unit) {
+			err = fmt.Errorf("actions[%d]: expected the name of a unit as unit, got %q", i, rule.Unit)
+		}
+	}
+	if err != nil {
+		return &Error{Reason: ReasonInvalidPool, Fact: fmt.Sprintf("spec.%s. Correct this action of the pool.", err)}
+	}
+	return nil
+}
 
 // checkInput bounds the work. Errors: a *Error.
 func checkInput(configs []*v1alpha1.MachineConfig) error {

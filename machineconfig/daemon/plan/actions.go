@@ -16,7 +16,7 @@ type Policy []v1alpha1.ActionRule
 func (p Policy) Check() error {
 	for i, rule := range p {
 		if err := check(rule); err != nil {
-			return fmt.Errorf("rule %d of the actions: %w", i, err)
+			return fmt.Errorf("actions[%d]: %w", i, err)
 		}
 	}
 	return nil
@@ -42,7 +42,7 @@ func check(r v1alpha1.ActionRule) error {
 	case set != 1:
 		return fmt.Errorf("expected one of path, unit and sshKeys, got %d of them", set)
 	case r.Path != "" && (!path.IsAbs(r.Path) || path.Clean(r.Path) != r.Path):
-		return fmt.Errorf("expected an absolute path without .., got %q", r.Path)
+		return fmt.Errorf("expected an absolute path such as %q, got %q", path.Clean("/"+r.Path), r.Path)
 	case hasService != (r.Service != ""):
 		return fmt.Errorf("expected a service exactly for Reload and Restart, got %q for %s", r.Service, r.Action)
 	case hasService && !IsUnitName(r.Service):
