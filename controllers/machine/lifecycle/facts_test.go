@@ -281,6 +281,9 @@ var nodeWords = map[string]func(*World, *corev1.Node){
 	"cordoned":          func(_ *World, n *corev1.Node) { n.Spec.Unschedulable = true },
 	"silent":            func(_ *World, n *corev1.Node) { n.Status.Conditions = nil },
 	"read live":         func(w *World, _ *corev1.Node) { w.Node.Live = true },
+	"without a kubelet": func(_ *World, n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: "DiskPressure", Status: corev1.ConditionUnknown}, {Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	},
 	"under disk pressure": func(_ *World, n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "DiskPressure", Status: corev1.ConditionTrue})
 	},

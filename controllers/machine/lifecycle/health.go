@@ -159,27 +159,26 @@ func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 }
 
 // health returns whether the Node is healthy, and why it is not: Ready must be True, none of the listed conditions may be other than False, and a machine that
-// has not been running yet also waits for the critical components.
+// has not been running yet also waits for the critical components. Ready is named before others: all are Unknown when a kubelet is away.
 func health(w World) (reason string, healthy bool) {
 	node := w.Node.Node
 	bad := w.Limits.NodeConditions
 	if c := w.Machine.Spec.MachineConfiguration; c != nil && c.NodeConditions != nil {
 		bad = NodeConditions(*c.NodeConditions)
 	}
-	ready := false
+	notReady, other := "it has no Ready condition", ""
 	for _, c := range node.Status.Conditions {
 		switch {
+		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue:
+			notReady = ""
 		case c.Type == corev1.NodeReady:
-			ready = c.Status == corev1.ConditionTrue
-			if !ready {
-				reason = "Ready is " + string(c.Status)
-			}
-		case c.Status != corev1.ConditionFalse && slices.Contains(bad, string(c.Type)):
-			return fmt.Sprintf("%s is %s", c.Type, c.Status), false
+			notReady = "Ready is " + string(c.Status)
+		case other == "" && c.Status != corev1.ConditionFalse && slices.Contains(bad, string(c.Type)):
+			other = fmt.Sprintf("%s is %s", c.Type, c.Status)
 		}
 	}
-	if !ready {
-		return cmp.Or(reason, "it has no Ready condition"), false
+	if reason = cmp.Or(notReady, other); reason != "" {
+		return reason, false
 	}
 	if w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && machinefacts.AwaitsComponents(node) {
 		return "it has the taint " + v1alpha1.TaintCriticalComponentsNotReady, false
