@@ -46,7 +46,7 @@ func replicaEvents() []EventReason {
 		{
 			EventAccountUnreached, true,
 			[]string{"Lease"},
-			"A cloud or a driver has not answered the replica for 10 s, and answers other replicas. The slots that need it move to these. The leader emits it once for each such period and account.",
+			"A cloud or a driver does not answer the replica, and answers other replicas. The replica reports that 1 to 2 min after its first call without an answer, and the Event follows 10 s later. The slots that need it move to the others. The leader emits it once for each such period and account.",
 			"The message names a MachineClass; see [a replica does not reach a cloud](operations/fleet.md#a-replica-does-not-reach-a-cloud).",
 		},
 	}
@@ -89,7 +89,7 @@ func machineSetEvents() []EventReason {
 		{
 			ReasonMachinesFailEarly, true, set,
 			"Machines of the set fail again and again soon after their creation. The next is created 10 s after the failure of the last, later up to 6 min after it. It is emitted once until a machine lives for 10 min.",
-			"The conditions and Events of the Machines have the cause; timeouts that are too short are one. A change of the spec ends the delay.",
+			"The Machines are gone: Events `SuccessfulDelete` of the MachineSet name them, and why they failed; timeouts that are too short are one cause. A change of the spec ends the delay.",
 		},
 		{
 			EventReleased, true,

@@ -66,7 +66,7 @@ func checkFields(w World) (Verdict, bool) {
 // refusal returns why no VM is made of a class, and what to do about it.
 func refusal(class *v1alpha1.MachineClass, refused []string) string {
 	return fmt.Sprintf("no VM is created of MachineClass %q, because its driver would ignore fields of providerSpec that can concern security or price: %s; "+
-		"correct or remove them, or allow VMs without them by the annotation %s=%s of the MachineClass",
+		"correct or remove them, or, unless the driver refuses them itself, allow VMs without them by the annotation %s=%s of the MachineClass",
 		class.Name, listed(refused), v1alpha1.AnnotationAllowUnknownFields, strings.Join(refused, ","))
 }
 
