@@ -19,6 +19,7 @@
 //   - A deletion is reserved before it is requested, so that no sequence of leaders deletes more than the limit of an hour.
 //   - A sweep takes a bounded time, and has a bounded number of suspects in memory, whatever clouds and target clusters answer, so that other
 //     namespaces wait for a bounded time. The scopes of a namespace take turns.
+//   - A suspect that was not confirmed in time counts for the limit as an orphan, and nothing of its scope is approved meanwhile.
 //   - Nothing is deleted in a namespace that another manager serves, that has a Machine whose MachineClass does not exist, or a Machine
 //     whose VM is not known because it cannot be decoded.
 //

@@ -98,7 +98,11 @@ func (s *sweep) reserve(ctx context.Context) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	before, why, err := s.ledger.reserve(ctx, s.namespace, wanted, s.cfg.Limit)
+	var unread []orphans.Suspect
+	for _, sc := range s.scopes {
+		unread = append(unread, sc.unread...)
+	}
+	before, why, err := s.ledger.reserve(ctx, s.namespace, wanted, unread, s.cfg.Limit)
 	if err != nil {
 		why = notReserved
 	}
@@ -158,8 +162,11 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspec
 	}
 	digest := orphans.Digest(held)
 	approval := fmt.Sprintf("To delete exactly these, annotate the MachineClass with %s=%s", v1alpha1.AnnotationDeleteOrphans, digest)
-	if stopped != "" {
+	switch {
+	case stopped != "":
 		approval = "Until that ends nothing is deleted, also with an approval"
+	case len(sc.unread) > 0:
+		approval = fmt.Sprintf("%d other suspects of the account were not checked in time; these can be approved when a sweep has checked all", len(sc.unread))
 	}
 	text := fmt.Sprintf("Held %d orphans: %s. %s. They are %s", len(held), strings.Join(reasons, "; "), approval, strings.Join(named, ", "))
 	telemetry.EmitUnlogged(s.cfg.Events, sc.class, v1alpha1.EventOrphansHeld, text)
@@ -182,9 +189,7 @@ func (s *sweep) delete(ctx context.Context, sc *scope, doomed []orphans.Suspect,
 			break // the next sweep reports it
 		}
 		if s.isOver() {
-			if sc != s.scopes[0] {
-				s.beginWith(sc)
-			}
+			s.beginWith(sc)
 			errs = append(errs, fmt.Errorf("delete orphans of MachineClass %s: expected the end within %s, got none; later sweeps delete the others", sc.class.Name, longestRest))
 			break
 		}

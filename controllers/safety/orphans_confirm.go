@@ -17,7 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// confirm decides about the suspects that are old enough, with reads that begin after the resources were listed.
+// confirm decides about the suspects that are old enough, with reads that begin after the resources were listed. Those that it does not reach in
+// time are unread: the verdict about a suspect is based on the complete list of Machines and on reads about that suspect alone.
 func (s *sweep) confirm(ctx context.Context) error {
 	var due []orphans.Suspect
 	age := s.rules.age
@@ -47,7 +48,8 @@ func (s *sweep) confirm(ctx context.Context) error {
 				continue
 			}
 			if s.isOver() {
-				return fmt.Errorf("confirm %d suspects: expected the end within %s, got none", len(due), longestRest)
+				sc.unread = append(sc.unread, suspect)
+				continue
 			}
 			if facts.ByName, err = s.readMachine(ctx, suspect.Machine); err != nil {
 				return err
@@ -59,6 +61,21 @@ func (s *sweep) confirm(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// leaveUnread leaves the suspects that confirm has not reached to the next sweep. Errors: there are some.
+func (s *sweep) leaveUnread() error {
+	unread := 0
+	for _, sc := range s.scopes {
+		if len(sc.unread) > 0 {
+			unread += len(sc.unread)
+			s.beginWith(sc)
+		}
+	}
+	if unread == 0 {
+		return nil
+	}
+	return fmt.Errorf("confirm suspects: expected the end within %s, got none for %d; later sweeps confirm these", longestConfirm, unread)
 }
 
 // partOfMachine is the part of a Machine that is decoded of one that does not decode.

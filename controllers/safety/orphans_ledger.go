@@ -3,6 +3,7 @@ package safety
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -33,8 +34,9 @@ type ledger struct {
 
 // reserve reserves the deletion of suspects, or returns why that is not possible. before are those that were reserved already, and are
 // reserved again in either case: their deletion was decided, and did not take place or has not ended. Errors: the
-// Lease could not be read or written, or was written by another process meanwhile; then nothing is reserved.
-func (l *ledger) reserve(ctx context.Context, namespace string, wanted []orphans.Suspect, limit int) (before map[orphans.Key]bool, why string, err error) {
+// Lease could not be read or written, or was written by another process meanwhile; then nothing is reserved. unread are suspects that may be
+// orphans, too: they count for the limit as if they were, and are not reserved.
+func (l *ledger) reserve(ctx context.Context, namespace string, wanted, unread []orphans.Suspect, limit int) (before map[orphans.Key]bool, why string, err error) {
 	if err := l.mu.LockContext(ctx); err != nil {
 		return nil, "", fmt.Errorf("wait for other reservations: %w", err)
 	}
@@ -60,7 +62,13 @@ func (l *ledger) reserve(ctx context.Context, namespace string, wanted []orphans
 			again = append(again, suspect)
 		}
 	}
-	next, why := is.Reserve(namespace, wanted, limit)
+	next, why := is.Reserve(namespace, slices.Concat(wanted, unread), limit)
+	switch {
+	case why == "":
+		next, _ = is.Reserve(namespace, wanted, limit) // a part of what the limit allows
+	case len(unread) > 0:
+		why += fmt.Sprintf("; %d were not checked in time, and count", len(unread))
+	}
 	if why != "" {
 		if len(again) == 0 {
 			return before, why, nil

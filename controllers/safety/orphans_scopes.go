@@ -21,6 +21,7 @@ import (
 // scope is what one list of the cloud contains, and what a sweep knows about it.
 type scope struct {
 	key     string
+	turn    int                    // its place in the order of this sweep
 	class   *v1alpha1.MachineClass // with which it is listed, as last read or written
 	sweeper driver.Sweeper
 	request driver.ScopeRequest
@@ -31,7 +32,8 @@ type scope struct {
 	suspects []orphans.Suspect
 	more     int
 	verdicts map[orphans.Key]orphans.Verdict
-	recorded bool // its suspicions are recorded as this sweep has found them
+	unread   []orphans.Suspect // those that are old enough, and had no verdict in time
+	recorded bool              // its suspicions are recorded as this sweep has found them
 }
 
 // findScopes reads the MachineClasses of the namespace and their Secrets, and returns each scope once. Errors: scopes that could not be

@@ -31,7 +31,8 @@ type sweep struct {
 	classes                   map[string]bool // the names of all MachineClasses
 	uids                      map[types.UID]bool
 	scopes                    []*scope  // those that were listed completely
-	ends                      time.Time // when the time of the lists, or of what follows them, is over
+	ends                      time.Time // when the time of the lists, of the reads that confirm, or of the deletions is over
+	next                      *scope    // with which the next sweep begins; nil for any
 	requests                  []request
 	requested                 bool // a request stays, for another sweep
 }
@@ -70,13 +71,16 @@ func (s *sweep) run(ctx context.Context) error {
 	}
 	errs = append(errs, s.listInTurn(ctx, scopes))
 	s.uids = nil // the largest part of the sweep's memory
-	s.ends = s.cfg.Clock.Now().Add(longestRest)
+	listed := s.cfg.Clock.Now()
+	s.ends = listed.Add(longestConfirm)
 	if err := s.confirm(ctx); err != nil {
 		errs = append(errs, err)
 		for _, sc := range s.scopes {
-			sc.verdicts = map[orphans.Key]orphans.Verdict{} // a part of the reads confirms nothing
+			sc.verdicts = map[orphans.Key]orphans.Verdict{} // what could not be read may concern all suspects
 		}
 	}
+	errs = append(errs, s.leaveUnread())
+	s.ends = listed.Add(longestRest)
 	if err := s.act(ctx); err != nil {
 		errs = append(errs, err)
 	}
@@ -105,6 +109,8 @@ const (
 	// longestList is how long the lists of one sweep take at most, and longestRest the reads and deletions that follow them: other namespaces
 	// wait meanwhile. A cloud can send each page a moment before its call ends.
 	longestList, longestRest = 30 * time.Minute, 15 * time.Minute
+	// longestConfirm is how much of longestRest the reads take at most, so that there is time to delete what they confirm.
+	longestConfirm = 10 * time.Minute
 	// mostSuspects is how many suspects a sweep has in memory, but for those of one more scope.
 	mostSuspects = 10 * orphans.MaxSuspects
 )
@@ -112,8 +118,7 @@ const (
 // isOver reports whether the time of this part of the sweep is over.
 func (s *sweep) isOver() bool { return s.cfg.Clock.Now().After(s.ends) }
 
-// listInTurn lists scopes within the bounds of a sweep. The next sweep begins with the first scope that did not have all of the time, so that
-// each has it in its turn.
+// listInTurn lists scopes within the bounds of a sweep.
 func (s *sweep) listInTurn(ctx context.Context, scopes []*scope) error {
 	scopes = s.fromFirst(scopes)
 	s.ends = s.cfg.Clock.Now().Add(longestList)
@@ -133,30 +138,37 @@ func (s *sweep) listInTurn(ctx context.Context, scopes []*scope) error {
 		if i > 0 && (full || s.isOver()) {
 			s.beginWith(sc)
 			return errors.Join(append(errs, fmt.Errorf(
-				"list the resources of %d MachineClasses: expected the end within %s and at most %d suspects, got more; the next sweep begins with MachineClass %s",
+				"list the resources of %d MachineClasses: expected the end within %s and at most %d suspects, got more; later sweeps list MachineClass %s and those after it",
 				len(scopes), longestList, mostSuspects, sc.class.Name))...)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// fromFirst returns scopes in the order in which this sweep lists them.
+// fromFirst returns scopes in the order of this sweep, of its lists and of what follows them.
 func (s *sweep) fromFirst(scopes []*scope) []*scope {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := s.first[s.namespace]
 	delete(s.first, s.namespace)
 	first := max(slices.IndexFunc(scopes, func(sc *scope) bool { return sc.key == key }), 0)
-	return slices.Concat(scopes[first:], scopes[:first])
+	scopes = slices.Concat(scopes[first:], scopes[:first])
+	for turn, sc := range scopes {
+		sc.turn = turn
+	}
+	return scopes
 }
 
-// beginWith has the next sweep begin with a scope, unless it begins with another one already.
+// beginWith has the next sweep begin with a scope that was not listed, confirmed or deleted in time: with the first one in the order of this
+// sweep, but for that with which it began. That had all of the time, so that each scope has it in its turn, whichever part of a sweep is slow.
 func (s *sweep) beginWith(sc *scope) {
+	if sc.turn == 0 || s.next != nil && s.next.turn <= sc.turn {
+		return
+	}
+	s.next = sc
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.first[s.namespace] == "" {
-		s.first[s.namespace] = sc.key
-	}
+	s.first[s.namespace] = sc.key
 }
 
 // list lists a scope, and determines its suspects and its next record.
@@ -307,10 +319,11 @@ func (sc *scope) suspectsThat(do orphans.Decision) (found []orphans.Suspect) {
 	return found
 }
 
-// isApproved reports whether a person has approved the deletion of exactly the suspects that are held.
+// isApproved reports whether a person has approved the deletion of exactly the suspects that are held. Which these are is not known while some
+// are not confirmed.
 func (sc *scope) isApproved() bool {
 	held := sc.suspectsThat(orphans.Hold)
-	return len(held) > 0 && sc.class.Annotations[v1alpha1.AnnotationDeleteOrphans] == orphans.Digest(held)
+	return len(held) > 0 && len(sc.unread) == 0 && sc.class.Annotations[v1alpha1.AnnotationDeleteOrphans] == orphans.Digest(held)
 }
 
 // keysOf returns a resource for logs.

@@ -260,7 +260,7 @@ func TestLedger_LeadershipEndsWhileItWaits_ReservesNothing(t *testing.T) {
 	defer s.orphans.ledger.mu.Unlock()
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	if _, _, err := s.orphans.ledger.reserve(ctx, namespace, nil, 10); err == nil {
+	if _, _, err := s.orphans.ledger.reserve(ctx, namespace, nil, nil, 10); err == nil {
 		t.Error("no error after the end of the leadership")
 	}
 }
