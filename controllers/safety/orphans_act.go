@@ -161,7 +161,7 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspec
 		named = append(named, "and others")
 	}
 	digest := orphans.Digest(held)
-	approval := fmt.Sprintf("To delete exactly these, annotate the MachineClass with %s=%s", v1alpha1.AnnotationDeleteOrphans, digest)
+	approval := fmt.Sprintf("To delete exactly these, annotate MachineClass %s with %s=%s", klog.KObj(sc.class), v1alpha1.AnnotationDeleteOrphans, digest)
 	switch {
 	case stopped != "":
 		approval = "Until that ends nothing is deleted, also with an approval"

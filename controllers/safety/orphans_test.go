@@ -107,7 +107,7 @@ func TestSweep_MoreOrphansThanTheLimit_AreHeldUntilExactlyTheseAreApproved(t *te
 	s.sweepTwice()
 	s.wantDeleted()
 	held := s.eventsOf(v1alpha1.EventOrphansHeld)
-	if digest := s.digest("1", "2", "3"); len(held) != 1 || held[0].about != namespace+"/"+class || !strings.Contains(held[0].text, v1alpha1.AnnotationDeleteOrphans+"="+digest+".") ||
+	if digest := s.digest("1", "2", "3"); len(held) != 1 || held[0].about != namespace+"/"+class || !strings.Contains(held[0].text, "annotate MachineClass "+namespace+"/"+class+" with "+v1alpha1.AnnotationDeleteOrphans+"="+digest+".") ||
 		!strings.Contains(held[0].text, "the limit is 2") {
 		t.Errorf("Events OrphansHeld: %v, want one with the approval %s", held, digest)
 	}
