@@ -87,7 +87,7 @@ func TestParentsOfANamespaceAreReadOnceForAllSlots(t *testing.T) {
 				return slot
 			}},
 			Known: func(policy.Kind, types.NamespacedName) (metav1.Object, bool) { return nil, false },
-			Holds: func(int) bool { return true },
+			Holds: func(int) bool { return true }, Served: func(string, int) bool { return true },
 		})
 		if err != nil {
 			t.Fatal(err)

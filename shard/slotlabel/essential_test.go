@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,27 +42,30 @@ func TestLittleIsKeptOfUnlabeledObjects(t *testing.T) {
 		{"a Node with a invalid slot", policy.Node, "odd", "9", ""},
 		{"a Node that is bound", policy.Node, "node-m", "", ""},
 		{"a machine", policy.Machine, "m", "", "s"},
+		{"a machine with an invalid slot", policy.Machine, "m", "9", "s"},
 		{"a MachineSet", policy.Set, "s", "", "1"},
 		{"a MachineDeployment", policy.Deployment, "1", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			cluster := apiserver.Recording()
-			stored := apiserver.Add(cluster, large(meta(tc.kind, tc.object, tc.slot, tc.parent)))
-			w, err := NewWatch(cluster.Metadata(), cluster.Metadata(), "", 4)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			if err := w.Start(ctx, func() {}); err != nil {
-				t.Fatal(err)
-			}
-			kept := bare(tc.kind, tc.object, tc.slot, tc.parent)
-			kept.ResourceVersion, kept.TypeMeta = stored.ResourceVersion, metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
-			want := []any{kept}
-			if diff := cmp.Diff(want, w.informers[tc.kind].GetStore().List()); diff != "" {
-				t.Errorf("kept (-want +got):\n%s", diff)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				cluster := apiserver.Recording()
+				stored := apiserver.Add(cluster, large(meta(tc.kind, tc.object, tc.slot, tc.parent)))
+				w, err := NewWatch(cluster.Metadata(), cluster.Metadata(), "", 4)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				if err := w.Start(ctx, func() {}); err != nil {
+					t.Fatal(err)
+				}
+				kept := bare(tc.kind, tc.object, tc.slot, tc.parent)
+				kept.ResourceVersion, kept.TypeMeta = stored.ResourceVersion, metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
+				want := []any{kept}
+				if diff := cmp.Diff(want, w.informers[tc.kind].GetStore().List()); diff != "" {
+					t.Errorf("kept (-want +got):\n%s", diff)
+				}
+			})
 		})
 	}
 }

@@ -26,17 +26,17 @@ import (
 const Name = "slot-labels"
 
 const (
-	// DefaultPace is the number of labels that a replica writes per second: 10,000 machines with their Nodes are 20,000 writes,
+	// writesPerSecond is the number of labels that a replica writes per second: 10,000 machines with their Nodes are 20,000 writes,
 	// which should take less than a minute.
-	DefaultPace = 500
-	// defaultWorkers is the number of slots of a replica that are labeled at a time in one namespace: they share one read of the
+	writesPerSecond = 500
+	// workers is the number of slots of a replica that are labeled at a time in one namespace: they share one read of the
 	// namespace. parallel is the number of concurrent writes of all of them.
-	defaultWorkers, parallel = 256, 64
+	workers, parallel = 256, 64
 	// lookAgain is when a tree for which other holders must act first is read again, in case no event arrives.
 	lookAgain = 5 * time.Second
 )
 
-// Config is the configuration of a Labeler. All fields but Served, Workers, Pace, Metrics and Tracer are required.
+// Config is the configuration of a Labeler. All fields but Metrics and Tracer are required.
 type Config struct {
 	// Control and Target read and write metadata in the two clusters; Target may be nil. Machines lists parents with their
 	// selectors.
@@ -46,20 +46,17 @@ type Config struct {
 	Slots           policy.Slots
 	// Known returns a cached object of the slots of this replica.
 	Known func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool)
-	// Served reports whether a namespace may be changed, and receives the slot of this replica in which there is work; nil
-	// means that every namespace is served.
+	// Served reports whether a namespace may be changed, and receives the slot of this replica in which there is work.
 	Served func(namespace string, slot int) bool
 	// Gate admits the work of a slot, with its ownership in the context. Holds reports whether it still would: labeling ends
 	// when a slot is about to be handed over.
 	Gate  runner.Gate[Key]
 	Holds func(slot int) bool
 	// Events receives on the roots what is refused; see refused.go.
-	Events events.EventRecorder
-	// Workers is the number of slots that are labeled at a time in one namespace; default 256. Pace is writes per second; default DefaultPace.
-	Workers, Pace int
-	Clock         clock.WithTicker
-	Metrics       *runner.Metrics
-	Tracer        trace.Tracer
+	Events  events.EventRecorder
+	Clock   clock.WithTicker
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
 }
 
 // Labeler labels unlabeled objects, and hands mislabeled ones over to their slots. New returns one; call it before the Watch starts.
@@ -82,16 +79,10 @@ type Labeler struct {
 
 // New returns a Labeler.
 func New(cfg Config) (*Labeler, error) {
-	if cfg.Workers == 0 {
-		cfg.Workers = defaultWorkers
-	}
-	if cfg.Pace == 0 {
-		cfg.Pace = DefaultPace
-	}
 	l := &Labeler{
 		cfg:      cfg,
 		turns:    make(chan struct{}, parallel),
-		pace:     flowcontrol.NewTokenBucketRateLimiterWithClock(float32(cfg.Pace), parallel, cfg.Clock),
+		pace:     flowcontrol.NewTokenBucketRateLimiterWithClock(writesPerSecond, parallel, cfg.Clock),
 		suspects: map[Key]map[object]uint64{}, blocked: map[Key]map[object]bool{},
 		handedOver: map[object]int{}, waits: waits{}, refused: map[object]string{},
 	}
@@ -101,7 +92,7 @@ func New(cfg Config) (*Labeler, error) {
 	l.admission = NewAdmission(l.mayRun)
 	var err error
 	l.runner, err = runner.New(runner.Config[Key]{
-		Name: Name, Reconcile: l.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Tenant: func(key Key) string { return key.Namespace },
+		Name: Name, Reconcile: l.reconcile, Workers: runner.TenantsAtOnce * workers, Tenant: func(key Key) string { return key.Namespace },
 		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
@@ -271,7 +262,7 @@ func (l *Labeler) mayRun(kind policy.Kind, key types.NamespacedName) bool {
 			slot = named
 		}
 	}
-	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, slot) {
+	if !l.cfg.Served(key.Namespace, slot) {
 		return false
 	}
 	if isRoot && slot != own { // the holder of its own slot may still reconcile it, until it is handed back
@@ -290,7 +281,7 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 		l.blockMoving(key, nil)
 		return runner.Result{}, nil
 	}
-	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, key.Slot) {
+	if !l.cfg.Served(key.Namespace, key.Slot) {
 		return runner.Result{}, nil // NamespaceChanged enqueues the key when it is served
 	}
 	found, err := l.reader.read(ctx, key.Namespace)
@@ -325,9 +316,6 @@ func (l *Labeler) plant(objects []policy.Object) *snapshot {
 // nodes returns the Nodes that Machines name and that may have to be labeled: unlabeled ones, and those of this replica's slots.
 func (l *Labeler) nodes(objects []policy.Object) (nodes []policy.Object) {
 	for _, o := range objects {
-		if o.NodeName == "" {
-			continue
-		}
 		key := types.NamespacedName{Name: o.NodeName}
 		if unlabeled, ok := l.cfg.Watch.get(policy.Node, key); ok {
 			nodes = append(nodes, unlabeled)
@@ -367,7 +355,9 @@ func (l *Labeler) blockMoving(key Key, trees []policy.Tree) (quiet bool) {
 	}
 	quiet = true
 	for o := range now {
-		quiet = l.admission.Block(o.kind, o.key, func() { l.runner.Enqueue(key) }) && quiet
+		if !l.admission.Block(o.kind, o.key, func() { l.runner.Enqueue(key) }) {
+			quiet = false
+		}
 	}
 	return quiet
 }

@@ -2,17 +2,18 @@ package slotlabel
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -39,13 +40,42 @@ type bench struct {
 
 	mu     sync.Mutex
 	held   map[int]bool
+	shut   bool  // admits nothing
+	asked  []Key // what was enqueued
+	passes int   // that run
 	served atomic.Bool
 }
 
 func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return ctx, func() {}, b.held[key.Slot]
+	b.asked = append(b.asked, key)
+	if b.shut || !b.held[key.Slot] {
+		return nil, nil, false
+	}
+	b.passes++
+	return ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.passes--
+	}, true
+}
+
+// enqueued returns the slots of namespace n that were enqueued since the last call, in order, and fails for other namespaces.
+func (b *bench) enqueued() (slots []int) {
+	b.t.Helper()
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, key := range b.asked {
+		if key.Namespace != "n" {
+			b.t.Errorf("%s is enqueued", key)
+		}
+		slots = append(slots, key.Slot)
+	}
+	b.asked = nil
+	slices.Sort(slots)
+	return slots
 }
 
 // meta returns the metadata of an object; parent is of the kind above.
@@ -73,22 +103,12 @@ func meta(kind policy.Kind, name, slot, parent string) *metav1.PartialObjectMeta
 	return m
 }
 
+// newBench returns a bench in a bubble whose labeler runs, and has listed the unlabeled objects.
 func newBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
 	t.Helper()
 	b := stillBench(t, held, objects...)
 	b.run()
-	if !cache.WaitForCacheSync(t.Context().Done(), b.labeler.cfg.Watch.knowsTrees) {
-		t.Fatal("the unlabeled objects were not listed in time")
-	}
-	return b
-}
-
-// settledBench returns a bench in a bubble whose labeler runs. The labeler polls its watch, so it may still wait for its next poll
-// when newBench returns.
-func settledBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
-	t.Helper()
-	b := newBench(t, held, objects...)
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // it polls its Watch
 	return b
 }
 
@@ -194,147 +214,181 @@ func (b *bench) labels() map[string]string {
 	return found
 }
 
-// hangs is how long becomes waits for goroutines in real time: what is not seen then hangs, also on a busy machine.
-const hangs = 10 * time.Minute
-
-// becomes waits until the labels are as wanted.
+// becomes checks the labels after a time in which all retries end.
 func (b *bench) becomes(want map[string]string) {
 	b.t.Helper()
-	var diff string
-	for end := time.Now().Add(hangs); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if diff = cmp.Diff(want, b.labels()); diff == "" {
-			return
-		}
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	if diff := cmp.Diff(want, b.labels()); diff != "" {
+		b.t.Fatalf("labels (-want +got):\n%s", diff)
 	}
-	b.t.Fatalf("labels (-want +got):\n%s", diff)
 }
 
 func TestTreeIsLabeledByTheHolderOfItsSlot(t *testing.T) {
-	b := stillBench(t, []int{1},
-		meta(policy.Deployment, "1", "", ""), meta(policy.Set, "s", "", "1"), meta(policy.Machine, "m", "nonsense", "s"),
-		meta(policy.Deployment, "2", "", ""),
-		meta(policy.Node, "node-m", "", ""), meta(policy.Node, "foreign", "", ""))
-	var order []string // of the writes
-	for _, server := range []*apiserver.Server{b.control, b.target} {
-		server.Fault(func(r apiserver.Request) error {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if r.Verb == "patch" {
-				order = append(order, r.Name)
-			}
-			return nil
-		})
-	}
-	b.run()
-	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "", "foreign": ""})
-	if want := []string{"node-m", "m", "s", "1"}; !slices.Equal(order, want) {
-		t.Errorf("written in the order %v, want %v", order, want)
-	}
-	b.setHeld(2, true)
-	b.labeler.Opened([]int{2})
-	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "2", "foreign": ""})
+	synctest.Test(t, func(t *testing.T) {
+		b := stillBench(t, []int{1},
+			meta(policy.Deployment, "1", "", ""), meta(policy.Set, "s", "", "1"), meta(policy.Machine, "m", "nonsense", "s"),
+			meta(policy.Deployment, "2", "", ""),
+			meta(policy.Node, "node-m", "", ""), meta(policy.Node, "foreign", "", ""))
+		var order []string // of the writes
+		for _, server := range []*apiserver.Server{b.control, b.target} {
+			server.Fault(func(r apiserver.Request) error {
+				if r.Verb != "patch" {
+					return nil
+				}
+				time.Sleep(time.Second)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if order = append(order, r.Name); b.passes == 0 {
+					t.Errorf("%s is written after the end of its pass", r.Name)
+				}
+				return nil
+			})
+		}
+		b.run()
+		b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "", "foreign": ""})
+		if want := []string{"node-m", "m", "s", "1"}; !slices.Equal(order, want) {
+			t.Errorf("written in the order %v, want %v", order, want)
+		}
+		b.setHeld(2, true)
+		b.labeler.Opened([]int{2})
+		b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "2", "foreign": ""})
+	})
 }
 
 func TestRootsAreRejectedUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
-	b := stillBench(t, nil, meta(policy.Deployment, "1", "1", ""))
-	listed := make(chan struct{})
-	b.control.Fault(func(r apiserver.Request) error {
-		if r.Resource == policy.Set.Resource() {
-			<-listed
+	synctest.Test(t, func(t *testing.T) {
+		b := stillBench(t, nil, meta(policy.Deployment, "1", "1", ""))
+		listed := make(chan struct{})
+		b.control.Fault(func(r apiserver.Request) error {
+			if r.Resource == policy.Set.Resource() {
+				<-listed
+			}
+			return nil
+		})
+		var again []types.NamespacedName
+		gate := gateOf(b.labeler.Admission(), policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again = append(again, key) })
+		root := types.NamespacedName{Namespace: "n", Name: "1"}
+		b.run()
+		time.Sleep(time.Second)
+		if _, _, ok := gate.Admit(t.Context(), root); ok {
+			t.Error("a root is reconciled before the unlabeled objects below it are known")
 		}
-		return nil
+		close(listed)
+		time.Sleep(time.Second)
+		if !slices.Equal(again, []types.NamespacedName{root}) {
+			t.Errorf("%s is enqueued, want %s", again, root)
+		}
+		if _, _, ok := gate.Admit(t.Context(), root); !ok {
+			t.Error("the root is not admitted although all unlabeled objects are known")
+		}
 	})
-	again := make(chan types.NamespacedName, 1)
-	gate := gateOf(b.labeler.Admission(), policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again <- key })
-	root := types.NamespacedName{Namespace: "n", Name: "1"}
-	b.run()
-	if _, _, ok := gate.Admit(t.Context(), root); ok {
-		t.Error("a root is reconciled before the unlabeled objects below it are known")
-	}
-	close(listed)
-	if key := <-again; key != root {
-		t.Errorf("%s is enqueued, want %s", key, root)
-	}
-	if _, _, ok := gate.Admit(t.Context(), root); !ok {
-		t.Error("the root is not admitted although all unlabeled objects are known")
-	}
 }
 
 func TestRootIsRejectedUntilItsTreeFits(t *testing.T) {
-	b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "", "1"))
-	if b.labeler.mayRun(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "1"}) {
-		t.Error("the root may be reconciled although its set is in no slot")
-	}
-	if !b.labeler.mayRun(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "2"}) {
-		t.Error("another root may not be reconciled")
-	}
-	b.served.Store(false)
-	if b.labeler.mayRun(policy.Machine, types.NamespacedName{Namespace: "n", Name: "m"}) {
-		t.Error("a machine may be reconciled in a namespace that is not served")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "", "1"))
+		if b.labeler.mayRun(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "1"}) {
+			t.Error("the root may be reconciled although its set is in no slot")
+		}
+		if !b.labeler.mayRun(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "2"}) {
+			t.Error("another root may not be reconciled")
+		}
+		b.served.Store(false)
+		if b.labeler.mayRun(policy.Machine, types.NamespacedName{Namespace: "n", Name: "m"}) {
+			t.Error("a machine may be reconciled in a namespace that is not served")
+		}
+	})
 }
 
 func TestOrphanIsAdoptedBeforeItIsLabeledAsRoot(t *testing.T) {
-	foreign := meta(policy.Machine, "3-foreign", "", "")
-	foreign.Labels["pool"] = "b"
-	lost := meta(policy.Machine, "2-lost", "3", "") // its parent was in slot 3
-	b := newBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""), lost, foreign)
-	b.labeler.Seen(policy.Machine, lost)
-	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1", "2-lost": "1", "3-foreign": "3"})
-	for _, name := range []string{"2-orphan", "2-lost"} {
-		orphan, ok := b.known(policy.Machine, types.NamespacedName{Namespace: "n", Name: name})
-		if !ok || metav1.GetControllerOf(orphan) == nil || metav1.GetControllerOf(orphan).UID != "1-set" {
-			t.Errorf("the orphan was not adopted: %v", orphan)
+	synctest.Test(t, func(t *testing.T) {
+		foreign := meta(policy.Machine, "3-foreign", "", "")
+		foreign.Labels["pool"] = "b"
+		lost := meta(policy.Machine, "2-lost", "3", "") // its parent was in slot 3
+		b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""), lost, foreign)
+		failures, patches := 3, map[string]int{}
+		b.control.Fault(func(r apiserver.Request) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if r.Verb == "patch" {
+				patches[r.Name]++
+			}
+			if r.What() == "get machines" && failures > 0 { // before an adoption
+				failures--
+				return errors.New("away")
+			}
+			return nil
+		})
+		b.run()
+		b.labeler.Seen(policy.Machine, lost)
+		b.becomes(map[string]string{"1-set": "1", "2-orphan": "1", "2-lost": "1", "3-foreign": "3"})
+		for _, name := range []string{"2-orphan", "2-lost"} {
+			orphan, ok := b.known(policy.Machine, types.NamespacedName{Namespace: "n", Name: name})
+			if !ok || metav1.GetControllerOf(orphan) == nil || metav1.GetControllerOf(orphan).UID != "1-set" {
+				t.Errorf("the orphan was not adopted: %v", orphan)
+			}
+			if patches[name] != 2 {
+				t.Errorf("%d writes of the orphan, want two: its owner and its label", patches[name])
+			}
 		}
-	}
+	})
 }
 
 func TestOrphanedSetIsAdopted(t *testing.T) {
-	b := stillBench(t, []int{1, 2}, meta(policy.Deployment, "1-deployment", "1", ""), meta(policy.Set, "2-orphan", "", ""))
-	apiserver.Add(b.machines, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-deployment", UID: "1-deployment"}, Spec: v1alpha1.MachineDeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
-	}})
-	b.run()
-	b.becomes(map[string]string{"1-deployment": "1", "2-orphan": "1"})
+	synctest.Test(t, func(t *testing.T) {
+		b := stillBench(t, []int{1, 2}, meta(policy.Deployment, "1-deployment", "1", ""), meta(policy.Set, "2-orphan", "", ""))
+		apiserver.Add(b.machines, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-deployment", UID: "1-deployment"}, Spec: v1alpha1.MachineDeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+		}})
+		b.run()
+		b.becomes(map[string]string{"1-deployment": "1", "2-orphan": "1"})
+	})
 }
 
 // A parent that cannot be decoded adopts when it can be decoded, and does not prevent other parents from adopting.
 func TestOrphanIsAdoptedBesideAnUndecodableParent(t *testing.T) {
-	b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""))
-	for resource, kind := range map[string]string{"machinesets": "MachineSet", "machinedeployments": "MachineDeployment"} {
-		b.machines.AddJSON(resource, `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"`+kind+`","metadata":{"namespace":"n","name":"u"},"spec":[]}`)
-	}
-	b.run()
-	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1"})
+	synctest.Test(t, func(t *testing.T) {
+		b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""))
+		for resource, kind := range map[string]string{"machinesets": "MachineSet", "machinedeployments": "MachineDeployment"} {
+			b.machines.AddJSON(resource, `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"`+kind+`","metadata":{"namespace":"n","name":"u"},"spec":[]}`)
+		}
+		b.run()
+		b.becomes(map[string]string{"1-set": "1", "2-orphan": "1"})
+	})
 }
 
 func TestMislabeledObjectIsHandedOverWhenNothingIsInFlight(t *testing.T) {
-	b := newBench(t, []int{2},
-		meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "m", "2", "s"),
-		meta(policy.Node, "node-m", "2", ""))
-	key := types.NamespacedName{Namespace: "n", Name: "m"}
-	gate := gateOf(b.labeler.Admission(), policy.Machine, openGate{}, func(types.NamespacedName) {})
-	_, done, ok := gate.Admit(t.Context(), key)
-	if !ok {
-		t.Fatal("not admitted")
-	}
-	machine, _ := b.known(policy.Machine, key)
-	b.labeler.Seen(policy.Machine, machine)
-	for closed := false; !closed; time.Sleep(5 * time.Millisecond) {
-		if _, end, ok := gate.Admit(t.Context(), key); ok {
-			end()
-		} else {
-			closed = true
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, []int{2},
+			meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "m", "2", "s"),
+			meta(policy.Node, "node-m", "2", ""))
+		key := types.NamespacedName{Namespace: "n", Name: "m"}
+		gate := gateOf(b.labeler.Admission(), policy.Machine, openGate{}, func(types.NamespacedName) {})
+		_, done, ok := gate.Admit(t.Context(), key)
+		if !ok {
+			t.Fatal("not admitted")
 		}
-	}
-	if got := b.labels()["m"]; got != "2" {
-		t.Errorf("the machine was handed over to slot %s while a pass of it runs", got)
-	}
-	done()
-	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1"})
-	if _, _, ok := gate.Admit(t.Context(), key); ok {
-		t.Error("the machine is admitted although the caches do not show its new slot")
-	}
+		machine, _ := b.known(policy.Machine, key)
+		b.labeler.Seen(policy.Machine, machine)
+		time.Sleep(time.Minute)
+		if _, _, ok := gate.Admit(t.Context(), key); ok {
+			t.Error("admitted while it is being handed over")
+		}
+		if got := b.labels()["m"]; got != "2" {
+			t.Errorf("the machine was handed over to slot %s while a pass of it runs", got)
+		}
+		done()
+		synctest.Wait() // without advancing the time
+		if diff := cmp.Diff(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1"}, b.labels()); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
+		b.labeler.runner.Enqueue(Key{"n", 2}) // for which nothing is left
+		synctest.Wait()
+		if _, _, ok := gate.Admit(t.Context(), key); ok {
+			t.Error("the machine is admitted although the caches do not show its new slot")
+		}
+	})
 }
 
 type openGate struct{}
