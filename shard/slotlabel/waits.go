@@ -41,7 +41,7 @@ func (l *Labeler) unlabeledBelow(root types.NamespacedName) (unlabeled policy.Ob
 			continue
 		}
 		elsewhere[unlabeled.Parent] = true
-		if of, known := l.root(unlabeled); known && of == root {
+		if of, _ := l.root(unlabeled); of == root { // an unknown one is empty
 			return unlabeled, true
 		}
 	}
@@ -50,12 +50,12 @@ func (l *Labeler) unlabeledBelow(root types.NamespacedName) (unlabeled policy.Ob
 
 // isBelow reports whether an unlabeled object is unchanged, and below a root.
 func (l *Labeler) isBelow(unlabeled policy.Object, root types.NamespacedName) bool {
-	now, found := l.cfg.Watch.get(unlabeled.Kind, unlabeled.Key())
-	if !found || now.UID != unlabeled.UID || now.ResourceVersion != unlabeled.ResourceVersion {
-		return false
+	now, _ := l.cfg.Watch.get(unlabeled.Kind, unlabeled.Key())
+	if now.ResourceVersion != unlabeled.ResourceVersion {
+		return false // of an object that is gone it is empty
 	}
-	of, known := l.root(now)
-	return known && of == root
+	of, _ := l.root(now)
+	return of == root
 }
 
 func parentOf(o policy.Object) types.NamespacedName {
