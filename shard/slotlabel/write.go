@@ -66,9 +66,6 @@ func (l *Labeler) adopt(ctx context.Context, orphan policy.Object, parent metav1
 	if err != nil {
 		return err
 	}
-	if live.ResourceVersion != orphan.ResourceVersion || live.UID != orphan.UID {
-		return nil
-	}
 	ownerref.Adopt(live, parent, v1alpha1.SchemeGroupVersion.WithKind((orphan.Kind + 1).String()))
 	err = l.patch(ctx, orphan, map[string]any{"ownerReferences": live.OwnerReferences})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
