@@ -126,7 +126,7 @@ func slotsArea() area {
 	return area{"slots", []string{
 		pkg + "/policy/object.go", pkg + "/policy/offer.go", pkg + "/policy/tree.go",
 		pkg + "/admission.go", pkg + "/labeler.go", pkg + "/read.go", pkg + "/refused.go", pkg + "/suspects.go", pkg + "/waits.go",
-		pkg + "/write.go",
+		pkg + "/watch.go", pkg + "/write.go",
 	}, []net{
 		{name: pkg + ", without worlds", pkg: pkg, level: quick, args: []string{"-test.short", "-test.skip=^TestEveryTreeFitsInTheEnd$"}},
 		{name: pkg, pkg: pkg, level: ci, args: []string{"-test.short"}},

@@ -294,6 +294,7 @@ func TestPassesEnd(t *testing.T) {
 		machine, _ := b.known(policy.Machine, named("m"))
 		b.labeler.Seen(policy.Machine, machine) // whose set is not cached
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if got := b.labels()["2-root"]; got != "2" || len(b.labeler.suspects) > 0 {
 			t.Errorf("the root is in slot %q, want 2; the suspects that were read are kept: %v", got, b.labeler.suspects)
 		}

@@ -276,6 +276,7 @@ func TestRootsAreRejectedUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
 		}
 		close(listed)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if !slices.Equal(again, []types.NamespacedName{root}) {
 			t.Errorf("%s is enqueued, want %s", again, root)
 		}

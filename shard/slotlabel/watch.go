@@ -150,9 +150,9 @@ func (w *Watch) get(kind policy.Kind, key types.NamespacedName) (o policy.Object
 	if !watched {
 		return policy.Object{}, false
 	}
-	obj, known, err := informer.GetStore().GetByKey(name)
-	meta, isObject := obj.(metav1.Object)
-	if err != nil || !known || !isObject {
+	obj, _, _ := informer.GetStore().GetByKey(name) // of a local store; nil without an object
+	meta, known := obj.(metav1.Object)
+	if !known {
 		return policy.Object{}, false
 	}
 	return policy.Of(kind, meta), true
@@ -196,11 +196,8 @@ func objects(kind policy.Kind, objs []any) iter.Seq[policy.Object] {
 // Roots returns references to the unlabeled roots of a namespace.
 func (w *Watch) Roots(namespace string) (refs []corev1.ObjectReference) {
 	for unlabeled := range w.in(namespace) {
-		if unlabeled.Parent == "" && unlabeled.Kind != policy.Node {
-			refs = append(refs, corev1.ObjectReference{
-				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: unlabeled.Kind.String(),
-				Namespace: unlabeled.Namespace, Name: unlabeled.Name, UID: unlabeled.UID,
-			})
+		if unlabeled.Parent == "" {
+			refs = append(refs, unlabeled.Ref())
 		}
 	}
 	return refs
