@@ -67,12 +67,10 @@ func unfit() sign {
 	}}
 }
 
-func unopened() sign { return above0(metricUnopened) }
-
-// above0: a metric of the replica is.
-func above0(metric string) sign {
-	return sign{"metric " + metric + " is above 0", func(ctx context.Context, b *bed, replica string) (string, error) {
-		values, err := b.lab.Metrics(ctx, replica, metric)
+// unopened: the replica counts slots that do not open.
+func unopened() sign {
+	return sign{"metric " + metricUnopened + " is above 0", func(ctx context.Context, b *bed, replica string) (string, error) {
+		values, err := b.lab.Metrics(ctx, replica, metricUnopened)
 		if err != nil {
 			return "", err
 		}
@@ -82,6 +80,17 @@ func above0(metric string) sign {
 			}
 		}
 		return "", fmt.Errorf("got %v", values)
+	}}
+}
+
+// unreached: the replica counts accounts that answer others.
+func unreached() sign {
+	return sign{"metric " + metricUnreached + " is above 0", func(ctx context.Context, b *bed, replica string) (string, error) {
+		count, err := b.lab.Metric(ctx, replica, metricUnreached)
+		if err == nil && count == 0 {
+			err = errors.New("got 0")
+		}
+		return fmt.Sprint(count), err
 	}}
 }
 
@@ -131,7 +140,7 @@ func ofTarget(replica string) []sign {
 // ofCloud are the signs of each replica that does not reach a cloud that others reach. It is fit: it keeps all other slots.
 func ofCloud(replica string) []sign {
 	return []sign{
-		above0(metricUnreached), reported(eventUnreached, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),
+		unreached(), reported(eventUnreached, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),
 	}
 }
 
