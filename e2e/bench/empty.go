@@ -18,7 +18,7 @@ const emptied = 10
 
 // measureEmpty deletes machines whose Nodes have no pods, one by one, and measures the time without that of the cloud.
 func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	namespace := fmt.Sprintf("empty-%d", os.Getpid())
 	if err := lab.Prepare(ctx, namespace, ""); err != nil {

@@ -19,15 +19,12 @@ const (
 	total       = deployments * machines
 )
 
-// patience bounds one measurement.
-const patience = 3 * time.Minute
-
 // settled is how long a measurement waits before writes are counted, so that none is missed.
 const settled = 2 * time.Second
 
 // measureFleet measures how the fleet creates and deletes the machines.
 func measureFleet(ctx context.Context, lab *harness.Lab, namespace string) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	if err := lab.Prepare(ctx, namespace, ""); err != nil {
 		return nil, err

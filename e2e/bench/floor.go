@@ -39,7 +39,7 @@ type floor struct {
 
 // onFloor stops the fleet, so that no other client changes the machines, and runs a function with a floor.
 func onFloor(ctx context.Context, lab *harness.Lab, namespace string, do func(ctx context.Context, f *floor) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	if err := lab.Prepare(ctx, namespace, ""); err != nil {
 		return err

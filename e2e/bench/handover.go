@@ -156,7 +156,7 @@ func slotLeaseName(slot int) string { return fmt.Sprintf("%s-slot-%03d", harness
 
 // assignNext waits until a slot is held by its assigned replica, assigns the next replica, and records the time.
 func assignNext(ctx context.Context, lab *harness.Lab, m *move, replicas []string) (next string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	err = harness.Eventually(ctx, fmt.Sprintf("slot %d is assigned to another replica", m.slot), func(ctx context.Context) error {
 		lease, err := slotLease(ctx, lab, m.slot)

@@ -89,7 +89,7 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 // atWork scales a MachineDeployment, and waits until the cloud has begun to create the last of its VMs, or to delete it: a call
 // takes effect when it begins. Most of the other calls are still in flight then.
 func atWork(ctx context.Context, lab *harness.Lab, namespace string, r root, size int) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	if err := lab.ScaleDeployment(ctx, namespace, r.name, size); err != nil {
 		return err

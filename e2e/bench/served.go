@@ -14,7 +14,7 @@ import (
 
 // allServed waits until every slot is served at some replica since start, and returns how long that took.
 func allServed(ctx context.Context, lab *harness.Lab, start time.Time) (took time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	inUse, err := slotsInUse(ctx, lab)
 	if err != nil {

@@ -17,7 +17,7 @@ const stopTime = 20 * time.Second
 
 // measureStops deletes the machines at a cloud whose VMs stop slowly, and counts its calls meanwhile.
 func measureStops(ctx context.Context, lab *harness.Lab, s sample) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	namespace := fmt.Sprintf("stop-%d", os.Getpid())
 	if err := lab.Prepare(ctx, namespace, ""); err != nil {

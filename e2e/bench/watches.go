@@ -22,7 +22,7 @@ var slotted = []string{"machinedeployments", "machinesets", "machines", "nodes"}
 
 // ownWatches waits until each replica watches the objects of its slots, and few others; the position precedes all watches.
 func ownWatches(ctx context.Context, lab *harness.Lab, position harness.AuditPosition) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	return harness.EventuallyEvery(ctx, 5*time.Second, "replicas watch what they hold", func(ctx context.Context) error {
 		held, err := heldSlots(ctx, lab)

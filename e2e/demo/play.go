@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// patience bounds each step. None takes half a minute, but the machine may be busy.
-	patience = 3 * time.Minute
 	// interval of polling the lab.
 	interval = 200 * time.Millisecond
 	// quiet is how long no slot has moved when moves are printed, so that simultaneous ones are printed together.
@@ -89,13 +87,13 @@ func (d *demo) play(ctx context.Context) error {
 	return nil
 }
 
-// bounded runs f for at most patience.
+// bounded runs f, and fails where it hangs.
 func bounded(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	err := do(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("given up after %s: %w", patience, err)
+		return fmt.Errorf("given up after %s: %w", harness.Standstill, err)
 	}
 	return err
 }
