@@ -46,6 +46,12 @@ func (s *slots) roots(namespace string) []corev1.ObjectReference {
 	return append(refs, rootsAmong(policy.Machine, s.view.Machines.In(namespace))...)
 }
 
+// countRoots returns how many roots a slot has whose objects are cached.
+func (s *slots) countRoots(slot int) int {
+	return len(rootsAmong(policy.Deployment, s.view.Deployments.Of(slot))) + len(rootsAmong(policy.Set, s.view.Sets.Of(slot))) +
+		len(rootsAmong(policy.Machine, s.view.Machines.Of(slot)))
+}
+
 // rootsAmong returns references to those objects that have no controller.
 func rootsAmong[T metav1.Object](kind policy.Kind, objects []T) (refs []corev1.ObjectReference) {
 	for _, o := range objects {

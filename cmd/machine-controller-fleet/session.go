@@ -80,7 +80,7 @@ func (s *session) protocol(f *fleet, reporter *shardsession.Reporter) error {
 	}
 	s.replica, err = shardsession.New(shardsession.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: f.slots, Metrics: s.metrics,
-		Weigh: f.slots.weigh, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Unserved: f.noteUnserved, UnservedSlot: f.noteUnservedSlot,
+		Weigh: f.slots.weigh, Roots: f.slots.countRoots, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Unserved: f.noteUnserved, UnservedSlot: f.noteUnservedSlot,
 		Led: s.led, LeaderLease: f.holds.LeaderLease, Tracer: f.tracer,
 		Count: f.breakers.Report, Accounts: f.accounts.report, Heard: func(reported protocol.Reports) {
 			f.breakers.Receive(reported.Counts, reported.Holders)

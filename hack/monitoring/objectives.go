@@ -47,11 +47,18 @@ func all() []objective {
 			description: "{{ $value | humanizePercentage }} of deletions took longer than the time of the objective, and the error budget is used up too fast.",
 		},
 		{
-			name: "ownership", ratio: "0.999", bad: `avg_over_time(job:mcf_unowned_slots:ratio{` + fleet + `}[$w])`,
-			alert: "MachineControllerFleetOwnershipSLO", summary: "Slots have no holder too often",
-			description: "Slots had no holder for {{ $value | humanizePercentage }} of the time, and the error budget is used up too fast.",
+			name: "ownership", ratio: "0.999", bad: "(" + unserved("rate", "$w") + fmt.Sprintf(") / max by (job, namespace) (mcf_slots{%s})", fleet),
+			alert: "MachineControllerFleetOwnershipSLO", summary: "Slots are not reconciled too often",
+			description: "Slots were not reconciled for {{ $value | humanizePercentage }} of the time, and the error budget is used up too fast.",
 		},
 	}
+}
+
+// unserved is a function of the slot-seconds without a live holder, of which each replica sees all, and of those that replicas held without
+// reconciling.
+func unserved(function, window string) string {
+	return fmt.Sprintf("max by (job, namespace) (%s(mcf_unowned_slot_seconds_total{%s}[%s])) + sum by (job, namespace) (%[1]s(mcf_unopened_slot_seconds_total{%[2]s}[%[3]s]))",
+		function, fleet, window)
 }
 
 // ended is the number of machines that have ended a step.
@@ -101,10 +108,7 @@ func objectives() string {
 		record("job:mcf_machine_"+step+"_seconds:p99_1d", "",
 			fmt.Sprintf(`histogram_quantile(0.99, sum by (job, namespace, le) (increase(mcf_machine_step_seconds_bucket{%s,step="%s"}[1d])))`, fleet, step))
 	}
-	unowned := fmt.Sprintf("max by (job, namespace) (mcf_unowned_slots{%s})", fleet)
-	record("job:mcf_unowned_slots:max", "", unowned)
-	record("job:mcf_unowned_slots:ratio", "", fmt.Sprintf("%s / (%s + sum by (job, namespace) (mcf_owned_slots{%s}))", unowned, unowned, fleet))
-	record("job:mcf_unowned_slot_seconds:increase1d", "", fmt.Sprintf("avg_over_time(job:mcf_unowned_slots:max{%s}[1d]) * 86400", fleet))
+	record("job:mcf_unserved_slot_seconds:increase1d", "", unserved("increase", "1d"))
 	for _, o := range all() {
 		record("job:mcf_slo_budget:ratio", o.name,
 			fmt.Sprintf("group by (job, namespace) (mcf_owned_slots{%s}) * (1 - %s) # objectives.%s.ratio", fleet, o.ratio, o.name))

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.opentelemetry.io/otel/trace/noop"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,115 +17,114 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// A slot whose holder released it is handed over, also if the watch has not shown the release: the Lease may have been read instead.
-func TestArrivalsAreMeasuredByTheHolderThatWasReplaced(t *testing.T) {
-	for name, tc := range map[string]struct {
-		from               string
-		handOver, takeOver int
-	}{
-		"released": {"", 1, 0},
-		"held":     {"fleet-0_abcde", 0, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			registry := prometheus.NewRegistry()
-			s := protocol.Settings{Fleet: "fleet", Slots: 8, Replica: "fleet-1", Session: "fleet-1_abcde"}
-			a := newArrivals(s, noop.NewTracerProvider().Tracer(""), NewMetrics(registry))
-			at := func(second int) member.Moment {
-				return member.Moment{Wall: time.Date(2026, 1, 2, 3, 4, second, 0, time.UTC), Monotonic: time.Duration(second) * time.Second}
-			}
-			lease := func(name string, annotations map[string]string) *coordinationv1.Lease {
-				return &coordinationv1.Lease{
-					ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-					Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("fleet-0_abcde")},
-				}
-			}
-			a.seen(lease(member.SessionLeaseName("fleet", "fleet-0"), nil), at(1))
-			a.seen(lease(member.SlotLeaseName("fleet", 3, 8), map[string]string{v1alpha1.AnnotationAssignedReplica: "fleet-1"}), at(2))
-			a.acquired(protocol.Change{Slot: 3, Epoch: 2, Kind: protocol.Acquired, From: tc.from}, at(4))
-			a.opened(t.Context(), 3, at(5))
-			for metric, want := range map[string]int{"mcf_hand_over_seconds": tc.handOver, "mcf_take_over_seconds": tc.takeOver} {
-				families, err := registry.Gather()
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, f := range families {
-					if f.GetName() == metric {
-						if got := f.GetMetric()[0].GetHistogram().GetSampleCount(); got != uint64(want) {
-							t.Errorf("%s has %d samples, want %d", metric, got, want)
-						}
-					}
-				}
-			}
-		})
-	}
-}
-
-// A hand-over and a take-over are traced with their stages, and the traceparent of the first span is that of the arrival.
-func TestArrivalsAndDeparturesAreTracedWithTheirStages(t *testing.T) {
-	s := protocol.Settings{Fleet: "fleet", Slots: 8, Replica: "fleet-1", Session: "fleet-1_abcde"}
-	at := func(second int) member.Moment {
-		return member.Moment{Wall: time.Date(2026, 1, 2, 3, 4, second, 0, time.UTC), Monotonic: time.Duration(second) * time.Second}
-	}
-	slot := func(holder string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: member.SlotLeaseName("fleet", 3, 8), Annotations: map[string]string{v1alpha1.AnnotationAssignedReplica: "fleet-1"}},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
-		}
-	}
+// Hand-overs and take-overs are measured from when no live session held the slot, or it was to be handed over, and are traced with their
+// stages; the traceparent of the first span is that of the arrival.
+func TestArrivalsAndDepartures_AreTracedWithTheirStages(t *testing.T) {
 	const old = "fleet-0_abcde"
 	for name, tc := range map[string]struct {
-		run  func(a *arrivals, d *departures)
+		run  func(w *watched)
 		want []string
 	}{
-		"a hand-over": {func(a *arrivals, _ *departures) {
-			a.seen(slot(old), at(1))
-			a.seen(slot(""), at(4))
-			a.acquired(protocol.Change{Slot: 3, Epoch: 2, Kind: protocol.Acquired}, at(5))
-			if a.opened(t.Context(), 3, at(7)) == "" {
-				t.Error("a hand-over has no trace")
-			}
+		"a hand-over": {func(w *watched) {
+			w.slot(1, old, "fleet-1")
+			w.slot(4, "", "fleet-1")
+			w.arrives(5, 7, "")
 		}, []string{"hand-over release 3s", "hand-over acquire 1s", "hand-over open 2s", "hand-over 6s"}},
-		"a hand-over whose release was not seen": {func(a *arrivals, _ *departures) {
-			a.seen(slot(old), at(1))
-			a.acquired(protocol.Change{Slot: 3, Epoch: 2, Kind: protocol.Acquired}, at(5))
-			a.opened(t.Context(), 3, at(7))
-		}, []string{"hand-over acquire 4s", "hand-over open 2s", "hand-over 6s"}},
-		"a take-over": {func(a *arrivals, _ *departures) {
-			session := slot(old)
-			session.Name = member.SessionLeaseName("fleet", "fleet-0")
-			a.seen(session, at(1))
-			a.seen(slot(old), at(16))
-			a.acquired(protocol.Change{Slot: 3, Epoch: 2, Kind: protocol.Acquired, From: old}, at(17))
-			a.opened(t.Context(), 3, at(19))
+		"a hand-over that waits for an assignment": {func(w *watched) {
+			w.slot(1, old, "fleet-0")
+			w.slot(2, "", "fleet-0")
+			w.slot(10, "", "fleet-1")
+			w.arrives(11, 12, "")
+		}, []string{"hand-over assign 8s", "hand-over acquire 1s", "hand-over open 1s", "hand-over 10s"}},
+		"a take-over": {func(w *watched) {
+			w.lives(1, old)
+			w.slot(2, old, "fleet-0")
+			w.slot(16, old, "fleet-1")
+			w.arrives(17, 19, old)
 		}, []string{"take-over silence 15s", "take-over acquire 1s", "take-over open 2s", "take-over 18s"}},
-		"a slot that had no holder": {func(a *arrivals, _ *departures) {
-			a.seen(slot(""), at(1))
-			a.acquired(protocol.Change{Slot: 3, Epoch: 1, Kind: protocol.Acquired}, at(2))
-			if a.opened(t.Context(), 3, at(3)) != "" {
-				t.Error("a slot that had no holder has a trace of its hand-over")
-			}
+		"a take-over of a slot that was released for a dead session": {func(w *watched) {
+			w.lives(1, old)
+			w.slot(2, old, "fleet-0")
+			w.slot(17, "", "fleet-1")
+			w.arrives(18, 19, "")
+		}, []string{"take-over silence 16s", "take-over acquire 1s", "take-over open 1s", "take-over 18s"}},
+		"a take-over by the next session of the same replica": {func(w *watched) {
+			w.lives(1, "fleet-1_aaaaa")
+			w.slot(2, "fleet-1_aaaaa", "fleet-1")
+			w.lives(9, "fleet-1_abcde")
+			w.slot(9, "", "fleet-1")
+			w.arrives(10, 11, "")
+		}, []string{"take-over silence 1s", "take-over acquire 8s", "take-over open 1s", "take-over 10s"}},
+		"a slot that had no holder": {func(w *watched) {
+			w.slot(1, "", "fleet-1")
+			w.arrives(2, 3, "")
 		}, nil},
-		"a release": {func(_ *arrivals, d *departures) {
-			d.stopped(3, at(1))
-			d.stopped(3, at(2))
-			d.idle(3, at(4))
-			d.lost(t.Context(), 3, 1, at(5))
+		"a release": {func(w *watched) {
+			w.departures.stopped(3, w.at(1))
+			w.departures.stopped(3, w.at(2))
+			w.departures.idle(3, w.at(4))
+			w.departures.lost(t.Context(), 3, 1, w.at(5))
 		}, []string{"release-slot finish 3s", "release-slot write 1s", "release-slot 4s"}},
-		"a release that was undone, and a loss": {func(_ *arrivals, d *departures) {
-			d.stopped(3, at(1))
-			d.resumed(3)
-			d.idle(3, at(4))
-			d.lost(t.Context(), 3, 1, at(5))
+		"a release that was undone, and a loss": {func(w *watched) {
+			w.departures.stopped(3, w.at(1))
+			w.departures.resumed(3)
+			w.departures.idle(3, w.at(4))
+			w.departures.lost(t.Context(), 3, 1, w.at(5))
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := tracetest.NewSpanRecorder()
 			tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("")
-			tc.run(newArrivals(s, tracer, NewMetrics(prometheus.NewRegistry())), newDepartures(s, tracer))
+			s := protocol.Settings{Config: member.DefaultConfig(), Fleet: "fleet", Slots: 8, Replica: "fleet-1", Session: "fleet-1_abcde"}
+			w := &watched{t: t, settings: s}
+			h := newHolders(s, w.at(0))
+			w.arrivals, w.departures = newArrivals(s, tracer, NewMetrics(prometheus.NewRegistry()), h), newDepartures(s, tracer)
+			tc.run(w)
 			if diff := cmp.Diff(tc.want, endedSpans(recorder)); diff != "" {
 				t.Errorf("spans (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// watched is what a session observes of slot 3.
+type watched struct {
+	t          *testing.T
+	settings   protocol.Settings
+	arrivals   *arrivals
+	departures *departures
+}
+
+func (*watched) at(second int) member.Moment {
+	return member.Moment{Wall: time.Date(2026, 1, 2, 3, 4, second, 0, time.UTC), Monotonic: time.Duration(second) * time.Second}
+}
+
+func (w *watched) seen(second int, lease *coordinationv1.Lease, holder string) {
+	renewed := metav1.NewMicroTime(w.at(second).Wall)
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed}
+	w.arrivals.holders.seen(lease, w.at(second))
+	w.arrivals.seen(lease, w.at(second))
+}
+
+// slot shows the slot Lease.
+func (w *watched) slot(second int, holder, assigned string) {
+	w.seen(second, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Name: member.SlotLeaseName("fleet", 3, 8), Annotations: map[string]string{v1alpha1.AnnotationAssignedReplica: assigned},
+	}}, holder)
+}
+
+// lives shows the renewal of a session Lease.
+func (w *watched) lives(second int, session string) {
+	replica, _ := member.ReplicaOf(session)
+	w.seen(second, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: member.SessionLeaseName("fleet", replica)}}, session)
+}
+
+// arrives acquires the slot from a session, and opens it.
+func (w *watched) arrives(acquired, opened int, from string) {
+	w.slot(acquired, w.settings.Session, w.settings.Replica)
+	w.arrivals.acquired(protocol.Change{Slot: 3, Epoch: 2, Kind: protocol.Acquired, From: from}, w.at(acquired))
+	if traced := w.arrivals.opened(w.t.Context(), 3, w.at(opened)) != ""; traced != (w.arrivals.holders.slots[3].gap.of != "") {
+		w.t.Errorf("the arrival has a trace: %t", traced)
 	}
 }
 

@@ -271,6 +271,7 @@ type costReplica struct {
 	fence    *fence.Fence
 	metrics  *Metrics
 	arrival  *arrivals
+	service  *service
 	outages  outages[int]
 
 	watches, gone, elected bool
@@ -293,10 +294,10 @@ func (f *costFleet) newReplica(n int) *costReplica {
 		f.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry)
+	m, h := NewMetrics(registry), newHolders(s, member.Moment{})
 	return &costReplica{
 		f: f, settings: s, machine: machine, fence: fence.New(name, s.Session, s.Slots, fence.NewTime(clock.RealClock{}), registry, nil), metrics: m,
-		arrival: newArrivals(s, noop.NewTracerProvider().Tracer(""), m), outages: outages[int]{},
+		arrival: newArrivals(s, noop.NewTracerProvider().Tracer(""), m, h), service: &service{metrics: m, holders: h}, outages: outages[int]{},
 	}
 }
 
@@ -311,7 +312,7 @@ func (r *costReplica) begin() {
 			r.metrics.observe(&facts, r.fence.Busy())
 			lateOf(r.outages, now, longUnowned, unownedAmong(facts.Slots))
 			r.machine.Reports()
-			r.arrival.prune(now)
+			r.service.observe(now, facts.Observing)
 		})
 		r.get(protocol.Woke{})
 		if r == r.f.replicas[0] && !r.elected && !r.machine.Suspended() {
@@ -342,6 +343,7 @@ func (r *costReplica) get(event protocol.Event) {
 	var out protocol.Output
 	at := r.loop(func(now member.Moment) {
 		if seen, ok := event.(protocol.Seen); ok {
+			r.service.holders.seen(seen.Lease, now)
 			r.arrival.seen(seen.Lease, now)
 		}
 		out = r.machine.Step(now, event)

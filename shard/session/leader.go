@@ -300,6 +300,7 @@ func (r *Replica) compareSettings(ctx context.Context) error {
 			return &ExitError{protocol.Exit{Reason: protocol.ReasonMismatch, Message: err.Error()}}
 		}
 	}
+	observer{r}.note(listed.Leases...) // this session's first write replaces what an earlier one of this replica has written
 	r.noteUnserved(ctx, listed.Leases)
 	return nil
 }

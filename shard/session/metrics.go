@@ -12,12 +12,14 @@ import (
 
 // Metrics of one replica's part in the fleet.
 type Metrics struct {
-	owned, unowned, leads, suspended prometheus.Gauge
-	imbalance, sessions, inFlight    prometheus.Gauge
-	unreached                        prometheus.Gauge
-	suspensions                      prometheus.Counter
-	handOver, takeOver               prometheus.Histogram
-	fit, unopened                    *prometheus.GaugeVec
+	owned, unowned, leads, suspended             prometheus.Gauge
+	imbalance, sessions, inFlight                prometheus.Gauge
+	unreached                                    prometheus.Gauge
+	suspensions                                  prometheus.Counter
+	slots                                        prometheus.Gauge
+	unownedSeconds, unopenedSeconds, rootSeconds prometheus.Counter
+	handOver, takeOver                           prometheus.Histogram
+	fit, unopened                                *prometheus.GaugeVec
 }
 
 // NewMetrics returns the metrics, registered.
@@ -25,21 +27,31 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
 	seconds := func(name, help string) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)})
 	}
 	m := &Metrics{
-		owned:     gauge("mcf_owned_slots", "Slots that this replica holds."),
-		unowned:   gauge("mcf_unowned_slots", "Slots without a holder, as this replica sees it: their objects are not reconciled."),
+		owned: gauge("mcf_owned_slots", "Slots that this replica holds."),
+		unowned: gauge("mcf_unowned_slots", "Slots without a holder, or with one that has given no sign of life for as long as it may work without, "+
+			"as this replica sees it: their objects are not reconciled."),
+		slots: gauge("mcf_slots", "Slots of the fleet."),
+		unownedSeconds: counter("mcf_unowned_slot_seconds_total", "For how long slots had no live holder, summed over slots, as this replica sees it: "+
+			"from the last sign of life of a dead holder, or from the release, until another session holds them."),
+		unopenedSeconds: counter("mcf_unopened_slot_seconds_total", "For how long this replica held slots and did not reconcile their objects, "+
+			"summed over slots: their objects were not known yet, they were being handed over, or the replica was suspended and got them back."),
 		leads:     gauge("mcf_leader", "1 if this replica leads the fleet."),
 		suspended: gauge("mcf_suspended", "1 if this replica may begin nothing, because its fence has passed."),
 		imbalance: gauge("mcf_imbalance_ratio", "Weight of the busiest replica divided by that of the average one, as this replica sees it."),
 		sessions:  gauge("mcf_sessions", "Sessions that live, as this replica sees it."),
 		unreached: gauge("mcf_unreached_accounts", "Accounts at clouds, and drivers, that do not answer this replica, and answer another one."),
 		inFlight:  gauge("mcf_in_flight", "Passes, requests and calls of drivers that are in flight under an ownership."),
-		suspensions: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mcf_suspensions_total", Help: "How often the fence passed.",
-		}),
+		rootSeconds: counter("mcf_unserved_root_seconds_total", "For how long roots were not reconciled, summed over roots: those of slots that opened here, "+
+			"from when no live session held the slot until it was open. "+
+			"Roots are MachineDeployments, and MachineSets and Machines without a controller."),
+		suspensions: counter("mcf_suspensions_total", "How often the fence passed."),
 		fit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mcf_fit", Help: "1 if this replica can do its work, by aspect: acts (it has read all Leases, and its fence has not passed), " +
 				"observes (its renewals come back through its watch), serves (the slots that it acquires open, and their objects are watched).",
@@ -48,17 +60,17 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "mcf_unopened_slots", Help: "Slots that this replica holds and whose objects it does not know yet, so that they are not reconciled, " +
 				"by reason: the kind of objects that was not listed, or Pending.",
 		}, []string{"reason"}),
-		handOver: seconds("mcf_hand_over_seconds", "From this replica being assigned a slot of a live session to the slot being open here."),
+		handOver: seconds("mcf_hand_over_seconds", "From a slot of a live session being assigned to this replica, or being released, if that was before, to the slot being open here."),
 		takeOver: seconds("mcf_take_over_seconds", "From the last sign of life of a dead session to its slot being open here."),
 	}
 	registerer.MustRegister(m.fit, m.unopened, m.owned, m.unowned, m.leads, m.suspended, m.imbalance, m.sessions, m.inFlight, m.unreached,
-		m.suspensions, m.handOver, m.takeOver)
+		m.suspensions, m.handOver, m.takeOver, m.slots, m.unownedSeconds, m.unopenedSeconds, m.rootSeconds)
 	return m
 }
 
 // observe sets the metrics that depend on the facts of the protocol.
 func (m *Metrics) observe(facts *protocol.Facts, inFlight int) {
-	owned, unowned := 0, 0
+	owned := 0
 	weights := map[string]float64{}
 	for _, s := range facts.Sessions {
 		if s.Session == facts.Session {
@@ -66,10 +78,7 @@ func (m *Metrics) observe(facts *protocol.Facts, inFlight int) {
 		}
 	}
 	for _, slot := range facts.Slots {
-		switch {
-		case !slot.Owned:
-			unowned++
-		case slot.Holder == facts.Session:
+		if slot.Owned && slot.Holder == facts.Session {
 			owned++
 		}
 		if slot.Owned {
@@ -77,7 +86,7 @@ func (m *Metrics) observe(facts *protocol.Facts, inFlight int) {
 		}
 	}
 	m.owned.Set(float64(owned))
-	m.unowned.Set(float64(unowned))
+	m.slots.Set(float64(len(facts.Slots)))
 	m.leads.Set(number(facts.Leads))
 	m.suspended.Set(number(facts.Suspended))
 	m.inFlight.Set(float64(inFlight))

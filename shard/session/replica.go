@@ -50,6 +50,8 @@ type Config struct {
 	// Weigh returns the weights of slots by number, of those that are held and possibly others; a missing slot weighs 1, and
 	// with nil all do. The loop calls it, so it must return at once.
 	Weigh func() map[int]int64
+	// Roots returns how many roots a slot has whose objects are known. The loop calls it, so it must return at once.
+	Roots func(slot int) int
 	// Count returns the report of this replica about its machines, at the same times; ok is false while the machines were not
 	// counted yet. The text is passed on without being parsed. Heard receives about every second the reports of all replicas,
 	// while the session may act. The loop calls both, so they must return at once; either may be nil.
@@ -89,6 +91,8 @@ type Replica struct {
 	// Used by the loop only:
 	opening map[int]*opening // slots that are held
 	news    []int            // slots whose objects have to be announced
+	holders *holders
+	service *service
 	arrival *arrivals
 	leaving *departures
 	changes changeLog
@@ -123,12 +127,14 @@ func New(cfg Config) (*Replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("settings of the fleet: %w", err)
 	}
+	now := cfg.Time.Moment()
+	holders := newHolders(cfg.Settings, now)
 	r := &Replica{
 		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
-		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), leaving: newDepartures(cfg.Settings, cfg.Tracer), changes: changeLog{},
+		holders: holders, service: &service{metrics: cfg.Metrics, holders: holders, roots: cfg.Roots, begun: now, last: now},
+		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics, holders), leaving: newDepartures(cfg.Settings, cfg.Tracer), changes: changeLog{},
 		gaps: newSlotGaps(cfg.Settings), outages: outages[int]{}, ailing: outages[string]{}, office: newCandidacy(),
 	}
-	now := cfg.Time.Moment()
 	r.beaten.Store(&now)
 	return r, nil
 }
@@ -209,12 +215,23 @@ func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err
 	now := r.cfg.Time.Moment()
 	r.beaten.Store(&now)
 	r.office.set(r.machine.MayLead(now))
+	r.service.hold(now, r.opening, r.idle(), r.machine.Suspended())
 	r.tick(ctx, now)
 	wake = beat
 	if !r.wakeAt.IsZero() {
 		wake = min(wake, max(r.wakeAt.Since(now), 0))
 	}
 	return wake, false, nil
+}
+
+// idle returns how many slots are held and not worked on.
+func (r *Replica) idle() (slots int) {
+	for slot, o := range r.opening {
+		if !o.ready || r.leaving.has(slot) {
+			slots++
+		}
+	}
+	return slots
 }
 
 // carryOut executes the result of a step: first it stops what ends, then it updates what the session is entitled to, and only
@@ -328,6 +345,7 @@ func (r *Replica) open(ctx context.Context, slot int) {
 	o.ready = true
 	r.cfg.Fence.Arrived(slot, o.epoch, r.arrival.opened(ctx, slot, r.cfg.Time.Moment()))
 	r.cfg.Fence.Open(slot, o.epoch)
+	r.service.opened(slot, r.cfg.Time.Moment())
 	r.news = append(r.news, slot)
 	r.post(protocol.Opened{Slot: slot, Epoch: o.epoch})
 }
@@ -362,13 +380,13 @@ func (r *Replica) tick(ctx context.Context, now member.Moment) {
 	}
 	r.ticked = now.Monotonic
 	r.changes.flush(ctx)
-	r.arrival.prune(now)
 	if broken := r.cfg.Grants.Broken(); !maps.Equal(broken, r.broken) {
 		r.broken = broken
 		r.post(protocol.Watched{Broken: broken})
 	}
 	r.compareAccounts()
 	facts := r.machine.Facts(now)
+	r.service.observe(now, facts.Observing)
 	r.cfg.Metrics.observe(&facts, r.cfg.Fence.Busy())
 	r.cfg.Metrics.observeFitness(facts.Fitness, r.unopened())
 	r.report(ctx, now, &facts)
@@ -438,63 +456,5 @@ func (r *Replica) inLoop(ctx context.Context, f func() error) error {
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("the loop of the session does not answer: %w", ctx.Err())
-	}
-}
-
-// observer posts what the watch shows as events.
-type observer struct{ *Replica }
-
-var _ leases.Observer = observer{}
-
-// Listed posts a protocol.Listed.
-func (o observer) Listed(leases []*coordinationv1.Lease) {
-	o.note(leases...)
-	leader := slices.IndexFunc(leases, o.isLeaderLease)
-	if leader < 0 {
-		o.leaderLease(nil)
-	} else {
-		o.leaderLease(leases[leader])
-	}
-	o.post(protocol.Listed{Leases: leases})
-}
-
-// Seen posts a protocol.Seen.
-func (o observer) Seen(lease *coordinationv1.Lease) {
-	o.note(lease)
-	if o.isLeaderLease(lease) {
-		o.leaderLease(lease)
-	}
-	o.post(protocol.Seen{Lease: lease})
-}
-
-// note updates the measurement of arrivals, and of times without a holder, with Leases.
-func (o observer) note(leases ...*coordinationv1.Lease) {
-	at := o.cfg.Time.Moment()
-	o.mail.put(letter{do: func() {
-		for _, lease := range leases {
-			o.arrival.seen(lease, at)
-			if slot, gap := o.gaps.seen(lease, at.Cluster()); !gap.IsZero() && o.cfg.UnservedSlot != nil {
-				o.cfg.UnservedSlot(slot, gap)
-			}
-		}
-	}})
-}
-
-// Gone posts a protocol.Gone.
-func (o observer) Gone(lease *coordinationv1.Lease) {
-	if o.isLeaderLease(lease) {
-		o.leaderLease(nil)
-	}
-	o.post(protocol.Gone{Lease: lease})
-}
-
-func (o observer) isLeaderLease(lease *coordinationv1.Lease) bool {
-	return lease.Name == member.LeaderLeaseName(o.cfg.Settings.Fleet)
-}
-
-// leaderLease reports a version of the leader Lease.
-func (o observer) leaderLease(lease *coordinationv1.Lease) {
-	if o.cfg.LeaderLease != nil {
-		o.cfg.LeaderLease(lease)
 	}
 }

@@ -128,6 +128,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 			}
 			return weights
 		},
+		Roots: func(int) int { return 3 },
 		Count: func() (string, bool) { return "counted by " + name, len(p.open()) > 0 },
 		Heard: func(reported protocol.Reports) { p.heard.Store(&reported) },
 		Led: func() {

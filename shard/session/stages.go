@@ -72,6 +72,12 @@ func (d *departures) idle(slot int, now member.Moment) {
 	}
 }
 
+// has reports whether a slot is being handed over.
+func (d *departures) has(slot int) bool {
+	_, is := d.slots[slot]
+	return is
+}
+
 // resumed ends a departure without a hand-over.
 func (d *departures) resumed(slot int) { delete(d.slots, slot) }
 

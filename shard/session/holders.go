@@ -1,0 +1,202 @@
+package session
+
+import (
+	"maps"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+)
+
+// holders records, from the Leases that this session observes, which session holds each slot, and since when no live session holds it. It
+// serves metrics and traces: no decision depends on it.
+type holders struct {
+	settings protocol.Settings
+	signs    map[string]sign   // the last sign of life, by session
+	sessions map[string]string // the session that each replica's Lease shows
+	slots    []holder          // by number
+	counted  float64           // slot-seconds without a live holder that were not taken yet
+	sight    sight
+}
+
+// sign is the last sign of life of a session: a renewal of its Lease.
+type sign struct {
+	renewed time.Time // as the session wrote it
+	at      member.Moment
+}
+
+// holder is the holder of a slot.
+type holder struct {
+	lease   *coordinationv1.Lease // nil until one was observed
+	session string                // "" for none
+	gap     gap
+	until   member.Moment // until when the time without a live holder was counted
+}
+
+// gap is a time without a live holder: the present one, or else the one before the present holder.
+type gap struct {
+	since member.Moment
+	of    string // the session that held the slot before it; "" if it is unknown
+	died  bool   // that session did not release the slot
+}
+
+// sight is whether the silence of other sessions proves that they are dead.
+type sight int
+
+const (
+	begins sight = iota // not yet: what is without a holder now is counted when it does
+	sees
+	blind // not any more: what is missed is not counted
+)
+
+func newHolders(s protocol.Settings, now member.Moment) *holders {
+	h := &holders{settings: s, signs: map[string]sign{}, sessions: map[string]string{}, slots: make([]holder, s.Slots)}
+	for slot := range h.slots {
+		h.slots[slot].gap.since = now
+	}
+	return h
+}
+
+// seen records a version of a Lease. One of a session is a sign of life if it renews the Lease.
+func (h *holders) seen(lease *coordinationv1.Lease, at member.Moment) {
+	if replica, is := member.ReplicaOfLease(h.settings.Fleet, lease.Name); is && lease.Spec.RenewTime != nil {
+		session, renewed := member.Holder(lease), lease.Spec.RenewTime.Time
+		last, known := h.signs[session]
+		if known && !renewed.After(last.renewed) {
+			return
+		}
+		if !known {
+			at = written(lease, at)
+		}
+		h.signs[session], h.sessions[replica] = sign{renewed, at}, session
+	}
+	if slot, is := member.SlotOfLease(h.settings.Fleet, lease.Name, h.settings.Slots); is {
+		h.holds(slot, lease, member.Holder(lease), at)
+	}
+}
+
+// gone records that a Lease was deleted.
+func (h *holders) gone(lease *coordinationv1.Lease, at member.Moment) {
+	if slot, is := member.SlotOfLease(h.settings.Fleet, lease.Name, h.settings.Slots); is {
+		h.holds(slot, lease, "", at)
+	}
+}
+
+// written returns when a Lease that is observed for the first time was written.
+func written(lease *coordinationv1.Lease, at member.Moment) member.Moment {
+	if lease.Spec.RenewTime == nil {
+		return at
+	}
+	return at.Add(-max(0, at.Cluster().Sub(lease.Spec.RenewTime.Time)))
+}
+
+// holds records the holder of a slot. A live session releases its slots before another one acquires them.
+func (h *holders) holds(slot int, lease *coordinationv1.Lease, session string, at member.Moment) {
+	is := &h.slots[slot]
+	known := is.lease != nil
+	if known && member.IsOlder(lease, is.lease) {
+		return
+	}
+	is.lease = lease
+	switch {
+	case !known && session == "":
+		is.gap.since = written(lease, at)
+	case known && session != is.session:
+		h.count(slot, at)
+		if since, dead := h.dead(is.session, at, h.settings.Config.TakeOver); dead || is.session != "" && session != "" {
+			is.gap = gap{since: since, of: is.session, died: true}
+		} else if is.session != "" {
+			is.gap = gap{since: at, of: is.session}
+		}
+	}
+	is.session = session
+}
+
+// dead returns the last sign of life of a session, and whether it is dead: another session of its replica has begun, or it was silent for
+// some time. This session lives.
+func (h *holders) dead(session string, now member.Moment, silence time.Duration) (since member.Moment, dead bool) {
+	if session == "" || session == h.settings.Session {
+		return now, false
+	}
+	last, known := h.signs[session]
+	if !known {
+		last.at = now // it is observed from now on
+		h.signs[session] = last
+	}
+	replica, _ := member.ReplicaOf(session)
+	current := h.sessions[replica]
+	return last.at, current != "" && current != session || now.Since(last.at) >= silence
+}
+
+// unheld returns since when a slot has no live holder, and whether it has none. silence is after what time without a sign of life a session
+// counts as dead.
+func (h *holders) unheld(slot int, now member.Moment, silence time.Duration) (since member.Moment, is bool) {
+	if of := &h.slots[slot]; of.session == "" {
+		return of.gap.since, true
+	}
+	return h.dead(h.slots[slot].session, now, silence)
+}
+
+// count counts the time in which a slot had no live holder. The silence of a session counts when others may take its slots over: until
+// then it may be back, and counts what it has missed itself.
+func (h *holders) count(slot int, now member.Moment) {
+	is := &h.slots[slot]
+	since, unheld := h.unheld(slot, now, h.settings.Config.TakeOver)
+	if !unheld {
+		return
+	}
+	if !is.until.IsZero() && since.Since(is.until) < 0 {
+		since = is.until
+	}
+	h.counted += max(0, now.Since(since)).Seconds()
+	is.until = now
+}
+
+// take returns the slot-seconds without a live holder since it was last called. observing reports whether the silence of other sessions
+// proves anything: after a time in which it did not, silence counts from its end.
+func (h *holders) take(now member.Moment, observing bool) (seconds float64) {
+	switch {
+	case !observing && h.sight == begins:
+		return 0
+	case !observing:
+		h.sight = blind
+		return 0
+	case h.sight == blind:
+		h.counted = 0
+		for session, last := range h.signs {
+			h.signs[session] = sign{last.renewed, now}
+		}
+		for slot := range h.slots {
+			h.slots[slot].until = now
+		}
+	}
+	h.sight = sees
+	for slot := range h.slots {
+		h.count(slot, now)
+	}
+	seconds, h.counted = h.counted, 0
+	return seconds
+}
+
+// unowned returns how many slots have no holder, or one that has been silent for longer than a session may work without a sign of life.
+func (h *holders) unowned(now member.Moment) (slots int) {
+	for slot := range h.slots {
+		if _, is := h.unheld(slot, now, h.settings.Config.Fence); is && (h.sight == sees || h.slots[slot].session == "") {
+			slots++
+		}
+	}
+	return slots
+}
+
+// prune drops sessions that hold nothing and have been silent for long.
+func (h *holders) prune(now member.Moment) {
+	holding := map[string]bool{}
+	for _, slot := range h.slots {
+		holding[slot.session] = true
+	}
+	maps.DeleteFunc(h.signs, func(session string, last sign) bool {
+		return !holding[session] && now.Since(last.at) > h.settings.Config.TakeOver
+	})
+}
