@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,14 +13,19 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // Attributes of requests to API servers, beside the keys of attributes.go.
 const (
-	serverKey       = attribute.Key("api.server")
-	verbKey         = attribute.Key("api.verb")
-	resourceKey     = attribute.Key("api.resource")
-	objectKey       = attribute.Key("api.name")
+	serverKey       = attribute.Key("mcf.api.server")
+	verbKey         = attribute.Key("mcf.api.verb")
+	resourceKey     = attribute.Key("mcf.api.resource")
+	objectKey       = attribute.Key("mcf.api.name")
+	addressKey      = attribute.Key("server.address")
+	portKey         = attribute.Key("server.port")
+	urlKey          = attribute.Key("url.full")
 	methodKey       = attribute.Key("http.request.method")
 	statusKey       = attribute.Key("http.response.status_code")
 	requestBytesKey = attribute.Key("http.request.body.size")
@@ -50,6 +56,7 @@ func (t *tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, span := Step(r.Context(), about.verb+" "+about.resource, trace.WithSpanKind(trace.SpanKindClient))
 	span.SetAttributes(serverKey.String(t.server), methodKey.String(r.Method), verbKey.String(about.verb), text(resourceKey, about.resource))
 	span.SetAttributes(about.identity()...)
+	span.SetAttributes(destination(r)...)
 	if r.ContentLength > 0 {
 		span.SetAttributes(requestBytesKey.Int64(r.ContentLength))
 	}
@@ -60,7 +67,7 @@ func (t *tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return answer, err
 	}
 	span.SetAttributes(statusKey.Int(answer.StatusCode))
-	if isRefusal(answer.StatusCode) {
+	if isRefusal(answer.StatusCode, about) {
 		span.SetStatus(codes.Error, http.StatusText(answer.StatusCode))
 	}
 	answer.Body = &tracedBody{ReadCloser: answer.Body, span: span}
@@ -84,12 +91,26 @@ func (t *tracedTransport) describeFailure(span trace.Span, r *http.Request, err 
 // WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
 func (t *tracedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// isRefusal reports whether a status is a failure. A conflict, an object that is gone and one that exists are normal answers, which
-// each life has some of.
-func isRefusal(status int) bool {
+// destination returns the attributes of the address of a request. The query of a URL has selectors and no secrets, and is as long as they are.
+func destination(r *http.Request) []attribute.KeyValue {
+	port, err := strconv.Atoi(r.URL.Port())
+	if err != nil {
+		port = 443
+	}
+	return []attribute.KeyValue{addressKey.String(r.URL.Hostname()), portKey.Int(port), urlKey.String(bounded.Text(r.URL.Redacted(), mostURL))}
+}
+
+// mostURL is how many bytes of a URL a span has.
+const mostURL = 1024
+
+// isRefusal reports whether a status is a failure. A conflict, an object that is gone and one that exists are normal answers, which each
+// life has some of, and so is an eviction that a disruption budget does not allow now.
+func isRefusal(status int, about request) bool {
 	switch status {
 	case http.StatusNotFound, http.StatusConflict, http.StatusGone:
 		return false
+	case http.StatusTooManyRequests:
+		return about.resource != "pods/eviction"
 	}
 	return status >= http.StatusBadRequest
 }

@@ -12,31 +12,42 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// Keys of attributes of spans. Those that OpenTelemetry's semantic conventions define have their names; docs/operations/tracing.md
-// describes all.
+// Keys of attributes of spans. Those that OpenTelemetry's semantic conventions define have their names, all others are below mcf;
+// docs/operations/tracing.md describes all.
 const (
-	keyKey        = attribute.Key("key")
-	controllerKey = attribute.Key("controller")
-	rootUIDKey    = attribute.Key("root.uid")
+	keyKey        = attribute.Key("mcf.key")
+	controllerKey = attribute.Key("mcf.controller")
+	rootUIDKey    = attribute.Key("mcf.root.uid")
+	idlePassesKey = attribute.Key("mcf.passes_without_effect")
+	conflictKey   = attribute.Key("mcf.conflict")
+
+	// ReplicaKey, SessionKey, SlotKey, EpochKey, leaderKey and FromKey name owners.
+	ReplicaKey = attribute.Key("mcf.replica")
+	SessionKey = attribute.Key("mcf.session")
+	SlotKey    = attribute.Key("mcf.slot")
+	EpochKey   = attribute.Key("mcf.epoch")
+	leaderKey  = attribute.Key("mcf.leader")
+	FromKey    = attribute.Key("mcf.from")
 
 	namespaceKey = attribute.Key("k8s.namespace.name")
 	nodeKey      = attribute.Key("k8s.node.name")
 	nodeUIDKey   = attribute.Key("k8s.node.uid")
 
-	machineKey       = attribute.Key("machine.name")
-	machineUIDKey    = attribute.Key("machine.uid")
-	setKey           = attribute.Key("machineset.name")
-	setUIDKey        = attribute.Key("machineset.uid")
-	deploymentKey    = attribute.Key("machinedeployment.name")
-	deploymentUIDKey = attribute.Key("machinedeployment.uid")
-	generationKey    = attribute.Key("generation")
+	machineKey       = attribute.Key("mcf.machine.name")
+	machineUIDKey    = attribute.Key("mcf.machine.uid")
+	setKey           = attribute.Key("mcf.machineset.name")
+	setUIDKey        = attribute.Key("mcf.machineset.uid")
+	deploymentKey    = attribute.Key("mcf.machinedeployment.name")
+	deploymentUIDKey = attribute.Key("mcf.machinedeployment.uid")
+	generationKey    = attribute.Key("mcf.generation")
 
-	verdictKey = attribute.Key("verdict")
-	reasonKey  = attribute.Key("reason")
+	verdictKey    = attribute.Key("mcf.verdict")
+	reasonKey     = attribute.Key("mcf.reason")
+	reasonTextKey = attribute.Key("mcf.reason.text")
 
-	providerKey   = attribute.Key("provider")
-	driverCodeKey = attribute.Key("driver.code")
-	retryAfterKey = attribute.Key("driver.retry_after_seconds")
+	providerKey   = attribute.Key("mcf.provider")
+	driverCodeKey = attribute.Key("mcf.driver.code")
+	retryAfterKey = attribute.Key("mcf.driver.retry_after_seconds")
 	errorTypeKey  = attribute.Key("error.type")
 )
 
@@ -57,7 +68,12 @@ func About(ctx context.Context, object metav1.Object) {
 		return
 	}
 	span.SetAttributes(identity(object)...)
-	LinkTo(ctx, object.GetAnnotations()[v1alpha1.AnnotationTraceparent])
+	LinkTo(ctx, originOf(object))
+}
+
+// originOf returns the traceparent of the span that created or last sized an object.
+func originOf(object metav1.Object) string {
+	return object.GetAnnotations()[v1alpha1.AnnotationTraceparent]
 }
 
 // identity returns the attributes that name an object.

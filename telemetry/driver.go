@@ -26,6 +26,10 @@ func (d *TracedDriver) Unwrap() driver.Driver { return d.Driver }
 
 // call runs f in a span, and makes sure that what it returns is a *driver.Error or nil.
 func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver.Op, t driver.Target, f func(context.Context) (Resp, error)) (Resp, error) {
+	pass := ctx
+	if op == driver.OpCreate || op == driver.OpInitialize || op == driver.OpDelete || op == driver.OpSweep {
+		d.requested(ctx, name, t)
+	}
 	ctx, span := d.Tracer.Start(ctx, "driver."+name, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	d.describeCall(ctx, span, t)
@@ -39,7 +43,22 @@ func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver
 		err = &driver.Error{Code: driver.Unknown, Op: op, Err: err}
 	}
 	describeAnswer(span, err)
+	if span.IsRecording() && !isAnswer(driver.CodeOf(err)) {
+		failPass(pass, err)
+	}
 	return resp, err
+}
+
+// requested writes a span of no duration before a call that changes something, in the trace of the stage: that of the call itself is lost if
+// this process dies in it, and so are those of its pass.
+func (d *TracedDriver) requested(ctx context.Context, name string, t driver.Target) {
+	pass, traced := ctx.Value(passKey{}).(tracedPass)
+	if !traced || !pass.span.SpanContext().IsSampled() || pass.stage == (Stage{}) {
+		return
+	}
+	marked, span := pass.span.TracerProvider().Tracer(Scope).Start(pass.stage.in(ctx), "driver."+name+" requested", trace.WithAttributes(text(rootUIDKey, pass.root)))
+	d.describeCall(marked, span, t)
+	span.End()
 }
 
 // describeCall records on a span what is called for which machine, and under which ownership.

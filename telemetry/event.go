@@ -16,10 +16,14 @@ import (
 const eventAction = "Reconcile"
 
 // Emit records an Event about an object and, with a recorder of Damped, a line of the log with the same reason and message. Whether it is
-// a warning follows from its reason, which is one of v1alpha1.EventReasons; the text is cut to the maximum length.
+// a warning follows from its reason, which is one of v1alpha1.EventReasons; the text is cut to the maximum length. In a pass of a stage that is
+// sampled, the text ends with the ID of the stage's trace.
 func Emit(ctx context.Context, recorder events.EventRecorder, about runtime.Object, reason, text string) {
 	if logging, ok := recorder.(events.EventRecorderLogger); ok {
 		recorder = logging.WithLogger(klog.FromContext(ctx).WithValues(keysOf(ctx, about)...))
+	}
+	if pass, traced := ctx.Value(passKey{}).(tracedPass); traced && pass.stage != (Stage{}) && pass.span.SpanContext().IsSampled() {
+		text = bounded.Text(text, bounded.Message-64) + " (trace " + pass.stage.TraceID() + ")"
 	}
 	EmitUnlogged(recorder, about, reason, text)
 }

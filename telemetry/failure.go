@@ -20,6 +20,11 @@ func Fail(span trace.Span, err error) {
 	}
 	kind, description := describe(err)
 	span.SetAttributes(text(errorTypeKey, kind))
+	failWith(span, description)
+}
+
+// failWith marks a span as failed, with a description without text of others.
+func failWith(span trace.Span, description string) {
 	span.SetStatus(codes.Error, bounded.Text(description, bounded.Message))
 }
 

@@ -2,131 +2,184 @@ package telemetry
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Keep selects traces that are exported although their root is not sampled. With it every pass is recorded, which costs about as much
+// Keep selects passes that are exported although their root is not sampled. With it every pass is recorded, which costs about as much
 // as sampling all roots does, without what exporting costs.
 type Keep struct {
-	// Failed keeps traces in which a span has failed.
+	// Failed keeps passes in which a span has failed.
 	Failed bool
-	// SlowerThan keeps traces whose work, without the time in the queue, took longer; 0 keeps none for that.
+	// SlowerThan keeps passes whose work, without the time in the queue, took longer; 0 keeps none for that.
 	SlowerThan time.Duration
 }
 
 func (k Keep) any() bool { return k.Failed || k.SlowerThan > 0 }
 
 // Bounds on what is buffered. A pass has some ten spans and ends within seconds; what a pass has beyond the bound is dropped, with the
-// first spans kept. Traces are as many as there are workers.
+// first spans kept. Open spans are as many as there are workers, and what they have below. Keys with passes that were not exported are counted up to the last bound.
 const (
-	mostSpansOfTrace = 200
-	mostTraces       = 5000
+	mostSpansOfPass = 200
+	mostOpenSpans   = 40000
+	mostIdleKeys    = 20000
 )
 
-// keeper is a processor of spans that passes spans on which are sampled, and buffers the others until their trace has ended: it is then
-// passed on as a whole, or dropped.
-type keeper struct {
+// passes is a processor of spans. It buffers the spans of a pass, and drops them if the pass has sent nothing and has not failed: it
+// changed nothing. The next pass of the key that is exported has their number. Spans that are not sampled are dropped, too, unless Keep
+// selects their pass. All others are passed on.
+type passes struct {
 	keep Keep
 	next sdktrace.SpanProcessor
 
-	mu     sync.Mutex
-	traces map[trace.TraceID]*buffered
+	mu   sync.Mutex
+	open map[trace.SpanID]*buffered // by the ID of each span that has begun and not ended
+	idle map[string]int             // passes that were not exported since one was, by controller and key
 }
 
-// buffered are the spans of a trace that have ended, and what is known of it.
+// buffered are the spans of a pass that have ended, and what is known of it.
 type buffered struct {
+	first  trace.SpanID
 	spans  []sdktrace.ReadOnlySpan
-	failed bool
+	effect bool      // it has sent a request, or failed
+	failed bool      //
 	began  time.Time // when the work began, after the time in the queue; zero when that is not known
 }
 
-var _ sdktrace.SpanProcessor = (*keeper)(nil)
+var _ sdktrace.SpanProcessor = (*passes)(nil)
 
-func newKeeper(keep Keep, next sdktrace.SpanProcessor) *keeper {
-	return &keeper{keep: keep, next: next, traces: map[trace.TraceID]*buffered{}}
+func newPasses(keep Keep, next sdktrace.SpanProcessor) *passes {
+	return &passes{keep: keep, next: next, open: map[trace.SpanID]*buffered{}, idle: map[string]int{}}
 }
 
-// OnStart begins to buffer a trace with its first span.
-func (k *keeper) OnStart(parent context.Context, span sdktrace.ReadWriteSpan) {
-	k.next.OnStart(parent, span)
-	if span.SpanContext().IsSampled() || span.Parent().IsValid() {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.traces) < mostTraces {
-		k.traces[span.SpanContext().TraceID()] = &buffered{}
-	}
-}
-
-// OnEnd passes a span on, or buffers it. With the first span of a trace the trace ends.
-func (k *keeper) OnEnd(span sdktrace.ReadOnlySpan) {
-	if span.SpanContext().IsSampled() {
-		k.next.OnEnd(span)
-		return
-	}
-	for _, kept := range k.add(span) {
-		k.next.OnEnd(keptSpan{kept})
-	}
-}
-
-// add buffers a span, and returns the spans of a trace that ends with it and is kept.
-func (k *keeper) add(span sdktrace.ReadOnlySpan) []sdktrace.ReadOnlySpan {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	id := span.SpanContext().TraceID()
-	b := k.traces[id]
+// OnStart begins to buffer a pass with its first span.
+func (p *passes) OnStart(parent context.Context, span sdktrace.ReadWriteSpan) {
+	p.next.OnStart(parent, span)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := span.SpanContext().SpanID()
+	b := p.open[span.Parent().SpanID()]
 	if b == nil {
-		return nil // the trace has ended, or there were too many
+		b = &buffered{first: id}
 	}
+	if len(p.open) < mostOpenSpans {
+		p.open[id] = b
+	}
+	b.effect = b.effect || span.SpanKind() == trace.SpanKindClient
+}
+
+// OnEnd passes on what is exported.
+func (p *passes) OnEnd(span sdktrace.ReadOnlySpan) {
+	for _, exported := range p.add(span) {
+		p.next.OnEnd(exported)
+	}
+}
+
+// add buffers a span, and returns the spans that are exported with it.
+func (p *passes) add(span sdktrace.ReadOnlySpan) (exported []sdktrace.ReadOnlySpan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id, sampled := span.SpanContext().SpanID(), span.SpanContext().IsSampled()
+	b, known := p.open[id]
+	delete(p.open, id)
+	if !known { // there were too many
+		b = &buffered{first: id, effect: true}
+	}
+	ends := id == b.first
 	b.failed = b.failed || span.Status().Code == codes.Error
-	isFirst := !span.Parent().IsValid()
-	if isFirst || len(b.spans) < mostSpansOfTrace {
+	b.effect = b.effect || b.failed
+	if ends || len(b.spans) < mostSpansOfPass {
 		b.spans = append(b.spans, span)
 	}
 	if span.Name() == QueueSpan {
 		b.began = span.EndTime()
 	}
-	if !isFirst {
-		return nil
+	key, isPass := passOf(span)
+	switch {
+	case sampled && ends && isPass && b.effect:
+		b.spans[len(b.spans)-1] = counted{span, p.idle[key]}
+		delete(p.idle, key)
+		return b.take()
+	case sampled && (b.effect || ends && !isPass):
+		return b.take() // it does not wait for the end of the pass, which a process may not live to see
+	case sampled && ends:
+		if len(p.idle) < mostIdleKeys {
+			p.idle[key]++
+		}
+	case !sampled && ends && p.wants(b, span):
+		for _, s := range b.take() {
+			exported = append(exported, kept{s})
+		}
 	}
-	delete(k.traces, id)
-	if k.wants(b, span) {
-		return b.spans
-	}
-	return nil
+	return exported
 }
 
-// wants reports whether a trace is kept that ends with its first span.
-func (k *keeper) wants(b *buffered, first sdktrace.ReadOnlySpan) bool {
+// passOf returns controller and key of a pass; is is false for the first span of anything else.
+func passOf(span sdktrace.ReadOnlySpan) (key string, is bool) {
+	if !strings.HasPrefix(span.Name(), passPrefix) {
+		return "", false
+	}
+	for _, a := range span.Attributes() {
+		if a.Key == keyKey {
+			key = a.Value.AsString()
+		}
+	}
+	return span.Name() + " " + key, true
+}
+
+// take returns the buffered spans.
+func (b *buffered) take() []sdktrace.ReadOnlySpan {
+	spans := b.spans
+	b.spans = nil
+	return spans
+}
+
+// wants reports whether a pass is kept that is not sampled, and ends with its first span.
+func (p *passes) wants(b *buffered, first sdktrace.ReadOnlySpan) bool {
 	began := first.StartTime()
 	if b.began.After(began) {
 		began = b.began
 	}
-	return k.keep.Failed && b.failed || k.keep.SlowerThan > 0 && first.EndTime().Sub(began) > k.keep.SlowerThan
+	return p.keep.Failed && b.failed || p.keep.SlowerThan > 0 && first.EndTime().Sub(began) > p.keep.SlowerThan
 }
 
 // Shutdown drops what is buffered, and stops the processor below.
-func (k *keeper) Shutdown(ctx context.Context) error {
-	k.mu.Lock()
-	clear(k.traces)
-	k.mu.Unlock()
-	return k.next.Shutdown(ctx)
+func (p *passes) Shutdown(ctx context.Context) error {
+	p.mu.Lock()
+	clear(p.open)
+	p.mu.Unlock()
+	return p.next.Shutdown(ctx)
 }
 
 // ForceFlush sends what was passed on.
-func (k *keeper) ForceFlush(ctx context.Context) error { return k.next.ForceFlush(ctx) }
+func (p *passes) ForceFlush(ctx context.Context) error { return p.next.ForceFlush(ctx) }
 
-// keptSpan is a span that is exported as if it had been sampled.
-type keptSpan struct{ sdktrace.ReadOnlySpan }
+// kept is a span that is exported as if it had been sampled.
+type kept struct{ sdktrace.ReadOnlySpan }
 
 // SpanContext returns the context of the span, sampled.
-func (s keptSpan) SpanContext() trace.SpanContext {
+func (s kept) SpanContext() trace.SpanContext {
 	is := s.ReadOnlySpan.SpanContext()
 	return is.WithTraceFlags(is.TraceFlags().WithSampled(true))
+}
+
+// counted is the first span of a pass, with the number of passes of its key before it that were not exported.
+type counted struct {
+	sdktrace.ReadOnlySpan
+
+	before int
+}
+
+// Attributes returns the attributes of the span and that number, if it is not 0.
+func (s counted) Attributes() []attribute.KeyValue {
+	if s.before == 0 {
+		return s.ReadOnlySpan.Attributes()
+	}
+	return append(s.ReadOnlySpan.Attributes(), idlePassesKey.Int(s.before))
 }

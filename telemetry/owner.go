@@ -42,9 +42,9 @@ func OwnerAttributes(ctx context.Context) []attribute.KeyValue {
 	if !ok {
 		return nil
 	}
-	attributes := []attribute.KeyValue{attribute.String("replica", o.Replica), attribute.String("session", o.Session)}
+	attributes := []attribute.KeyValue{ReplicaKey.String(o.Replica), SessionKey.String(o.Session)}
 	if o.Leader {
-		return append(attributes, attribute.Bool("leader", true))
+		return append(attributes, leaderKey.Bool(true))
 	}
-	return append(attributes, attribute.Int("slot", o.Slot), attribute.Int64("epoch", o.Epoch))
+	return append(attributes, SlotKey.Int(o.Slot), EpochKey.Int64(o.Epoch))
 }

@@ -34,9 +34,9 @@ func runPass(ctx context.Context, tracer trace.Tracer, queued, worked float64, f
 	start := time.Unix(1000, 0)
 	after := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 	ctx, pass := StartPass(ctx, tracer, Pass{Controller: "machine", Key: "ns/m", Root: "root", Queued: start, Began: after(queued)})
-	inStep, step := Step(ctx, StepSpan)
-	Decided(step, "CreateVM", func() string { return "there is none" })
-	_, request := Step(inStep, "create machines")
+	inStep, step := Step(ctx, StepSpan("CreateVM"))
+	Decided(step, "CreateVM", func() (string, string) { return "Missing", "there is none" })
+	_, request := Step(inStep, "create machines", trace.WithSpanKind(trace.SpanKindClient))
 	if failed {
 		Fail(request, errTest)
 	}
@@ -60,9 +60,9 @@ func TestSpansOfAPass(t *testing.T) {
 	}
 	want := map[string]string{
 		"queue":             " links 0",
-		"step":              "verdict=CreateVM reason=there is none links 0",
+		"create VM":         "mcf.verdict=CreateVM mcf.reason=Missing mcf.reason.text=there is none links 0",
 		"create machines":   " links 0",
-		"reconcile machine": "root.uid=root key=ns/m controller=machine replica=r session=s slot=3 epoch=9 links 1",
+		"reconcile machine": "mcf.root.uid=root mcf.key=ns/m mcf.controller=machine mcf.replica=r mcf.session=s mcf.slot=3 mcf.epoch=9 links 1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("spans (-want +got):\n%s", diff)
@@ -79,10 +79,10 @@ func TestPassThatIsNotRecordedCostsNothing(t *testing.T) {
 		"not sampled": sdktrace.NewTracerProvider(sdktrace.WithSampler(lifetimes{})).Tracer(""),
 	} {
 		ctx, span := StartPass(t.Context(), tracer, Pass{Root: "root"})
-		below, step := Step(ctx, StepSpan)
-		Decided(step, "Rest", func() string {
+		below, step := Step(ctx, "decide")
+		Decided(step, "Rest", func() (string, string) {
 			t.Errorf("%s: the reason is computed", name)
-			return ""
+			return "", ""
 		})
 		if below != ctx || step.IsRecording() || span.IsRecording() {
 			t.Errorf("%s: a span is recorded", name)
@@ -124,9 +124,9 @@ func TestAboutNamesTheObjectAndLinksToItsOrigin(t *testing.T) {
 	origin := map[string]string{v1alpha1.AnnotationTraceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 	meta := metav1.ObjectMeta{Namespace: "n", Name: "o", UID: "u", Generation: 3, Annotations: origin, Labels: map[string]string{v1alpha1.LabelNode: "node-1"}}
 	for want, object := range map[string]metav1.Object{
-		"k8s.namespace.name=n machine.name=o machine.uid=u k8s.node.name=node-1":             &v1alpha1.Machine{ObjectMeta: meta},
-		"k8s.namespace.name=n machineset.name=o machineset.uid=u generation=3":               &v1alpha1.MachineSet{ObjectMeta: meta},
-		"k8s.namespace.name=n machinedeployment.name=o machinedeployment.uid=u generation=3": &v1alpha1.MachineDeployment{ObjectMeta: meta},
+		"k8s.namespace.name=n mcf.machine.name=o mcf.machine.uid=u k8s.node.name=node-1":                 &v1alpha1.Machine{ObjectMeta: meta},
+		"k8s.namespace.name=n mcf.machineset.name=o mcf.machineset.uid=u mcf.generation=3":               &v1alpha1.MachineSet{ObjectMeta: meta},
+		"k8s.namespace.name=n mcf.machinedeployment.name=o mcf.machinedeployment.uid=u mcf.generation=3": &v1alpha1.MachineDeployment{ObjectMeta: meta},
 		"k8s.namespace.name=n": &v1alpha1.MachineClass{ObjectMeta: meta},
 	} {
 		recorder := tracetest.NewSpanRecorder()
@@ -206,12 +206,24 @@ func TestRequestsOfPassesHaveSpans(t *testing.T) {
 		}
 		got = append(got, text)
 	}
+	where := fmt.Sprintf("server.address=127.0.0.1 server.port=%s url.full=%s/base/api/v1/nodes/x", server.URL[strings.LastIndexByte(server.URL, ':')+1:], server.URL)
 	want := []string{
-		"patch nodes Unset api.server=target http.request.method=PATCH api.verb=patch api.resource=nodes api.name=x k8s.node.name=x http.request.body.size=6 http.response.status_code=200 http.response.body.size=12",
-		"delete nodes Error api.server=target http.request.method=DELETE api.verb=delete api.resource=nodes api.name=x k8s.node.name=x http.response.status_code=403 http.response.body.size=12",
+		"patch nodes Unset mcf.api.server=target http.request.method=PATCH mcf.api.verb=patch mcf.api.resource=nodes mcf.api.name=x k8s.node.name=x " + where + " http.request.body.size=6 http.response.status_code=200 http.response.body.size=12",
+		"delete nodes Error mcf.api.server=target http.request.method=DELETE mcf.api.verb=delete mcf.api.resource=nodes mcf.api.name=x k8s.node.name=x " + where + " http.response.status_code=403 http.response.body.size=12",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+}
+
+func TestStatusesThatAreNormalAnswers(t *testing.T) {
+	for status, want := range map[int]bool{200: false, 404: false, 409: false, 410: false, 400: true, 403: true, 429: true, 500: true} {
+		if got := isRefusal(status, request{resource: "nodes"}); got != want {
+			t.Errorf("%d: a refusal %t", status, got)
+		}
+	}
+	if isRefusal(429, request{resource: "pods/eviction"}) {
+		t.Error("an eviction that a budget does not allow now is a failure")
 	}
 }
 

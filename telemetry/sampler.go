@@ -20,7 +20,7 @@ const (
 // are, by every replica, and so are those of its MachineSet and MachineDeployment. So a link from one to another leads to a span that
 // was exported.
 //
-// The decision is made where a trace begins, by the attribute root.uid. Spans without it, such as hand-overs, are rare and serve all
+// The decision is made where a pass begins, by the attribute mcf.root.uid. Spans without it, such as hand-overs, are rare and serve all
 // lives: they are sampled unless nothing is. Spans below another follow that one.
 type lifetimes struct {
 	// ratio of the roots that are sampled, from 0 to 1.
@@ -38,7 +38,7 @@ func Lifetimes(ratio float64) sdktrace.Sampler { return lifetimes{ratio: ratio} 
 func (l lifetimes) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 	decision := sdktrace.Drop
 	switch parent := trace.SpanFromContext(p.ParentContext); {
-	case parent.SpanContext().IsValid():
+	case parent.SpanContext().IsValid() && !parent.SpanContext().IsRemote(): // a remote one is that of a stage
 		decision = decisionOf(parent)
 	case l.chooses(p.Attributes):
 		decision = sdktrace.RecordAndSample

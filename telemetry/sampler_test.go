@@ -8,7 +8,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -99,70 +98,5 @@ func TestSamplingRatioIsThatOfTheEnvironment(t *testing.T) {
 		if got != tc.want || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%+v: got %g, %v", tc, got, err)
 		}
-	}
-}
-
-// A trace that is not sampled is exported as a whole if it failed or was slow, and only then.
-func TestFailedAndSlowTracesAreKept(t *testing.T) {
-	for name, tc := range map[string]struct {
-		keep           Keep
-		failed         bool
-		queued, worked float64 // seconds
-		want           int
-		sampled        bool
-	}{
-		"neither":                             {keep: Keep{Failed: true, SlowerThan: second}, worked: 0.5},
-		"failed":                              {keep: Keep{Failed: true}, failed: true, want: 4},
-		"failed, and that is not kept":        {keep: Keep{SlowerThan: second}, failed: true},
-		"slow":                                {keep: Keep{SlowerThan: second}, worked: 1.5, want: 4},
-		"slow, and that is not kept":          {keep: Keep{Failed: true}, worked: 1.5},
-		"slow only because it was in a queue": {keep: Keep{SlowerThan: second}, queued: 60, worked: 0.5},
-		"sampled":                             {keep: Keep{Failed: true}, sampled: true, want: 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			exporter := tracetest.NewInMemoryExporter()
-			k := newKeeper(tc.keep, sdktrace.NewSimpleSpanProcessor(exporter))
-			ratio := 0.0
-			if tc.sampled {
-				ratio = 1
-			}
-			tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(k), sdktrace.WithSampler(lifetimes{ratio: ratio, keeps: true})).Tracer("test")
-			runPass(t.Context(), tracer, tc.queued, tc.worked, tc.failed)
-			spans := exporter.GetSpans()
-			if len(spans) != tc.want || len(k.traces) != 0 {
-				t.Errorf("%d spans exported, want %d; %d traces are still buffered", len(spans), tc.want, len(k.traces))
-			}
-			for _, span := range spans {
-				if !span.SpanContext.IsSampled() {
-					t.Errorf("%s is exported and not sampled: a batch drops it", span.Name)
-				}
-			}
-		})
-	}
-}
-
-func TestBufferedSpansAreBounded(t *testing.T) {
-	exporter := tracetest.NewInMemoryExporter()
-	k := newKeeper(Keep{Failed: true}, sdktrace.NewSimpleSpanProcessor(exporter))
-	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(k), sdktrace.WithSampler(lifetimes{keeps: true})).Tracer("test")
-	ctx, first := StartPass(t.Context(), tracer, Pass{Controller: "c", Key: "k", Root: "r"})
-	for range 3 * mostSpansOfTrace {
-		_, span := Step(ctx, StepSpan)
-		span.End()
-	}
-	Fail(first, errTest)
-	first.End()
-	if got := len(exporter.GetSpans()); got != mostSpansOfTrace+1 {
-		t.Errorf("%d spans of a trace, want %d and the first one", got, mostSpansOfTrace)
-	}
-	late, span := StartPass(t.Context(), tracer, Pass{Controller: "c", Key: "k", Root: "r"})
-	_, below := Step(late, StepSpan)
-	span.End()
-	below.End() // after its trace
-	for range 2 * mostTraces {
-		StartPass(t.Context(), tracer, Pass{Controller: "c", Key: "k", Root: "r"})
-	}
-	if got := len(k.traces); got != mostTraces {
-		t.Errorf("%d traces are buffered, want at most %d", got, mostTraces)
 	}
 }

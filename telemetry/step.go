@@ -20,15 +20,20 @@ func Step(ctx context.Context, name string, options ...trace.SpanStartOption) (c
 	return parent.TracerProvider().Tracer(Scope).Start(ctx, name, options...) //nolint:spancheck // the caller ends it
 }
 
-// Decided records a verdict and its reason on a span. reason is called only where the span is recorded. Text of clouds, kubelets and
-// users does not belong into a reason: traces are read by others than the objects.
-func Decided(span trace.Span, verdict string, reason func() string) {
+// Decided records a verdict and its reason on a span: a code, of which there are few, or "", and a text. reason is called only where the
+// span is recorded. Text of clouds, kubelets and users does not belong into a reason: traces are read by others than the objects.
+func Decided(span trace.Span, verdict string, reason func() (code, why string)) {
 	if !span.IsRecording() {
 		return
 	}
-	attributes := []attribute.KeyValue{text(verdictKey, verdict)}
-	if why := reason(); why != "" {
-		attributes = append(attributes, text(reasonKey, why))
+	span.SetAttributes(text(verdictKey, verdict))
+	code, why := reason()
+	for _, a := range []attribute.KeyValue{text(reasonKey, code), text(reasonTextKey, why)} {
+		if a.Value.AsString() != "" {
+			span.SetAttributes(a)
+		}
 	}
-	span.SetAttributes(attributes...)
 }
+
+// Conflict records on the span of a pass that it has ended because another client had changed an object first.
+func Conflict(span trace.Span) { span.SetAttributes(conflictKey.Bool(true)) }

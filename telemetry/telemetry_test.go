@@ -3,13 +3,16 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace/noop"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -103,8 +106,43 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	for _, a := range spans[0].Attributes() {
 		found[string(a.Key)] = a.Value.String()
 	}
-	if found["machine.name"] != "m" || found["driver.code"] != "Unknown" || found["provider"] != "p" || found["replica"] != "r" || found["slot"] != "7" {
+	if found["mcf.machine.name"] != "m" || found["mcf.driver.code"] != "Unknown" || found["mcf.provider"] != "p" || found["mcf.replica"] != "r" || found["mcf.slot"] != "7" {
 		t.Errorf("attributes %v", found)
+	}
+}
+
+// A driver's error marks the step and the pass that it ends; a normal answer does not. The call that may be lost is marked before it, in the
+// trace of the stage, whose ID is in the pass's Events.
+func TestCallInAPass_MarksIt(t *testing.T) {
+	tracer, _, exporter := exporting(Keep{}, 1)
+	d := &TracedDriver{Driver: broken{}, Provider: "p", Tracer: tracer}
+	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u"}}
+	stage, recorder := Stage{Name: "create machine", ID: "u"}, events.NewFakeRecorder(1)
+	ctx, pass := StartPass(t.Context(), tracer, Pass{Controller: "machine", Key: "n/m", Root: "r", Stage: stage})
+	read, look := Step(ctx, StepSpan("FindVM"))
+	_, _ = d.GetMachineStatus(read, driver.GetMachineStatusRequest{Target: driver.Target{Machine: machine}})
+	look.End()
+	act, step := Step(ctx, StepSpan("CreateVM"))
+	_, _ = d.CreateMachine(act, driver.CreateMachineRequest{Target: driver.Target{Machine: machine}})
+	step.End()
+	Emit(ctx, recorder, machine, v1alpha1.EventCreateFailed, "it failed")
+	pass.End()
+	if got := <-recorder.Events; !strings.HasSuffix(got, "it failed (trace "+stage.TraceID()+")") {
+		t.Errorf("Event %q has no ID of a trace", got)
+	}
+	var got []string
+	for _, span := range exporter.GetSpans() {
+		got = append(got, span.Name+" "+span.Status.Code.String())
+		if span.Name == "driver.CreateMachine requested" && span.Parent.SpanID() != stage.root().SpanID() {
+			t.Error("the mark of the call is not below the stage")
+		}
+	}
+	want := []string{
+		"queue Unset", "driver.GetMachineStatus Unset", "find VM Unset", "driver.CreateMachine requested Unset",
+		"driver.CreateMachine Error", "create VM Error", "reconcile machine Error",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
 	}
 }
 
@@ -147,7 +185,7 @@ func TestCallsOfSweepersHaveSpans(t *testing.T) {
 	for _, a := range spans[1].Attributes() {
 		found[string(a.Key)] = a.Value.String()
 	}
-	if found["k8s.namespace.name"] != "n" || found["machine.name"] != "m" || found["machine.uid"] != "u" || found["driver.code"] != "Unknown" {
+	if found["k8s.namespace.name"] != "n" || found["mcf.machine.name"] != "m" || found["mcf.machine.uid"] != "u" || found["mcf.driver.code"] != "Unknown" {
 		t.Errorf("attributes %v", found)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/attribute"
@@ -53,14 +54,20 @@ func NewTracerProvider(ctx context.Context, p Process) (trace.TracerProvider, fu
 	if err != nil {
 		return nil, nil, err
 	}
-	processor := sdktrace.NewBatchSpanProcessor(exporter)
-	if p.Keep.any() {
-		processor = newKeeper(p.Keep, processor)
-	}
-	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithSpanProcessor(processor), sdktrace.WithResource(attributes), sdktrace.WithSampler(lifetimes{ratio: ratio, keeps: p.Keep.any()}),
-	)
+	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(attributes), sdktrace.WithIDGenerator(StageIDs{}),
+		sdktrace.WithSpanProcessor(newPasses(p.Keep, sdktrace.NewBatchSpanProcessor(exporter, batches()...))),
+		sdktrace.WithSampler(lifetimes{ratio: ratio, keeps: p.Keep.any()}))
 	return provider, provider.Shutdown, nil
+}
+
+// exportEvery is how often spans are sent: what a process has not sent when it is killed is lost. OTEL_BSP_SCHEDULE_DELAY replaces it.
+const exportEvery = time.Second
+
+func batches() []sdktrace.BatchSpanProcessorOption {
+	if os.Getenv("OTEL_BSP_SCHEDULE_DELAY") != "" {
+		return nil
+	}
+	return []sdktrace.BatchSpanProcessorOption{sdktrace.WithBatchTimeout(exportEvery)}
 }
 
 // newResource returns the description of this process in traces.

@@ -25,7 +25,8 @@ func TestSampledLivesAreWhole(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
 		recorder := tracetest.NewSpanRecorder()
-		r.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(telemetry.Lifetimes(ratio)))
+		r.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(telemetry.Lifetimes(ratio)),
+			sdktrace.WithIDGenerator(telemetry.StageIDs{}))
 		r.createUnmanaged()
 		r.createClass("a")
 		for _, name := range []string{"d-0", "d-1", "d-2", "d-3", "d-4", "d-5"} {
@@ -53,23 +54,25 @@ func TestSampledLivesAreWhole(t *testing.T) {
 			}
 			sampled++
 			for _, p := range []*process{first, second, third} {
-				spans.finds(t, "reconcile machinedeployment", "session", p.session, "key", "a/"+d.GetName())
+				spans.finds(t, "reconcile machinedeployment", "mcf.session", p.session, "mcf.key", "a/"+d.GetName())
 			}
+			spans.isOneTrace(t, "roll out", "reconcile machineset", "mcf.machinedeployment.name", d.GetName())
 			for _, resource := range []string{"machineset", "machine"} {
 				for _, child := range r.control.List(resource + "s") {
 					if child.GetLabels()["root"] != d.GetName() {
 						continue
 					}
 					for _, p := range []*process{first, second, third} {
-						spans.linked(t, child, "reconcile "+resource, "session", p.session, "key", "a/"+child.GetName())
+						spans.linked(t, child, "reconcile "+resource, "mcf.session", p.session, "mcf.key", "a/"+child.GetName())
 					}
 					if resource == "machine" {
-						spans.finds(t, "driver.CreateMachine", "machine.name", child.GetName())
+						spans.isOneTrace(t, "create machine", "driver.CreateMachine", "mcf.machine.name", child.GetName())
+						spans.finds(t, "driver.CreateMachine", "mcf.machine.name", child.GetName())
 					}
 				}
 			}
-			spans.finds(t, "hand-over", "slot", slotOf(d), "from", first.session)
-			spans.finds(t, "take-over", "slot", slotOf(d), "from", second.session)
+			spans.finds(t, "hand-over", "mcf.slot", slotOf(d), "mcf.from", first.session)
+			spans.finds(t, "take-over", "mcf.slot", slotOf(d), "mcf.from", second.session)
 		}
 		if all := len(r.roots); sampled == 0 || sampled == all {
 			t.Fatalf("%d of %d roots are sampled; choose another ratio", sampled, all)
@@ -101,6 +104,25 @@ func (s spansOf) finds(t *testing.T, name string, pairs ...string) {
 	}
 }
 
+// isOneTrace expects one root span of a stage, with attributes, in whose trace there is a span of another name.
+func (s spansOf) isOneTrace(t *testing.T, stage, other string, pairs ...string) {
+	t.Helper()
+	root := s.find(func(sdktrace.ReadOnlySpan) bool { return true }, stage, pairs...)
+	if root == nil {
+		t.Errorf("there is no span %s with %v", stage, pairs)
+		return
+	}
+	isBelow := func(span sdktrace.ReadOnlySpan) bool {
+		return span.SpanContext().TraceID() == root.SpanContext().TraceID()
+	}
+	if s.find(isBelow, other) == nil {
+		t.Errorf("the trace of %s with %v has no span %s", stage, pairs, other)
+	}
+	if another := s.find(func(span sdktrace.ReadOnlySpan) bool { return span != root }, stage, pairs...); another != nil {
+		t.Errorf("there are two spans %s with %v", stage, pairs)
+	}
+}
+
 // linked expects a span that is linked to the one which has created an object.
 func (s spansOf) linked(t *testing.T, child *apiserver.Object, name string, pairs ...string) {
 	t.Helper()
@@ -126,13 +148,13 @@ func (s spansOf) onlyOf(t *testing.T, ratio float64) {
 		known[span.SpanContext().TraceID().String()+span.SpanContext().SpanID().String()] = true
 	}
 	for _, span := range s.all {
-		if root := attributeOf(span, "root.uid"); root != "" && !telemetry.IsChosen(root, ratio) {
-			t.Errorf("%s of %s is traced, and its root %s is not sampled", span.Name(), attributeOf(span, "key"), root)
+		if root := attributeOf(span, "mcf.root.uid"); root != "" && !telemetry.IsChosen(root, ratio) {
+			t.Errorf("%s of %s is traced, and its root %s is not sampled", span.Name(), attributeOf(span, "mcf.key"), root)
 		}
 		for _, link := range span.Links() {
 			links++
 			if !known[link.SpanContext.TraceID().String()+link.SpanContext.SpanID().String()] {
-				t.Errorf("%s of %s is linked to a span that there is not", span.Name(), attributeOf(span, "key"))
+				t.Errorf("%s of %s is linked to a span that there is not", span.Name(), attributeOf(span, "mcf.key"))
 			}
 		}
 	}

@@ -103,7 +103,7 @@ func (o *oracle) acts(session string, slot int, what string) {
 func (t *trial) called(ctx context.Context, p *process, op driver.Op, of driver.Target) {
 	slot := -1
 	for _, attribute := range telemetry.OwnerAttributes(ctx) {
-		if attribute.Key == "slot" {
+		if attribute.Key == "mcf.slot" {
 			slot = int(attribute.Value.AsInt64())
 		}
 	}

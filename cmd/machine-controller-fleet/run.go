@@ -216,7 +216,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet), Deletions: f.deletions,
 		Gate:  f.slots.gate(policy.Set),
 		Clock: f.wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
-		Written: written, Held: f.holds.Held,
+		Written: written, Held: f.holds.Held, Rollout: f.rolloutOf,
 	})
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),

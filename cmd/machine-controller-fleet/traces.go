@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -16,4 +18,9 @@ func (o *options) process(version string) telemetry.Process {
 	return telemetry.Process{
 		Fleet: o.fleet.name, Replica: o.replicaName, Version: version, Namespace: o.fleet.namespace, PodUID: o.fleet.podUID, Keep: o.keepTraces,
 	}
+}
+
+// rolloutOf returns the rollout that a deployment is in, of which passes are traced.
+func (f *fleet) rolloutOf(d *v1alpha1.MachineDeployment) telemetry.Stage {
+	return machinedeployment.RolloutOf(f.view, d)
 }

@@ -154,7 +154,7 @@ func New(cfg Config) (*Controller, error) {
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, LogKey: telemetry.KeyMachine, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
 	})
 	if err != nil {
 		return nil, err
@@ -219,6 +219,17 @@ func (c *Controller) root(key types.NamespacedName) types.UID {
 	return ownerref.RootUIDOf(c.cfg.View, m)
 }
 
+// stage returns the stage that a machine is in, whose trace its passes are in.
+func (c *Controller) stage(key types.NamespacedName) telemetry.Stage {
+	m, known := c.cfg.View.Machines.Get(key)
+	if !known {
+		return telemetry.Stage{}
+	}
+	m = c.machines.Newest(m)
+	stage, since := lifecycle.StageOf(m)
+	return tracedStage(m, stage, since)
+}
+
 // look returns a pass with what this process knows of the machine, and the class, which is read where the cache does not have it.
 func (c *Controller) look(ctx context.Context, m *v1alpha1.Machine) (*pass, error) {
 	ctx, span := telemetry.Step(ctx, telemetry.ObserveSpan)
@@ -234,6 +245,9 @@ func (c *Controller) look(ctx context.Context, m *v1alpha1.Machine) (*pass, erro
 // must not count it again.
 func decide(p *pass) lifecycle.Verdict {
 	verdict := lifecycle.Decide(p.world)
+	if verdict.Do == lifecycle.Rest {
+		verdict.Waiting = lifecycle.Waits(p.world, verdict)
+	}
 	p.world.Failure = nil
 	return verdict
 }

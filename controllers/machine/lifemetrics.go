@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -66,6 +68,18 @@ type timing struct {
 	vmRequested, vmGone        time.Time     // when the deletion of the VM was requested first, and when the VM was gone
 }
 
+// tracedStage returns a stage of a machine as traces have it.
+func tracedStage(m *v1alpha1.Machine, stage lifecycle.Stage, since time.Time) telemetry.Stage {
+	is := telemetry.Stage{Name: string(stage), ID: string(m.UID)}
+	if stage == lifecycle.StageUpdate {
+		is.ID += fmt.Sprintf("/%d", since.Unix())
+	}
+	if stage == "" {
+		return telemetry.Stage{}
+	}
+	return is
+}
+
 // measure changes what this process has measured of a machine.
 func (c *Controller) measure(p *pass, change func(*timing)) {
 	c.memory.change(p.world.Machine.UID, func(is *remembered) { change(&is.timing) })
@@ -76,6 +90,10 @@ func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Mach
 	after, now := p.world.Machine, c.cfg.Clock.Now()
 	if lifecycle.BeforeVM(before, after, events) {
 		c.measure(p, func(t *timing) { t.beforeVM = true })
+	}
+	if stage, since, failure := lifecycle.StageEnded(before, after, events); stage != "" {
+		root := string(ownerref.RootUIDOf(c.cfg.View, before))
+		telemetry.EndStage(ctx, tracedStage(before, stage, since), root, before, telemetry.Stretch{From: since, To: now}, failure)
 	}
 	steps := lifecycle.StepsEnded(before, events, now)
 	cause, failed := lifecycle.Failed(before, after)

@@ -84,6 +84,7 @@ type Controller struct {
 	looked      sync.Map      // selectors for which orphans of any slot were looked for, and adopted, by UID of the deployment
 	listing     chan struct{} // its capacity limits concurrent lists
 	unseen      sync.Map      // sets that the cache does not show yet, by UID of the deployment; see sees
+	rollouts    sync.Map      // the rollout, and when it was first observed, by UID of the deployment; for traces
 }
 
 // New returns a Controller, and registers its event handlers at the View.
@@ -110,7 +111,7 @@ func New(cfg Config) (*Controller, error) {
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, LogKey: telemetry.KeyMachineDeployment, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
 	})
 	if err != nil {
 		return nil, err
@@ -193,6 +194,7 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 		return runner.Result{}, err
 	}
 	logProgress(ctx, w.Deployment, written)
+	c.traceEnd(ctx, w, written)
 	c.report(ctx, w.Deployment, verdict.Events)
 	return again, nil
 }

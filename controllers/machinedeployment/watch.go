@@ -105,6 +105,7 @@ func (c *Controller) forget(deployment types.UID) {
 	c.deployments.Forget(deployment)
 	c.looked.Delete(deployment)
 	c.unseen.Delete(deployment)
+	c.rollouts.Delete(deployment)
 	c.pace.Forget(deployment)
 }
 

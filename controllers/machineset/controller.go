@@ -72,6 +72,8 @@ type Config struct {
 	CountMinReady bool
 	Metrics       *runner.Metrics
 	Tracer        trace.Tracer
+	// Rollout returns the rollout that a deployment is in, for traces. Nil means that each pass of a set is a trace.
+	Rollout func(d *v1alpha1.MachineDeployment) telemetry.Stage
 }
 
 // Controller reconciles MachineSets. Create it with New, before the View has objects.
@@ -137,7 +139,7 @@ func New(cfg Config) (*Controller, error) {
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, LogKey: telemetry.KeyMachineSet, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
 	})
 	if err != nil {
 		return nil, err
@@ -170,6 +172,23 @@ func (c *Controller) root(key types.NamespacedName) types.UID {
 		return ""
 	}
 	return ownerref.RootUIDOfSet(set)
+}
+
+// stage returns the rollout of the set's deployment, in whose trace its passes are.
+func (c *Controller) stage(key types.NamespacedName) telemetry.Stage {
+	set, known := c.cfg.View.Sets.Get(key)
+	if !known || c.cfg.Rollout == nil {
+		return telemetry.Stage{}
+	}
+	owner := metav1.GetControllerOfNoCopy(set)
+	if owner == nil {
+		return telemetry.Stage{}
+	}
+	d, known := c.cfg.View.Deployments.Get(types.NamespacedName{Namespace: key.Namespace, Name: owner.Name})
+	if !known || d.UID != owner.UID {
+		return telemetry.Stage{}
+	}
+	return c.cfg.Rollout(d)
 }
 
 // look returns the world of a set, in a span.

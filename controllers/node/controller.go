@@ -106,7 +106,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if err != nil {
 		return runner.Result{}, err
 	}
-	telemetry.Decided(trace.SpanFromContext(ctx), verdictOn(hasMachine), func() string { return fmt.Sprintf("the Node's machine exists: %v", hasMachine) })
+	telemetry.Decided(trace.SpanFromContext(ctx), verdictOn(hasMachine), func() (string, string) { return "", fmt.Sprintf("the Node's machine exists: %v", hasMachine) })
 	if hasMachine {
 		return runner.Result{RequeueAfter: machinePoll}, nil
 	}

@@ -144,7 +144,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	if err != nil {
 		return runner.Result{}, err
 	}
-	telemetry.Decided(trace.SpanFromContext(ctx), verdict.Name(), verdict.Reason)
+	telemetry.Decided(trace.SpanFromContext(ctx), verdict.Name(), func() (string, string) { return "", verdict.Reason() })
 	r.waiting.Store(root.GetUID(), verdict.Waiting+verdict.Unreserved)
 	wanted, before := root.DeepCopy(), r.condition(root, v1alpha1.MachineDeploymentCircuitBreakerOpen)
 	breaker, away, held := before, awayOf(world.Away), heldOf(why.held, verdict, grant)

@@ -80,6 +80,9 @@ func (j jaegerSpan) span() Span {
 	return s
 }
 
+// SameTrace reports whether another span is in the trace of this one.
+func (s Span) SameTrace(other Span) bool { return s.Trace == other.Trace }
+
 func (s Span) has(tags map[string]string) bool {
 	for key, value := range tags {
 		if s.Tags[key] != value {

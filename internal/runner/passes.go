@@ -18,8 +18,10 @@ const maxActions = 32
 type Verdict interface {
 	// Next returns the name of the action to take. rest reports whether there is none left, so that the pass ends.
 	Next() (action string, rest bool)
-	// Reason returns why, as one sentence without text of clouds, kubelets and users: it is shown in traces.
-	Reason() string
+	// Reason returns why, for traces, without text of clouds, kubelets and users: a code of which there are few, or "", and a text.
+	Reason() (code, text string)
+	// Waits returns what the object waits for when the pass rests, one of few texts for traces; "" if for nothing.
+	Waits() string
 }
 
 // Pass takes the actions that a controller decides on for one key: it decides, acts, and decides again on the result of the
@@ -72,13 +74,17 @@ type taken struct {
 
 // step decides, and takes the action of the verdict or ends the pass, in a span.
 func (p Pass[W, V]) step(ctx context.Context, world W) (is taken, err error) {
-	ctx, span := telemetry.Step(ctx, telemetry.StepSpan)
+	ctx, span := telemetry.Step(ctx, "decide")
 	defer span.End()
 	verdict := p.Decide(world)
 	is.action, is.rest = verdict.Next()
+	span.SetName(telemetry.StepSpan(is.action))
 	telemetry.Decided(span, is.action, verdict.Reason)
 	klog.FromContext(ctx).V(4).Info("Decided", "action", is.action)
 	if is.rest {
+		if traced, ok := ctx.Value(tracedKey{}).(*traced); ok {
+			traced.waits = verdict.Waits()
+		}
 		is.result, err = p.Rest(ctx, world, verdict)
 		return is, err
 	}

@@ -21,7 +21,9 @@ type scriptVerdict string
 
 func (v scriptVerdict) Next() (action string, rest bool) { return string(v), v == "rest" }
 
-func (v scriptVerdict) Reason() string { return "the script has it" }
+func (scriptVerdict) Reason() (code, text string) { return "Script", "the script has it" }
+
+func (scriptVerdict) Waits() string { return "" }
 
 func (s *script) next() scriptVerdict {
 	if len(s.actions) == 0 {

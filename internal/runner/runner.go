@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -103,6 +102,8 @@ type Config[K comparable] struct {
 	// Root returns the UID of the root of a key's object, by which traces are sampled, or "" while it is not known. It is called only
 	// where there are traces, and must not make requests. With nil, the key takes its place.
 	Root func(key K) types.UID
+	// Stage returns the stage that a key's object is in, whose trace its passes are in; the zero Stage if each pass is a trace. As Root.
+	Stage func(key K) telemetry.Stage
 }
 
 // Runner is a queue of keys with workers. Create it with New.
@@ -114,6 +115,7 @@ type Runner[K comparable] struct {
 
 	mu      sync.Mutex
 	failing map[K]time.Time // since when
+	waits   map[K]telemetry.Wait
 }
 
 // New returns a Runner, which accepts keys at once and reconciles them when Run is called. Errors: an invalid configuration.
@@ -152,7 +154,7 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	r := &Runner[K]{
-		cfg: cfg, waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock), traces: telemetry.Traces(cfg.Tracer), failing: map[K]time.Time{},
+		cfg: cfg, waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock), traces: telemetry.Traces(cfg.Tracer), failing: map[K]time.Time{}, waits: map[K]telemetry.Wait{},
 	}
 	r.queue = r.newQueue()
 	if notifier, ok := cfg.Gate.(Notifier[K]); ok {
@@ -236,7 +238,7 @@ func (r *Runner[K]) next(ctx context.Context) bool {
 	}
 	owned, done, ok := r.cfg.Gate.Admit(ctx, key)
 	if !ok {
-		r.forget(key)
+		r.drop(key)
 		return true
 	}
 	defer done()
@@ -262,8 +264,10 @@ func (r *Runner[K]) next(ctx context.Context) bool {
 // reconcile runs one key inside its span, its logger and its metrics.
 func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err error) {
 	start := r.cfg.Clock.Now()
-	ctx, span := r.trace(ctx, key, start)
+	ctx, pass := r.trace(ctx, key, start)
+	span := pass.span
 	defer span.End()
+	defer func() { r.waited(ctx, key, pass, start) }()
 	ctx = r.withLogger(ctx, key)
 	logger := klog.FromContext(ctx)
 	defer func() {
@@ -276,7 +280,7 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 		switch {
 		case err == nil, errors.Is(err, context.Canceled), NotOurs(err):
 		case isConflict(err):
-			span.SetAttributes(attribute.Bool("conflict", true))
+			telemetry.Conflict(span)
 			logger.V(4).Info("Reconcile hit a conflict; retrying", "err", err)
 		default:
 			telemetry.Fail(span, withoutStack(err))
@@ -300,21 +304,64 @@ func (r *Runner[K]) withLogger(ctx context.Context, key K) context.Context {
 	return telemetry.WithObject(ctx, r.cfg.LogKey, key)
 }
 
+// traced is a pass in a trace.
+type traced struct {
+	span  trace.Span
+	root  string
+	stage telemetry.Stage
+	waits string // what the object waits for when the pass has ended
+}
+
+type tracedKey struct{}
+
 // trace starts the span of a pass that begins now.
-func (r *Runner[K]) trace(ctx context.Context, key K, now time.Time) (context.Context, trace.Span) {
+func (r *Runner[K]) trace(ctx context.Context, key K, now time.Time) (context.Context, *traced) {
 	if !r.traces {
-		return ctx, trace.SpanFromContext(ctx)
+		return ctx, &traced{span: trace.SpanFromContext(ctx)}
 	}
 	name := fmt.Sprint(key)
-	root := name
+	pass := &traced{root: name}
 	if r.cfg.Root != nil {
-		root = string(r.cfg.Root(key))
+		pass.root = string(r.cfg.Root(key))
+	}
+	if r.cfg.Stage != nil {
+		pass.stage = r.cfg.Stage(key)
 	}
 	queued := r.waiting.since(key)
 	if queued.IsZero() || queued.After(now) {
 		queued = now
 	}
-	return telemetry.StartPass(ctx, r.cfg.Tracer, telemetry.Pass{Controller: r.cfg.Name, Key: name, Root: root, Queued: queued, Began: now})
+	ctx, pass.span = telemetry.StartPass(ctx, r.cfg.Tracer, telemetry.Pass{
+		Controller: r.cfg.Name, Key: name, Root: pass.root, Stage: pass.stage, Queued: queued, Began: now,
+	})
+	if pass.span.IsRecording() {
+		ctx = context.WithValue(ctx, tracedKey{}, pass)
+	}
+	return ctx, pass
+}
+
+// waited writes the span of what the object of a key has waited for, when it waits for something else after a pass. What began in a stage is
+// in the trace of that stage.
+func (r *Runner[K]) waited(ctx context.Context, key K, pass *traced, began time.Time) {
+	if !r.traces {
+		return
+	}
+	r.mu.Lock()
+	last, was := r.waits[key]
+	switch {
+	case was && last.For == pass.waits && last.Stage == pass.stage:
+		r.mu.Unlock()
+		return
+	case pass.waits == "" || !pass.span.IsRecording():
+		delete(r.waits, key)
+	default:
+		r.waits[key] = telemetry.Wait{Stretch: telemetry.Stretch{From: r.cfg.Clock.Now()}, Stage: pass.stage, For: pass.waits}
+	}
+	r.mu.Unlock()
+	if was {
+		last.To = began
+		telemetry.Waited(ctx, r.cfg.Tracer, pass.root, last)
+	}
 }
 
 // panicked calls Config.Panicked with a panic, if the function is set.
@@ -338,6 +385,14 @@ func (r *Runner[K]) forget(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failing, key)
+}
+
+// drop forgets a key that is another holder's now, or has none.
+func (r *Runner[K]) drop(key K) {
+	r.forget(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waits, key)
 }
 
 // oldestFailure returns how long the key that has been failing for longest has been failing, and how many keys fail.

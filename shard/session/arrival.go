@@ -3,13 +3,13 @@ package session
 import (
 	"context"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // arrivals measures how long slots take to arrive at this replica: from when no live session held them, or a live one was to hand them over,
@@ -77,6 +77,6 @@ func (a *arrivals) opened(ctx context.Context, slot int, now member.Moment) (tra
 	}
 	histogram.Observe(now.Since(begun).Seconds())
 	return traceStages(ctx, a.tracer, name, begun, now, stages,
-		attribute.String("replica", a.settings.Replica), attribute.String("session", a.settings.Session),
-		attribute.Int("slot", slot), attribute.Int64("epoch", coming.epoch), attribute.String("from", gap.of))
+		telemetry.ReplicaKey.String(a.settings.Replica), telemetry.SessionKey.String(a.settings.Session),
+		telemetry.SlotKey.Int(slot), telemetry.EpochKey.Int64(coming.epoch), telemetry.FromKey.String(gap.of))
 }

@@ -89,6 +89,6 @@ func (d *departures) lost(ctx context.Context, slot int, epoch int64, now member
 	}
 	delete(d.slots, slot)
 	traceStages(ctx, d.tracer, releaseSpan, is.since, now, []stage{{"finish", is.idle}, {"write", now}},
-		attribute.String("replica", d.settings.Replica), attribute.String("session", d.settings.Session),
-		attribute.Int("slot", slot), attribute.Int64("epoch", epoch))
+		telemetry.ReplicaKey.String(d.settings.Replica), telemetry.SessionKey.String(d.settings.Session),
+		telemetry.SlotKey.Int(slot), telemetry.EpochKey.Int64(epoch))
 }

@@ -28,7 +28,7 @@ type unowned struct {
 
 // hear receives slots without a holder, and fails the first time.
 func (p *process) hear(ctx context.Context, slots []int) error {
-	leads := slices.ContainsFunc(telemetry.OwnerAttributes(ctx), func(a attribute.KeyValue) bool { return a.Key == "leader" })
+	leads := slices.ContainsFunc(telemetry.OwnerAttributes(ctx), func(a attribute.KeyValue) bool { return a.Key == "mcf.leader" })
 	p.reported <- unowned{slots, leads}
 	if len(p.reported) == 1 {
 		return errors.New("not now")

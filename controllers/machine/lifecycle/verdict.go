@@ -81,6 +81,8 @@ type Verdict struct {
 	// RequestSweep reports, with Rest, whether the leader has to be asked, before Machine is written, to search for VMs that are not the
 	// machine's.
 	RequestSweep bool
+	// Waiting is what the machine waits for, with Rest, as Waits returns it. It is for traces: the caller of Decide sets it.
+	Waiting string
 	// Patch of the Node, with ClaimNode and PatchNode.
 	Patch *nodesync.Patch
 }
@@ -88,14 +90,17 @@ type Verdict struct {
 // Next returns the name of the action, and whether the pass rests.
 func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
 
-// Reason returns why, as a sentence without text of clouds, kubelets and users.
-func (v Verdict) Reason() string {
-	why := v.Do.reason()
+// Waits returns what the machine waits for, with Rest.
+func (v Verdict) Waits() string { return v.Waiting }
+
+// Reason returns why, without text of clouds, kubelets and users: the rule of a deletion, or the reason of an Event; and a sentence.
+func (v Verdict) Reason() (code, why string) {
+	why = v.Do.reason()
 	switch {
 	case v.Why.Rule != "":
-		why = v.Why.Summary()
+		code, why = string(v.Why.Rule), v.Why.Summary()
 	case len(v.Events) > 0:
-		why = v.Events[0].Reason
+		code, why = v.Events[0].Reason, v.Events[0].Reason
 	}
 	if v.Machine != nil && v.Machine.Status.CurrentStatus.Phase != "" {
 		why += "; phase " + string(v.Machine.Status.CurrentStatus.Phase)
@@ -103,7 +108,7 @@ func (v Verdict) Reason() string {
 	if v.Do == Rest && v.Wake > 0 {
 		why += fmt.Sprintf("; decided again in %s", v.Wake.Round(time.Millisecond))
 	}
-	return why
+	return code, why
 }
 
 // reason returns what is true whenever an action is decided on.

@@ -20,7 +20,7 @@ func TestVerdictsHaveAReason(t *testing.T) {
 		"an Event":         {Verdict{Do: Rest, Machine: written}.with(v1alpha1.EventCreateFailed, "the cloud repeats the user data"), "CreateFailed; phase Failed"},
 		"a wait":           {rest(1500 * time.Millisecond), "there is nothing to do until something happens; decided again in 1.5s"},
 	} {
-		if got := tc.verdict.Reason(); got != tc.want {
+		if _, got := tc.verdict.Reason(); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
@@ -28,7 +28,7 @@ func TestVerdictsHaveAReason(t *testing.T) {
 		Rest, Save, ReadSecret, ReadConfig, AddFinalizers, FindVM, CheckFields, MakeToken, ProlongToken, DropToken, CreateVM, InitializeVM, DeleteVM, FindNode, FindNodeRivals,
 		FindVMRivals, ClaimNode, PatchNode, DrainPreserved, DrainForUpdate, SetTerminating, DrainNode, DeleteNode, DeleteMachine,
 	} {
-		if do(action).Reason() == "" {
+		if _, why := do(action).Reason(); why == "" {
 			t.Errorf("%s has no reason", action)
 		}
 	}

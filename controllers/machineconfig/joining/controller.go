@@ -159,7 +159,7 @@ func (c *Controller) stamp(ctx context.Context, pool *v1alpha1.MachineConfigPool
 		w.Pool, w.Live = live, true
 		config, hold = join.Stamp(w)
 	}
-	telemetry.Decided(trace.SpanFromContext(ctx), "Stamp", func() string { return string(hold) })
+	telemetry.Decided(trace.SpanFromContext(ctx), "Stamp", func() (string, string) { return string(hold), "" })
 	if config == "" {
 		return nil
 	}

@@ -166,7 +166,7 @@ func (c *Controller) decide(ctx context.Context, p *pass) (isKnown bool, err err
 			return false, err
 		}
 		p.verdict = candidates.Decide(p.world)
-		telemetry.Decided(trace.SpanFromContext(ctx), verdictOf(p.verdict), func() string { return "" })
+		telemetry.Decided(trace.SpanFromContext(ctx), verdictOf(p.verdict), func() (string, string) { return "", "" })
 		if !p.verdict.ListLive {
 			return true, nil
 		}

@@ -132,8 +132,19 @@ type Event struct {
 // Next returns the name of the action, and whether the pass rests.
 func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
 
-// Reason returns why, as a sentence without text of clouds, kubelets and users.
-func (v Verdict) Reason() string {
+// Waits returns "": what a set waits for is in the traces of its machines.
+func (Verdict) Waits() string { return "" }
+
+// Reason returns why, without text of clouds, kubelets and users: the reason of an Event, or "", and a sentence.
+func (v Verdict) Reason() (code, why string) {
+	if len(v.Events) > 0 {
+		code = v.Events[0].Reason
+	}
+	return code, v.why()
+}
+
+// why returns why, as a sentence without text of clouds, kubelets and users.
+func (v Verdict) why() string {
 	switch v.Do {
 	case Rest:
 		if v.Set == nil {

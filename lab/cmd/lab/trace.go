@@ -21,7 +21,7 @@ const (
 	tracedService = "machine-controller-fleet"
 	// maxTraces bounds what is read of one machine.
 	maxTraces = "5000"
-	// passOfMachine is the name of the first span of a machine's passes.
+	// passOfMachine is the name of the span of a machine's pass.
 	passOfMachine = "reconcile machine"
 	// spanInterval is how often Jaeger is asked for spans that were not sent yet; tracePatience bounds that.
 	spanInterval  = time.Second
@@ -85,7 +85,7 @@ func (c *invocation) trace(ctx context.Context, epoch int64) error {
 
 // named is the query for the traces with spans about machines of a name, given as namespace/name or name.
 func named(machine string) url.Values {
-	tags, _ := json.Marshal(map[string]string{"machine.name": machine[strings.LastIndexByte(machine, '/')+1:]}) // always possible
+	tags, _ := json.Marshal(map[string]string{"mcf.machine.name": machine[strings.LastIndexByte(machine, '/')+1:]}) // always possible
 	return url.Values{"service": {tracedService}, "tags": {string(tags)}, "limit": {maxTraces}, "lookback": {"2d"}}
 }
 
@@ -99,10 +99,12 @@ func lifeOf(ctx context.Context, jaeger, machine string, epoch int64) ([]trace, 
 	last := map[string]int64{} // epochs of machines of that name
 	life := slices.DeleteFunc(found, func(t trace) bool { return !slices.ContainsFunc(t.Spans, isAbout(machine)) })
 	for _, t := range life {
-		if first := t.Spans[0]; first.OperationName == passOfMachine && isAbout(machine)(first) {
-			of, _ := strconv.ParseInt(first.tag("epoch"), 10, 64)
-			name := first.tag("k8s.namespace.name") + "/" + first.tag("machine.name")
-			last[name] = max(last[name], of)
+		for _, pass := range t.Spans {
+			if pass.OperationName == passOfMachine && isAbout(machine)(pass) {
+				of, _ := strconv.ParseInt(pass.tag("mcf.epoch"), 10, 64)
+				name := pass.tag("k8s.namespace.name") + "/" + pass.tag("mcf.machine.name")
+				last[name] = max(last[name], of)
+			}
 		}
 	}
 	if len(last) == 0 {
@@ -122,7 +124,7 @@ func lifeOf(ctx context.Context, jaeger, machine string, epoch int64) ([]trace, 
 // isAbout reports whether a span is about a machine, given as namespace/name or name.
 func isAbout(machine string) func(span) bool {
 	return func(s span) bool {
-		name := s.tag("machine.name")
+		name := s.tag("mcf.machine.name")
 		return machine == name || machine == s.tag("k8s.namespace.name")+"/"+name
 	}
 }
@@ -182,54 +184,40 @@ func read(ctx context.Context, address string) ([]trace, error) {
 	return traces, nil
 }
 
-// printLife prints each trace as a tree, below a line for its owner. Passes that have sent nothing are left out.
+// printLife prints each trace as a tree.
 func printLife(out io.Writer, life []trace) {
-	owner, left := "", 0
 	for _, t := range life {
-		first := t.Spans[0]
-		if !slices.ContainsFunc(t.Spans, isSent) {
-			left++
-			continue
-		}
-		by := fmt.Sprintf("%s  slot %s  epoch %s  session %s", first.tag("replica"), first.tag("slot"), first.tag("epoch"), first.tag("session"))
-		if by != owner {
-			fmt.Fprintln(out, by)
-		}
-		owner = by
-		fmt.Fprintf(out, "  +%.3f s\n", float64(first.StartTime-life[0].Spans[0].StartTime)/1e6)
-		printBelow(out, t, "", "    ")
-	}
-	if left > 0 {
-		fmt.Fprintf(out, "%d passes without a request are left out\n", left)
+		fmt.Fprintf(out, "+%.3f s  trace %s\n", float64(t.Spans[0].StartTime-life[0].Spans[0].StartTime)/1e6, t.TraceID)
+		printBelow(out, t, span{}, "  ")
 	}
 }
 
-// isSent reports whether a span is a request, a call of a driver or a part of a hand-over, or has failed.
-func isSent(s span) bool {
-	return s.tag("api.server") != "" || s.tag("provider") != "" || s.tag("from") != "" || s.tag("otel.status_code") == "ERROR"
-}
-
-// printBelow prints the spans of a trace that are parts of another one; with "", those that are parts of none.
-func printBelow(out io.Writer, t trace, parent, indent string) {
+// printBelow prints the spans of a trace that are parts of another one; with the zero span, those that are parts of none. Where the owner
+// differs from that of the other one, it is printed, too.
+func printBelow(out io.Writer, t trace, parent span, indent string) {
 	for _, s := range t.Spans {
-		if s.parentIn(t) != parent {
+		if s.parentIn(t) != parent.SpanID {
 			continue
 		}
 		fmt.Fprint(out, indent, s.OperationName)
 		for _, key := range []string{
-			"machinedeployment.name", "machineset.name", "from", "verdict", "reason", "api.server", "http.response.status_code", "provider", "driver.code",
-			"driver.retry_after_seconds", "otel.status_description",
+			"mcf.machinedeployment.name", "mcf.machineset.name", "mcf.from", "mcf.reason.text", "mcf.api.server", "http.response.status_code", "mcf.provider",
+			"mcf.driver.code", "mcf.driver.retry_after_seconds", "otel.status_description",
 		} {
 			switch value := s.tag(key); {
 			case value == "":
-			case key == "reason":
+			case key == "mcf.reason.text":
 				fmt.Fprint(out, ": ", value)
 			default:
 				fmt.Fprint(out, "  ", value)
 			}
 		}
-		fmt.Fprintln(out, " ", time.Duration(s.Duration)*time.Microsecond)
-		printBelow(out, t, s.SpanID, indent+"  ")
+		fmt.Fprint(out, "  ", time.Duration(s.Duration)*time.Microsecond)
+		if session := s.tag("mcf.session"); session != "" && session != parent.tag("mcf.session") {
+			fmt.Fprintf(out, "  (%s, slot %s, epoch %s)", session, s.tag("mcf.slot"), s.tag("mcf.epoch"))
+		}
+		fmt.Fprintln(out)
+		printBelow(out, t, s, indent+"  ")
 	}
 }
 

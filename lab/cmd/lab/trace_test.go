@@ -22,7 +22,7 @@ func spanOf(id, name string, start, took int, attributes ...string) string {
 			tags = append(tags, fmt.Sprintf(`{"key":%q,"value":%q}`, key, value))
 		}
 	}
-	return fmt.Sprintf(`{"traceID":%q,"spanID":%q,"operationName":%q,"startTime":%d,"duration":%d,"references":[%s],"tags":[%s,{"key":"slot","value":12345678}]}`,
+	return fmt.Sprintf(`{"traceID":%q,"spanID":%q,"operationName":%q,"startTime":%d,"duration":%d,"references":[%s],"tags":[%s,{"key":"mcf.slot","value":12345678}]}`,
 		trace, own, name, start, took, strings.Join(references, ","), strings.Join(append(tags, `{"key":"error","value":false}`), ","))
 }
 
@@ -30,10 +30,10 @@ func spanOf(id, name string, start, took int, attributes ...string) string {
 func jaegerWith(t *testing.T, machines ...string) string {
 	t.Helper()
 	linked := map[string]string{
-		"/api/traces/s": spanOf("s/1", "reconcile machineset", 100, 30_000, "replica=fleet-0", "session=fleet-0_abcde", "epoch=1", "machineset.name=d-1") + "," +
-			spanOf("s/2", "step", 101, 29_000, "CHILD_OF=s/1", "verdict=Create", "reason=2 machines do not exist") + "," +
-			spanOf("s/3", "create machines", 102, 4000, "CHILD_OF=s/2", "api.server=control", "http.response.status_code=201"),
-		"/api/traces/h": spanOf("h/1", "hand-over", 2_000_000, 110_000, "replica=fleet-1", "session=fleet-1_abcde", "epoch=2", "from=fleet-0_abcde") + "," +
+		"/api/traces/s": spanOf("s/1", "reconcile machineset", 100, 30_000, "mcf.replica=fleet-0", "mcf.session=fleet-0_abcde", "mcf.epoch=1", "mcf.machineset.name=d-1") + "," +
+			spanOf("s/2", "create", 101, 29_000, "CHILD_OF=s/1", "mcf.reason.text=2 machines do not exist") + "," +
+			spanOf("s/3", "create machines", 102, 4000, "CHILD_OF=s/2", "mcf.api.server=control", "http.response.status_code=201"),
+		"/api/traces/h": spanOf("h/1", "hand-over", 2_000_000, 110_000, "mcf.replica=fleet-1", "mcf.session=fleet-1_abcde", "mcf.epoch=2", "mcf.from=fleet-0_abcde") + "," +
 			spanOf("h/2", "hand-over open", 2_000_001, 40_000, "CHILD_OF=h/1"),
 	}
 	data := func(traces ...string) string {
@@ -48,7 +48,7 @@ func jaegerWith(t *testing.T, machines ...string) string {
 		switch {
 		case isLinked:
 			fmt.Fprint(w, data(spans))
-		case r.URL.Path == "/api/traces" && r.URL.Query().Get("tags") == `{"machine.name":"m"}` && r.URL.Query().Get("service") == tracedService:
+		case r.URL.Path == "/api/traces" && r.URL.Query().Get("tags") == `{"mcf.machine.name":"m"}` && r.URL.Query().Get("service") == tracedService:
 			fmt.Fprint(w, data(append([]string{}, machines...)...))
 		case r.URL.Path == "/api/traces":
 			http.Error(w, "broken", http.StatusInternalServerError)
@@ -62,38 +62,37 @@ func jaegerWith(t *testing.T, machines ...string) string {
 
 // ofMachine returns the tags of a pass of the machine, with others.
 func ofMachine(namespace, replica, epoch string, others ...string) []string {
-	return append([]string{"machine.name=m", "k8s.namespace.name=" + namespace, "replica=" + replica, "session=" + replica + "_abcde", "epoch=" + epoch}, others...)
+	return append([]string{"mcf.machine.name=m", "k8s.namespace.name=" + namespace, "mcf.replica=" + replica, "mcf.session=" + replica + "_abcde", "mcf.epoch=" + epoch}, others...)
 }
 
-func TestLifeIsPrintedByOwner(t *testing.T) {
+func TestLifeIsPrintedWithItsOwners(t *testing.T) {
 	jaeger := jaegerWith(t,
-		spanOf("m2/1", passOfMachine, 3_000_000, 5000, ofMachine("ns", "fleet-1", "2", "FOLLOWS_FROM=h/1", "FOLLOWS_FROM=lost/1")...)+","+
-			spanOf("m2/2", "step", 3_000_001, 4000, "CHILD_OF=m2/1", "otel.status_code=ERROR", "otel.status_description=refused"),
-		spanOf("m1/1", passOfMachine, 500_100, 240_000, ofMachine("ns", "fleet-0", "1", "FOLLOWS_FROM=s/3")...)+","+
-			spanOf("m1/2", "driver.CreateMachine", 500_200, 200_000, "CHILD_OF=m1/1", "provider=simulated", "driver.code=ResourceExhausted"),
-		spanOf("q/1", passOfMachine, 4_000_000, 9, ofMachine("ns", "fleet-1", "2")...))
+		spanOf("c/r", "create machine", 500_000, 3_000_000, "mcf.machine.name=m", "k8s.namespace.name=ns", "FOLLOWS_FROM=s/3")+","+
+			spanOf("c/1", passOfMachine, 500_100, 240_000, ofMachine("ns", "fleet-0", "1", "CHILD_OF=c/r")...)+","+
+			spanOf("c/2", "driver.CreateMachine", 500_200, 200_000, "CHILD_OF=c/1", "mcf.session=fleet-0_abcde", "mcf.provider=simulated", "mcf.driver.code=ResourceExhausted")+","+
+			spanOf("c/3", "driver.CreateMachine requested", 600_000, 0, "CHILD_OF=c/lost", "mcf.session=fleet-0_abcde", "mcf.epoch=1")+","+
+			spanOf("c/4", passOfMachine, 3_000_000, 5000, ofMachine("ns", "fleet-1", "2", "CHILD_OF=c/r", "FOLLOWS_FROM=h/1", "FOLLOWS_FROM=lost/1")...)+","+
+			spanOf("c/5", "find VM", 3_000_001, 4000, "CHILD_OF=c/4", "otel.status_code=ERROR", "otel.status_description=refused"))
 	life, err := lifeOf(t.Context(), jaeger, "ns/m", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text strings.Builder
 	printLife(&text, life)
-	want := `fleet-0  slot 12345678  epoch 1  session fleet-0_abcde
-  +0.000 s
-    reconcile machineset  d-1  30ms
-      step  Create: 2 machines do not exist  29ms
-        create machines  control  201  4ms
-  +0.500 s
-    reconcile machine  240ms
+	want := `+0.000 s  trace s
+  reconcile machineset  d-1  30ms  (fleet-0_abcde, slot 12345678, epoch 1)
+    create: 2 machines do not exist  29ms
+      create machines  control  201  4ms
++0.500 s  trace c
+  create machine  3s
+    reconcile machine  240ms  (fleet-0_abcde, slot 12345678, epoch 1)
       driver.CreateMachine  simulated  ResourceExhausted  200ms
-fleet-1  slot 12345678  epoch 2  session fleet-1_abcde
-  +2.000 s
-    hand-over  fleet-0_abcde  110ms
-      hand-over open  40ms
-  +3.000 s
-    reconcile machine  5ms
-      step  refused  4ms
-1 passes without a request are left out
+    reconcile machine  5ms  (fleet-1_abcde, slot 12345678, epoch 2)
+      find VM  refused  4ms
+  driver.CreateMachine requested  0s  (fleet-0_abcde, slot 12345678, epoch 1)
++2.000 s  trace h
+  hand-over  fleet-0_abcde  110ms  (fleet-1_abcde, slot 12345678, epoch 2)
+    hand-over open  40ms
 `
 	if diff := cmp.Diff(want, text.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -103,7 +102,7 @@ fleet-1  slot 12345678  epoch 2  session fleet-1_abcde
 func TestLifeIsThatOfOneMachine(t *testing.T) {
 	one := spanOf("a/1", passOfMachine, 0, 1, ofMachine("ns", "fleet-0", "1")...)
 	twin := spanOf("b/1", passOfMachine, 0, 1, ofMachine("other", "fleet-0", "1")...)
-	written := spanOf("c/1", "delete machines", 0, 1, "machine.name=m", "k8s.namespace.name=ns")
+	written := spanOf("c/1", "delete machines", 0, 1, "mcf.machine.name=m", "k8s.namespace.name=ns")
 	for name, test := range map[string]struct {
 		machine string
 		epoch   int64

@@ -1,0 +1,92 @@
+package lifecycle
+
+import (
+	"slices"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+)
+
+// Stage is a part of a machine's life that is one trace. "" is none: the machine runs, or has failed.
+type Stage string
+
+// The stages, with the names of their traces.
+const (
+	StageCreate Stage = "create machine"
+	StageUpdate Stage = "update machine in place"
+	StageDelete Stage = "delete machine"
+)
+
+// StageOf returns the stage that a machine is in, and since when. A machine is updated in place more than once, each time since another time.
+func StageOf(m *v1alpha1.Machine) (stage Stage, since time.Time) {
+	if m.DeletionTimestamp != nil {
+		return StageDelete, m.DeletionTimestamp.Time
+	}
+	return stageOfPhase(m)
+}
+
+func stageOfPhase(m *v1alpha1.Machine) (stage Stage, since time.Time) {
+	switch status := m.Status.CurrentStatus; status.Phase { //nolint:exhaustive // the others are in no stage
+	case "", v1alpha1.MachineCrashLoopBackOff, v1alpha1.MachinePending:
+		return StageCreate, m.CreationTimestamp.Time
+	case v1alpha1.MachineInPlaceUpdating:
+		return StageUpdate, status.LastUpdateTime.Time
+	default:
+		return "", time.Time{}
+	}
+}
+
+// StageEnded returns the stage that the write of a machine ends, since when it has lasted, and why it has failed, "" if it has not. events are
+// those of the write.
+func StageEnded(before, after *v1alpha1.Machine, events []Event) (stage Stage, since time.Time, failure string) {
+	if slices.ContainsFunc(events, func(e Event) bool { return e.Reason == v1alpha1.EventDeleted }) {
+		stage, since = StageOf(before)
+		return stage, since, ""
+	}
+	was, since := stageOfPhase(before)
+	is, _ := stageOfPhase(after)
+	switch phase := after.Status.CurrentStatus.Phase; {
+	case was == "" || is == was:
+		return "", time.Time{}, ""
+	case phase == v1alpha1.MachineFailed, phase == v1alpha1.MachineInPlaceUpdateFailed, phase == v1alpha1.MachineTerminating:
+		return was, since, "the machine has become " + string(phase)
+	}
+	return was, since, ""
+}
+
+// Waits returns what a machine waits for when a pass rests with a verdict, one of few texts; "" if for nothing.
+func Waits(w World, v Verdict) string {
+	m := w.Machine
+	if v.Machine != nil {
+		m = v.Machine
+	}
+	w.Machine = m
+	stage, _ := StageOf(m)
+	_, isLater := waiting(w)
+	deadline, mayFail := machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
+	switch phase := m.Status.CurrentStatus.Phase; {
+	case w.Reach.Away:
+		return "an API server that is away"
+	case w.Drain.State == drain.Draining && w.Drain.IsStuck, w.UpdateDrain.State == drain.Draining && w.UpdateDrain.IsStuck:
+		return "a drain that is blocked"
+	case w.Drain.State == drain.Draining, w.UpdateDrain.State == drain.Draining:
+		return "a drain"
+	case isLater:
+		return "the next call of the cloud after a failure"
+	case stage == StageDelete && w.VM.State == VMEnding:
+		return "the end of the VM"
+	case stage == StageUpdate:
+		return "the update in place"
+	case phase == v1alpha1.MachinePending && w.Node.State != NodePresent:
+		return "a Node to appear"
+	case phase == v1alpha1.MachinePending:
+		return "a healthy Node"
+	case phase == v1alpha1.MachineUnknown && mayFail && w.Disruption == DisruptionPending && !w.Now.Before(deadline):
+		return "the disruption budget"
+	case phase == v1alpha1.MachineUnknown:
+		return "an unhealthy Node to recover"
+	}
+	return ""
+}

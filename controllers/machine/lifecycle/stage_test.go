@@ -1,0 +1,82 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
+)
+
+// inPhase returns a machine that was created at 0, has been in a phase since 10, and is deleted at 20 if that is requested.
+func inPhase(phase v1alpha1.MachinePhase, deleted bool) *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(0, 0)}}
+	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: phase, LastUpdateTime: metav1.Unix(10, 0)}
+	if deleted {
+		m.DeletionTimestamp = &metav1.Time{Time: time.Unix(20, 0)}
+	}
+	return m
+}
+
+func TestStageEnded(t *testing.T) {
+	const none = v1alpha1.MachinePhase("")
+	gone := []Event{{Reason: v1alpha1.EventDeleted}}
+	for name, tc := range map[string]struct {
+		before, after v1alpha1.MachinePhase
+		deleted       bool
+		events        []Event
+		want          Stage
+		since         int64
+		failure       string
+	}{
+		"its VM is recorded":              {before: none, after: v1alpha1.MachinePending},
+		"it is tried again":               {before: none, after: v1alpha1.MachineCrashLoopBackOff},
+		"it runs":                         {before: v1alpha1.MachinePending, after: v1alpha1.MachineRunning, want: StageCreate},
+		"it is available":                 {before: none, after: v1alpha1.MachineAvailable, want: StageCreate},
+		"it did not join":                 {before: v1alpha1.MachinePending, after: v1alpha1.MachineFailed, want: StageCreate, failure: "the machine has become Failed"},
+		"it stays":                        {before: v1alpha1.MachineRunning, after: v1alpha1.MachineRunning},
+		"it fails later":                  {before: v1alpha1.MachineRunning, after: v1alpha1.MachineFailed},
+		"its update begins":               {before: v1alpha1.MachineRunning, after: v1alpha1.MachineInPlaceUpdating},
+		"its update ends":                 {before: v1alpha1.MachineInPlaceUpdating, after: v1alpha1.MachineInPlaceUpdateSuccessful, want: StageUpdate, since: 10},
+		"its update fails":                {before: v1alpha1.MachineInPlaceUpdating, after: v1alpha1.MachineInPlaceUpdateFailed, want: StageUpdate, since: 10, failure: "the machine has become InPlaceUpdateFailed"},
+		"its deletion goes on":            {before: v1alpha1.MachineTerminating, after: v1alpha1.MachineTerminating, deleted: true},
+		"it is gone":                      {before: v1alpha1.MachineTerminating, after: v1alpha1.MachineTerminating, deleted: true, events: gone, want: StageDelete, since: 20},
+		"it is deleted before it has run": {before: v1alpha1.MachinePending, after: v1alpha1.MachineTerminating, deleted: true, want: StageCreate, failure: "the machine has become Terminating"},
+	} {
+		stage, since, failure := StageEnded(inPhase(tc.before, tc.deleted), inPhase(tc.after, tc.deleted), tc.events)
+		if stage != tc.want || failure != tc.failure || stage != "" && since.Unix() != tc.since {
+			t.Errorf("%s: %q since %s, %q; want %q since %d, %q", name, stage, since, failure, tc.want, tc.since, tc.failure)
+		}
+	}
+}
+
+func TestWaits(t *testing.T) {
+	for want, w := range map[string]World{
+		"an API server that is away":   {Machine: inPhase(v1alpha1.MachineRunning, false), Reach: reach.Fact{Away: true}},
+		"a drain":                      {Machine: inPhase(v1alpha1.MachineTerminating, true), Drain: drain.Report{State: drain.Draining}},
+		"a drain that is blocked":      {Machine: inPhase(v1alpha1.MachineRunning, false), UpdateDrain: drain.Report{State: drain.Draining, IsStuck: true}},
+		"the end of the VM":            {Machine: inPhase(v1alpha1.MachineTerminating, true), VM: VMFact{State: VMEnding}},
+		"the update in place":          {Machine: inPhase(v1alpha1.MachineInPlaceUpdating, false)},
+		"a Node to appear":             {Machine: inPhase(v1alpha1.MachinePending, false)},
+		"a healthy Node":               {Machine: inPhase(v1alpha1.MachinePending, false), Node: NodeFact{State: NodePresent}},
+		"an unhealthy Node to recover": {Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Hour}},
+		"the disruption budget":        {Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Minute}},
+		"":                             {Machine: inPhase(v1alpha1.MachineRunning, false)},
+		"the next call of the cloud after a failure": {Machine: retrying()},
+	} {
+		w.Now = time.Unix(300, 0)
+		if got := Waits(w, Verdict{Do: Rest}); got != want {
+			t.Errorf("it waits for %q, want %q", got, want)
+		}
+	}
+}
+
+// retrying returns a machine for which the cloud is not called before 305.
+func retrying() *v1alpha1.Machine {
+	m := inPhase(v1alpha1.MachineCrashLoopBackOff, false)
+	m.Annotations = map[string]string{v1alpha1.AnnotationBackoff: `{"at":"1970-01-01T00:05:05Z"}`}
+	return m
+}

@@ -1,0 +1,45 @@
+package rollout
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+func TestUnderWay(t *testing.T) {
+	old, current := deployment(3), deployment(3)
+	old.Spec.Template.Spec.Class.Name = "old"
+	revised := func(d *v1alpha1.MachineDeployment, revision string) *v1alpha1.MachineSet {
+		set := setOf(d, types.UID(revision), 3, 3)
+		set.Annotations = map[string]string{v1alpha1.AnnotationRevision: revision}
+		return set
+	}
+	complete := func(observed int64) *v1alpha1.MachineDeployment {
+		d := current.DeepCopy()
+		d.Generation, d.Status.ObservedGeneration = 2, observed
+		d.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{
+			Type: v1alpha1.MachineDeploymentProgressing, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonNewMachineSetAvailable,
+		}}
+		return d
+	}
+	for name, tc := range map[string]struct {
+		d        *v1alpha1.MachineDeployment
+		sets     []*v1alpha1.MachineSet
+		revision int64
+		is       bool
+	}{
+		"it is new":                   {current, nil, 1, true},
+		"its set exists":              {current, []*v1alpha1.MachineSet{revised(old, "1"), revised(current, "2")}, 2, true},
+		"complete":                    {complete(2), []*v1alpha1.MachineSet{revised(current, "2")}, 0, false},
+		"resized":                     {complete(1), []*v1alpha1.MachineSet{revised(old, "1"), revised(current, "2")}, 2, false},
+		"a new template":              {complete(1), []*v1alpha1.MachineSet{revised(old, "2")}, 3, true},
+		"back to the template before": {complete(1), []*v1alpha1.MachineSet{revised(current, "1"), revised(old, "2")}, 3, true},
+	} {
+		if revision, is := UnderWay(tc.d, tc.sets); revision != tc.revision || is != tc.is {
+			t.Errorf("%s: revision %d, %t; want %d, %t", name, revision, is, tc.revision, tc.is)
+		}
+	}
+}

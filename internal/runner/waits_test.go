@@ -1,0 +1,67 @@
+package runner
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// waitVerdict rests, and waits for what it is.
+type waitVerdict string
+
+func (waitVerdict) Next() (action string, rest bool) { return "Rest", true }
+func (waitVerdict) Reason() (code, text string)      { return "", "" }
+func (v waitVerdict) Waits() string                  { return string(v) }
+
+// What an object waits for is one span from the first pass that rests for it until the pass that does not any more, in the trace of the stage
+// in which the wait began.
+func TestWaits_AreTraced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorder := tracetest.NewSpanRecorder()
+		waitsFor, stage := waitVerdict(""), telemetry.Stage{Name: "create machine", ID: "u"}
+		pass := Pass[*struct{}, waitVerdict]{
+			Decide: func(*struct{}) waitVerdict { return waitsFor },
+			Rest:   func(context.Context, *struct{}, waitVerdict) (Result, error) { return Result{}, nil },
+		}
+		r, err := New(Config[types.NamespacedName]{
+			Name: "machine", Tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer(""),
+			Reconcile: func(ctx context.Context, _ types.NamespacedName) (Result, error) { return pass.Run(ctx, nil) },
+			Stage:     func(types.NamespacedName) telemetry.Stage { return stage },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.queue.ShutDown()
+		key := types.NamespacedName{Namespace: "ns", Name: "m"}
+		for _, v := range []waitVerdict{"", "a Node to appear", "a Node to appear", "a healthy Node"} {
+			waitsFor = v
+			if _, err := r.reconcile(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		waitsFor, stage = "", telemetry.Stage{}
+		if _, err := r.reconcile(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]time.Duration{}
+		for _, span := range recorder.Ended() {
+			if len(span.Name()) > len(telemetry.WaitSpan) && span.Name()[:len(telemetry.WaitSpan)] == telemetry.WaitSpan {
+				got[span.Name()+" in "+span.SpanContext().TraceID().String()] = span.EndTime().Sub(span.StartTime())
+			}
+		}
+		of := telemetry.Stage{Name: "create machine", ID: "u"}.TraceID()
+		want := map[string]time.Duration{"wait for a Node to appear in " + of: 10 * time.Second, "wait for a healthy Node in " + of: 5 * time.Second}
+		if diff := cmp.Diff(want, got); diff != "" || len(r.waits) != 0 {
+			t.Errorf("waits (-want +got):\n%s\nremembered: %v", diff, r.waits)
+		}
+	})
+}
