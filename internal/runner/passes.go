@@ -78,7 +78,9 @@ func (p Pass[W, V]) step(ctx context.Context, world W) (is taken, err error) {
 	defer span.End()
 	verdict := p.Decide(world)
 	is.action, is.rest = verdict.Next()
-	span.SetName(telemetry.StepSpan(is.action))
+	if span.IsRecording() {
+		span.SetName(telemetry.StepSpan(is.action))
+	}
 	telemetry.Decided(span, is.action, verdict.Reason)
 	klog.FromContext(ctx).V(4).Info("Decided", "action", is.action)
 	if is.rest {

@@ -314,10 +314,13 @@ type traced struct {
 
 type tracedKey struct{}
 
+// untraced is the pass of a process without traces.
+var untraced = &traced{span: noop.Span{}}
+
 // trace starts the span of a pass that begins now.
 func (r *Runner[K]) trace(ctx context.Context, key K, now time.Time) (context.Context, *traced) {
 	if !r.traces {
-		return ctx, &traced{span: trace.SpanFromContext(ctx)}
+		return ctx, untraced
 	}
 	name := fmt.Sprint(key)
 	pass := &traced{root: name}
