@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,7 +24,9 @@ func Emit(ctx context.Context, recorder events.EventRecorder, about runtime.Obje
 		recorder = logging.WithLogger(klog.FromContext(ctx).WithValues(keysOf(ctx, about)...))
 	}
 	if pass, traced := ctx.Value(passKey{}).(tracedPass); traced && pass.stage != (Stage{}) && pass.span.SpanContext().IsSampled() {
-		text = bounded.Text(text, bounded.Message-64) + " (trace " + pass.stage.TraceID() + ")"
+		if id := pass.stage.TraceID(); !strings.Contains(text, id) {
+			text = bounded.Text(text, bounded.Message-64) + " (trace " + id + ")"
+		}
 	}
 	EmitUnlogged(recorder, about, reason, text)
 }

@@ -273,6 +273,9 @@ func (c *Controller) observeMachines(w *rollout.World) {
 // they are looked for again, because no event reports a change of those in other slots.
 func (c *Controller) decide(w *rollout.World) rollout.Verdict {
 	verdict := rollout.Decide(*w)
+	if verdict.Do == rollout.Rest {
+		verdict.Waiting = rollout.Waits(*w, verdict)
+	}
 	if !w.MustLook && w.Done.Contest == 0 && verdict.Do != rollout.Adopt {
 		c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
 	}

@@ -14,6 +14,27 @@ func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (roll
 	return rolledOut, !resized
 }
 
+// Waits returns what a rollout waits for when a pass rests with a verdict, one of few texts; "" if no rollout is under way.
+func Waits(w World, v Verdict) string {
+	newSet := NewSet(w.Deployment, w.Owned)
+	switch {
+	case !v.Replacing:
+		return ""
+	case w.Deployment.Spec.Paused:
+		return "the end of a pause"
+	case newSet == nil:
+		return "old machines to be gone"
+	case newSet.Status.AvailableReplicas < newSet.Spec.Replicas:
+		return "new machines to be available"
+	}
+	for _, set := range w.Owned {
+		if set.UID != newSet.UID && set.Status.Replicas > set.Spec.Replicas {
+			return "old machines to be gone"
+		}
+	}
+	return "the next step of a rollout"
+}
+
 // Ends reports whether the write of a deployment ends a rollout.
 func Ends(before, after *v1alpha1.MachineDeployment) bool {
 	return reasonOf(before.Status) != v1alpha1.ReasonNewMachineSetAvailable && reasonOf(after.Status) == v1alpha1.ReasonNewMachineSetAvailable

@@ -43,3 +43,27 @@ func TestUnderWay(t *testing.T) {
 		}
 	}
 }
+
+func TestWaits(t *testing.T) {
+	paused := deployment(3)
+	paused.Spec.Paused = true
+	d := deployment(3)
+	shrinking := older("old", 0, 1)
+	shrinking.Status.Replicas = 2
+	for want, tc := range map[string]struct {
+		d    *v1alpha1.MachineDeployment
+		sets []*v1alpha1.MachineSet
+	}{
+		"the end of a pause":           {paused, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1)}},
+		"new machines to be available": {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1), shrinking}},
+		"old machines to be gone":      {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking}},
+		"the next step of a rollout":   {d, []*v1alpha1.MachineSet{setOf(d, "new", 2, 2), older("old", 0, 1)}},
+	} {
+		if got := Waits(worldOf(tc.d, tc.sets...), Verdict{Replacing: true}); got != want {
+			t.Errorf("it waits for %q, want %q", got, want)
+		}
+	}
+	if got := Waits(worldOf(d), Verdict{}); got != "" {
+		t.Errorf("without a rollout it waits for %q", got)
+	}
+}

@@ -123,6 +123,8 @@ type Verdict struct {
 	Events []Event
 	// Replacing reports whether a rollout is under way, with Rest.
 	Replacing bool
+	// Waiting is what the rollout waits for, with Rest, as Waits returns it. It is for traces: the caller of Decide sets it.
+	Waiting string
 	// Wake is when to decide again although nothing happens, from now; 0 when time alone changes nothing.
 	Wake time.Duration
 }
@@ -131,12 +133,7 @@ type Verdict struct {
 func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
 
 // Waits returns what a rollout waits for, with Rest.
-func (v Verdict) Waits() string {
-	if v.Replacing {
-		return "the machines of a rollout"
-	}
-	return ""
-}
+func (v Verdict) Waits() string { return v.Waiting }
 
 // Reason returns why, without text of clouds, kubelets and users: the reason of an Event, or "", and a sentence.
 func (v Verdict) Reason() (code, why string) {
