@@ -109,6 +109,11 @@ const (
 	ResourceAddress          ResourceKind = "Address"
 )
 
+// ResourceKinds lists all kinds.
+func ResourceKinds() []ResourceKind {
+	return []ResourceKind{ResourceVM, ResourceNetworkInterface, ResourceDisk, ResourceAddress}
+}
+
 // Resource is something that was made for a Machine. Of all kinds but VMs, only what no VM uses is listed.
 type Resource struct {
 	Kind ResourceKind

@@ -45,8 +45,9 @@ type orphanCounts struct {
 	counts map[[2]string]int // by state and kind
 }
 
+// newOrphanMetrics returns the metrics, with a series for each result and each kind, so that their increase counts the first one.
 func newOrphanMetrics(c clock.PassiveClock, period time.Duration) *orphanMetrics {
-	return &orphanMetrics{
+	m := &orphanMetrics{
 		sweeps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mcf_orphan_sweeps_total",
 			Help: "Sweeps of namespaces for orphans, by result: complete, incomplete after an error, or skipped because another manager serves the namespace, or the ID of the control cluster is not known.",
@@ -62,6 +63,13 @@ func newOrphanMetrics(c clock.PassiveClock, period time.Duration) *orphanMetrics
 			[]string{"state", "kind"}, nil),
 		clock: c, period: period, namespaces: map[string]orphanCounts{},
 	}
+	for _, result := range []string{resultComplete, resultIncomplete, resultSkipped} {
+		m.sweeps.WithLabelValues(result)
+	}
+	for _, kind := range driver.ResourceKinds() {
+		m.deletions.WithLabelValues(string(kind))
+	}
+	return m
 }
 
 func (m *orphanMetrics) collectors() []prometheus.Collector {

@@ -73,7 +73,8 @@ type Recorder struct {
 	unlogged prometheus.Counter
 }
 
-// New returns a Recorder. A nil file means that there is no deletion log, and a nil registry that receipts are not counted.
+// New returns a Recorder. A nil file means that there is no deletion log, and a nil registry that receipts are not counted. There is a series
+// for each kind and rule from the start: the increase of one that appears later would miss its first deletion.
 func New(c clock.PassiveClock, file *File, registry prometheus.Registerer) *Recorder {
 	r := &Recorder{
 		clock: c, file: file,
@@ -83,6 +84,14 @@ func New(c clock.PassiveClock, file *File, registry prometheus.Registerer) *Reco
 		unlogged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mcf_deletion_log_errors_total", Help: "Receipts that could not be written to the deletion log.",
 		}),
+	}
+	for kind, rules := range receipt.ByKind() {
+		for _, rule := range rules {
+			r.receipts.WithLabelValues(string(kind), string(rule))
+		}
+	}
+	for _, kind := range driver.ResourceKinds() {
+		r.receipts.WithLabelValues(string(kind), string(receipt.Orphaned))
 	}
 	if registry != nil {
 		registry.MustRegister(r.receipts, r.unlogged)

@@ -57,6 +57,10 @@ func TestDelete_Accepted_LeavesReceiptEverywhere(t *testing.T) {
 	var file bytes.Buffer
 	registry, emitted := prometheus.NewRegistry(), events.NewFakeRecorder(10)
 	r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), registry)
+	const deletions, errors, possible = "mcf_deletions_total", "mcf_deletion_log_errors_total", 8 + 9 + 10 + 3 + 1 // of Machines, Nodes, VMs, other resources and configurations
+	if n, err := testutil.GatherAndCount(registry, deletions); err != nil || n != possible {
+		t.Errorf("%s has %d series before a deletion, %v; want %d", deletions, n, err, possible)
+	}
 	if _, err := r.Delete(ctx, emitted, deletion(), func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +92,8 @@ func TestDelete_Accepted_LeavesReceiptEverywhere(t *testing.T) {
 	if n := testutil.ToFloat64(r.receipts.WithLabelValues("Machine", "ScaledDown")); n != 1 {
 		t.Errorf("mcf_deletions_total is %v, want 1", n)
 	}
-	if n, err := testutil.GatherAndCount(registry); err != nil || n != 2 {
-		t.Errorf("registered %d metrics, %v; want 2", n, err)
+	if n, err := testutil.GatherAndCount(registry, deletions, errors); err != nil || n != possible+1 {
+		t.Errorf("%d series after a deletion, %v; want %d", n, err, possible+1)
 	}
 }
 

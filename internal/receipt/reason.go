@@ -42,6 +42,16 @@ func Rules() []Rule {
 	}
 }
 
+// ByKind returns the rules by which each kind of what belongs to a Machine or to a MachineConfigPool may be deleted. What a cloud has besides
+// the VM is deleted as Orphaned only.
+func ByKind() map[Kind][]Rule {
+	ofMachine := []Rule{ScaledDown, NamedByAutoscaler, RolledOut, Unhealthy, CreationFailed, ParentDeleted, NodeDeleted, DeletionTriggered}
+	ofNode := append(slices.Clone(ofMachine), MachineDeleted)
+	return map[Kind][]Rule{
+		Machine: ofMachine, Node: ofNode, VM: append(slices.Clone(ofNode), Orphaned), RenderedMachineConfig: {Superseded},
+	}
+}
+
 // Reason is why something is deleted.
 type Reason struct {
 	Rule Rule `json:"rule"`

@@ -89,6 +89,20 @@ func TestIsValid_OnlyKnownRules(t *testing.T) {
 }
 
 // Evidence that quotes clouds and kubelets is left out.
+func TestByKind_HasEachRule(t *testing.T) {
+	seen := map[Rule]bool{}
+	for _, rules := range ByKind() {
+		for _, rule := range rules {
+			seen[rule] = true
+		}
+	}
+	for _, rule := range Rules() {
+		if !seen[rule] {
+			t.Errorf("%s deletes no kind", rule)
+		}
+	}
+}
+
 func TestSummary(t *testing.T) {
 	quoting := []Rule{Unhealthy, CreationFailed, Orphaned}
 	for _, rule := range Rules() {
