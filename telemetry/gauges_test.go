@@ -117,3 +117,12 @@ func TestAllowed_MetricsByMachine_OnlyThoseNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestNames_BeyondTheBound_AreOther(t *testing.T) {
+	names := NewNames(2)
+	for _, tc := range []struct{ name, want string }{{"a", "a"}, {"b", "b"}, {"c", OtherName}, {"a", "a"}} {
+		if got := names.Name(tc.name); got != tc.want {
+			t.Errorf("%s is %s, want %s", tc.name, got, tc.want)
+		}
+	}
+}

@@ -197,6 +197,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known {
 		return runner.Result{}, nil
 	}
+	c.metrics.byNamespace.found(key.Namespace)
 	newest := c.machines.Newest(cached)
 	telemetry.About(ctx, newest)
 	defer c.forgetIfGone(newest)

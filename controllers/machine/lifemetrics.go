@@ -19,18 +19,19 @@ const other = "other"
 
 // lifeMetrics has the durations of steps in the lives of machines, and counts those that have failed.
 type lifeMetrics struct {
-	providers []string // with a driver
-	phases    []string // labels
-	steps     *prometheus.HistogramVec
-	failures  *prometheus.CounterVec
-	last      *lastMachines
+	providers   []string // with a driver
+	phases      []string // labels
+	steps       *prometheus.HistogramVec
+	failures    *prometheus.CounterVec
+	last        *lastMachines
+	byNamespace *namespaceMetrics
 }
 
 // newLifeMetrics returns the metrics, with a series for each step and each cause: the rate of one that appears later would miss its first
 // value.
 func newLifeMetrics(providers []string, last *lastMachines) *lifeMetrics {
 	l := &lifeMetrics{
-		providers: providers, phases: phaseLabels(), last: last,
+		providers: providers, phases: phaseLabels(), last: last, byNamespace: newNamespaceMetrics(),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "mcf_machine_step_seconds",
 			Help:    "How long the steps in the lives of machines took, each observed once for a machine, when it has ended.",
@@ -88,6 +89,9 @@ func (c *Controller) measure(p *pass, change func(*timing)) {
 // written observes the steps that ended with a write of a machine. before and measured are what was known before the write.
 func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Machine, measured timing, events []lifecycle.Event) {
 	after, now := p.world.Machine, c.cfg.Clock.Now()
+	if why, began := lifecycle.DeletionBegan(before, after); began {
+		c.metrics.byNamespace.deletionBegan(before.Namespace, why)
+	}
 	if lifecycle.BeforeVM(before, after, events) {
 		c.measure(p, func(t *timing) { t.beforeVM = true })
 	}
@@ -105,6 +109,7 @@ func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Mach
 	for _, took := range append(steps, measured.with(steps, before.Spec.ProviderID != "")...) {
 		telemetry.Observe(ctx, c.metrics.steps.WithLabelValues(provider, string(took.Step)), took.Duration)
 	}
+	c.metrics.byNamespace.ended(ctx, before.Namespace, steps)
 	if failed {
 		c.metrics.failures.WithLabelValues(provider, string(cause)).Inc()
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -29,6 +30,23 @@ import (
 type observed struct {
 	times uint64
 	took  time.Duration // all together
+}
+
+// countOf returns how many values a histogram has of a step.
+func countOf(t *testing.T, histogram prometheus.Collector, step string) (values uint64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(histogram)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range families[0].GetMetric() {
+		if labelOf(m, "step") == step {
+			values += m.GetHistogram().GetSampleCount()
+		}
+	}
+	return values
 }
 
 // measured returns the steps that processes have observed.
@@ -96,6 +114,14 @@ func TestSteps_OneProcess_EachObservedOnce(t *testing.T) {
 			t.Fatalf("the machine is %v", b.get())
 		}
 		expect(t, measured(t, b.process), wholeLife())
+		if n := testutil.CollectAndCount(b.process.metrics.byNamespace.steps); n != len(namespaceSteps()) {
+			t.Errorf("%d histograms of the namespace, want one of each of %v", n, namespaceSteps())
+		}
+		for _, step := range namespaceSteps() {
+			if n := countOf(t, b.process.metrics.byNamespace.steps, string(step)); n != 1 {
+				t.Errorf("%s was observed %d times in the namespace, want once", step, n)
+			}
+		}
 	})
 }
 
@@ -150,6 +176,27 @@ func TestSteps_NothingToDo_NotObserved(t *testing.T) {
 		want[lifecycle.StepDeleteVM], want[lifecycle.StepDelete] = 0, 0
 		expect(t, measured(t, b.process), want)
 	})
+}
+
+// The series of a namespace exist before its first deletion, whose increase would be missed otherwise. A rollout creates for what it deletes.
+func TestNamespaceMetrics_DeletionsBesidesRollouts(t *testing.T) {
+	for rule, counted := range map[receipt.Rule]float64{receipt.ScaledDown: 1, receipt.RolledOut: 0} {
+		onBench(t, func(b *bench) {
+			is := b.process.metrics.byNamespace
+			b.create()
+			b.becomes(v1alpha1.MachineRunning, time.Minute)
+			if n := testutil.CollectAndCount(is.deletions); n != 1 {
+				t.Errorf("%s: %d series before the deletion, want 1", rule, n)
+			}
+			before, after := b.get(), b.get()
+			after.Status.CurrentStatus.Phase = v1alpha1.MachineTerminating
+			after.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.MachineDeleting, Reason: string(rule)}}
+			b.process.written(t.Context(), &pass{world: lifecycle.World{Machine: after}}, before, timing{}, nil)
+			if got := testutil.ToFloat64(is.deletions.WithLabelValues(before.Namespace)); got != counted {
+				t.Errorf("%s: %v deletions, want %v", rule, got, counted)
+			}
+		})
+	}
 }
 
 func TestFailures_CountedByCause(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // and are emitted all the same.
 func (c *Controller) Collectors(acts func() bool, byMachine []string) []prometheus.Collector {
 	return append(c.accounts.collectors(c.metrics.providers),
-		c.metrics.steps, c.metrics.failures,
+		c.metrics.steps, c.metrics.failures, c.metrics.byNamespace.steps, c.metrics.byNamespace.deletions,
 		telemetry.NewGauges(acts, c.cfg.View.Deployments.All, c.metrics.last.metrics()...),
 		telemetry.NewGauges(acts, c.cfg.View.Machines.All, telemetry.Allowed(byMachine, c.gauges())...),
 	)

@@ -39,6 +39,9 @@ type fault struct {
 // manyMachines is more than the objectives forgive.
 const manyMachines = 20
 
+// massOfMachines is more than are deleted without an alert.
+const massOfMachines = 40
+
 // unreachedRoots are so many MachineDeployments that each replica holds the slots of some.
 const unreachedRoots = 24
 
@@ -90,6 +93,11 @@ func ofTenants() []fault {
 			s.must(s.lab.Running(s.ctx, "hold", 2))
 			s.annotate("hold", v1alpha1.AnnotationHoldDeletions, "test")
 			s.must(s.lab.ScaleDeployment(s.ctx, "hold", "pool", 1))
+			return nil
+		}},
+		{"all machines of a tenant are deleted", []string{"MassDeletion"}, func(s *scene) func() {
+			s.runs("mass", massOfMachines)
+			s.must(s.lab.ScaleDeployment(s.ctx, "mass", "pool", 0))
 			return nil
 		}},
 		{"a MachineSet is frozen", []string{"CreatesNoMachines"}, func(s *scene) func() {

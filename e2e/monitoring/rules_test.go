@@ -86,7 +86,7 @@ func chart(t *testing.T) string {
 }
 
 var (
-	windows = regexp.MustCompile(`\[\w+\]`)
+	windows = regexp.MustCompile(`(\[|offset )(\w+)`)
 	// ages are comparisons of series that are ages.
 	ages = regexp.MustCompile(`(_seconds\{[^}]*\}\) > )(\d+)`)
 )
@@ -117,7 +117,8 @@ func (f ruleFile) faster(t *testing.T) ruleFile {
 				r.For = divide(r.For)
 			}
 			r.Expr = windows.ReplaceAllStringFunc(r.Expr, func(window string) string {
-				return "[" + divide(window[1:len(window)-1]) + "]"
+				parts := windows.FindStringSubmatch(window)
+				return parts[1] + divide(parts[2])
 			})
 			r.Expr = ages.ReplaceAllStringFunc(r.Expr, func(comparison string) string {
 				parts := ages.FindStringSubmatch(comparison)
@@ -166,12 +167,12 @@ func TestFaster(t *testing.T) {
 	old := ruleFile{Groups: []ruleGroup{{Name: "g", Rules: []rule{
 		{Alert: "A", For: "15m", Expr: `sum by (job) (rate(a_total{code!~"a|b"}[1h])) > 0.1`},
 		{Alert: "B", For: "1h", Expr: `max by (job) (mcf_oldest_machine_seconds{phase="Pending"}) > 900`},
-		{Record: "c", Expr: `avg_over_time(d[3d])`},
+		{Record: "c", Expr: `avg_over_time(d[3d] offset 30m)`},
 	}}}}
 	want := []rule{
 		{Alert: "A", For: "30s", Expr: `sum by (job) (rate(a_total{code!~"a|b"}[2m0s])) > 0.1`},
 		{Alert: "B", For: "2m0s", Expr: `max by (job) (mcf_oldest_machine_seconds{phase="Pending"}) > 30`},
-		{Record: "c", Expr: `avg_over_time(d[2h24m0s])`},
+		{Record: "c", Expr: `avg_over_time(d[2h24m0s] offset 1m0s)`},
 	}
 	for i, got := range old.faster(t).Groups[0].Rules {
 		if got.Expr != want[i].Expr || got.For != want[i].For {

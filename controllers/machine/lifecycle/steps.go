@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
 )
 
 // Step is a step in the life of a machine whose duration is measured.
@@ -66,9 +67,18 @@ func drainEnded(event Event) bool {
 	return event.Reason == v1alpha1.EventDrained || event.Reason == v1alpha1.EventDrainForced
 }
 
+// DeletionBegan reports whether the deletion of a machine began with a write, and why; "" is not known.
+func DeletionBegan(before, after *v1alpha1.Machine) (why receipt.Rule, began bool) {
+	if before.Status.CurrentStatus.Phase == v1alpha1.MachineTerminating || after.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating {
+		return "", false
+	}
+	reason, _ := recordedReason(after)
+	return reason.Rule, true
+}
+
 // BeforeVM reports whether the write of a machine, with its Events, shows that the deletion of its VM was not requested before.
 func BeforeVM(before, after *v1alpha1.Machine, events []Event) bool {
-	isFirst := before.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating && after.Status.CurrentStatus.Phase == v1alpha1.MachineTerminating
+	_, isFirst := DeletionBegan(before, after)
 	return isFirst || slices.ContainsFunc(events, drainEnded)
 }
 
