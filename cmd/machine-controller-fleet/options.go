@@ -45,6 +45,7 @@ type options struct {
 	tlsCertFile, tlsKeyFile        string
 	metricsAuthorization           bool
 	metricsByMachine               []string
+	mcmWorkqueueMetrics            bool
 	profiling, contentionProfiling bool
 
 	// values are all flags, as /flagz shows them.
@@ -95,6 +96,7 @@ func (o *options) declareServing(g *flags.Group) {
 	g.String(&o.tlsKeyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM; empty means none")
 	g.Bool(&o.metricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all; without it metrics are served to all, and /debug on loopback addresses only")
 	g.List(&o.metricsByMachine, "metrics-by-machine", telemetry.SeriesByFailedMachine(), "names, separated by commas, of the metrics with a series for each machine that are served: "+strings.Join(telemetry.SeriesByMachine(), ", ")+"; "+allMetrics+" means all of them, empty none; the default are those of machines that have failed")
+	g.Bool(&o.mcmWorkqueueMetrics, "mcm-workqueue-metrics", true, "serve the metrics of work queues under their names in MCM, mcm_workqueue_…, in addition to workqueue_…; they are a quarter of the series of a small fleet")
 	g.Bool(&o.profiling, "profiling", false, "serve profiles of the process at /debug/pprof/")
 	g.Bool(&o.contentionProfiling, "contention-profiling", false, "profile where goroutines wait for locks, too; needs --profiling")
 	g.Bool(&o.fleet.debugHooks, "debug-hooks", false, "serve /debug/faultpoints, which stops requests on their way, and profiles; for tests of the fleet only")

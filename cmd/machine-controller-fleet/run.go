@@ -115,6 +115,9 @@ type environment struct {
 func wire(o options, around environment) (*fleet, []controller, error) {
 	registry := around.registry
 	f := &fleet{metrics: runner.NewMetrics(registry), tracer: around.tracer}
+	if o.mcmWorkqueueMetrics {
+		f.metrics.RepeatForMCM()
+	}
 	var err error
 	if f.session, err = newSession(o, registry, around); err != nil {
 		return nil, nil, err

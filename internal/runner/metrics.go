@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -21,7 +20,7 @@ type waitingKeys interface {
 // Metrics of all runners of a process, under the names that dashboards for controllers know.
 type Metrics struct {
 	registerer prometheus.Registerer
-	queues     workqueue.MetricsProvider
+	queues     *queueMetrics
 
 	total, errors, conflicts, panics *prometheus.CounterVec
 	seconds                          *prometheus.HistogramVec
@@ -69,6 +68,11 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	}
 	registerer.MustRegister(m.total, m.errors, m.conflicts, m.panics, m.seconds, m.maxConcurrent, m.busy)
 	return m
+}
+
+// RepeatForMCM registers the metrics of work queues a second time, under their names in Machine Controller Manager.
+func (m *Metrics) RepeatForMCM() {
+	m.queues.register(prometheus.WrapRegistererWithPrefix(mcmPrefix, m.registerer))
 }
 
 // Overdue returns how many keys of all runners have waited for a worker for longer than after.

@@ -8,8 +8,7 @@ import (
 // mcmPrefix is before the names of the metrics of work queues in Machine Controller Manager.
 const mcmPrefix = "mcm_"
 
-// queueMetrics gives the work queues their metrics, under the names that Kubernetes' own controllers use, and under those of Machine
-// Controller Manager.
+// queueMetrics gives the work queues their metrics, under the names that Kubernetes' own controllers use.
 type queueMetrics struct {
 	depth, unfinished, longest *prometheus.GaugeVec
 	adds, retries              *prometheus.CounterVec
@@ -39,10 +38,12 @@ func newQueueMetrics(registerer prometheus.Registerer) *queueMetrics {
 		waited:     histogram("workqueue_queue_duration_seconds", "How long keys waited."),
 		worked:     histogram("workqueue_work_duration_seconds", "How long keys were in work."),
 	}
-	for _, named := range []prometheus.Registerer{registerer, prometheus.WrapRegistererWithPrefix(mcmPrefix, registerer)} {
-		named.MustRegister(m.depth, m.unfinished, m.longest, m.adds, m.retries, m.waited, m.worked)
-	}
+	m.register(registerer)
 	return m
+}
+
+func (m *queueMetrics) register(registerer prometheus.Registerer) {
+	registerer.MustRegister(m.depth, m.unfinished, m.longest, m.adds, m.retries, m.waited, m.worked)
 }
 
 func (m *queueMetrics) NewDepthMetric(name string) workqueue.GaugeMetric {

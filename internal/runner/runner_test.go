@@ -397,7 +397,13 @@ func TestConflictsAreCountedAndNotLoggedAsErrors(t *testing.T) {
 
 func TestMetricsHaveTheUsualNames(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	start(t, Config[string]{Metrics: NewMetrics(registry), Reconcile: func(context.Context, string) (Result, error) { return Result{}, nil }})
+	metrics := NewMetrics(registry)
+	start(t, Config[string]{Metrics: metrics, Reconcile: func(context.Context, string) (Result, error) { return Result{}, nil }})
+	const ofMCM = "mcm_workqueue_depth"
+	if n, err := testutil.GatherAndCount(registry, ofMCM); err != nil || n != 0 {
+		t.Errorf("%d series of %s before they are requested, %v; want none", n, ofMCM, err)
+	}
+	metrics.RepeatForMCM()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -408,7 +414,7 @@ func TestMetricsHaveTheUsualNames(t *testing.T) {
 	}
 	all := strings.Join(names, " ")
 	for _, want := range []string{
-		"workqueue_depth", "controller_runtime_max_concurrent_reconciles",
+		ofMCM, "workqueue_depth", "controller_runtime_max_concurrent_reconciles",
 		"mcf_failing_keys", "mcf_oldest_failing_key_seconds", "mcf_oldest_waiting_key_seconds",
 	} {
 		if !strings.Contains(all, want) {
