@@ -94,6 +94,9 @@ type Error struct {
 	// request was not sent yet, because its turn has not come or the driver's process does not run. Such an error does not count against
 	// the account, see controllers/machine/breaker.
 	Pending bool
+	// Throttled reports that the cloud has refused the request because there were too many, or that the driver has not sent it for that reason. The
+	// code is Unavailable, since a lack of quota or capacity is another thing: the cluster-autoscaler would use another node group.
+	Throttled bool
 	// Err is the cause, and carries the message for people, see Message.
 	Err error
 }
@@ -106,13 +109,21 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s: %s", e.Op, e.Code, e.Message())
 }
 
-// Message returns the text of the cause as it may be shown to people, see Clean; "" when there is no cause. The text of a
-// cloud gets into statuses, Events and logs only through Message.
+// Message returns the text of the cause as it may be shown to people, see Clean; "" when there is no cause. It begins with the throttling, if
+// that is the cause, and what the cloud has said about when to come back. The text of a cloud gets into statuses, Events and logs only through
+// Message.
 func (e *Error) Message() string {
 	if e.Err == nil {
 		return ""
 	}
-	return Clean(e.Err.Error())
+	text := e.Err.Error()
+	switch wait := RetryAfterOf(e); {
+	case e.Throttled && wait > 0:
+		text = fmt.Sprintf("throttled, to be repeated after %s: %s", max(wait.Round(time.Second), time.Second), text)
+	case e.Throttled:
+		text = "throttled: " + text
+	}
+	return Clean(text)
 }
 
 // Unwrap returns the cause.
@@ -130,6 +141,13 @@ func Pendingf(op Op, code Code, format string, args ...any) *Error {
 	return err
 }
 
+// Throttledf returns an Error, Unavailable, of a request that was refused because there were too many; wait is what the cloud requests, 0 for none.
+func Throttledf(op Op, wait time.Duration, format string, args ...any) *Error {
+	err := Errorf(op, Unavailable, format, args...)
+	err.Throttled, err.RetryAfter = true, wait
+	return err
+}
+
 // CodeOf returns the code of err: OK for nil, and Unknown for an error that is not a driver's.
 func CodeOf(err error) Code {
 	if err == nil {
@@ -139,6 +157,17 @@ func CodeOf(err error) Code {
 		return de.Code
 	}
 	return Unknown
+}
+
+// throttled is the kind of an Error that is Throttled.
+const throttled = "Throttled"
+
+// KindOf returns the text of the code of err, or Throttled if it is that: for metrics, where throttling must not look like an outage.
+func KindOf(err error) string {
+	if IsThrottled(err) {
+		return throttled
+	}
+	return CodeOf(err).String()
 }
 
 // MessageOf returns the text of an error of a driver as it may be shown: its Message, without operation and code.
@@ -161,4 +190,10 @@ func RetryAfterOf(err error) time.Duration {
 func IsPending(err error) bool {
 	de, ok := errors.AsType[*Error](err)
 	return ok && de.Pending
+}
+
+// IsThrottled reports whether err is an Error that is Throttled.
+func IsThrottled(err error) bool {
+	de, ok := errors.AsType[*Error](err)
+	return ok && de.Throttled
 }

@@ -27,7 +27,7 @@ func (e echo) CreateMachine(context.Context, CreateMachineRequest) (CreateMachin
 	if e.panics {
 		panic(e.text)
 	}
-	return CreateMachineResponse{LastKnownState: e.text}, &Error{Code: ResourceExhausted, Op: OpCreate, RetryAfter: 7, Pending: true, Err: fmt.Errorf("cloud: %w", errors.New(e.text))}
+	return CreateMachineResponse{LastKnownState: e.text}, &Error{Code: ResourceExhausted, Op: OpCreate, RetryAfter: 7, Pending: true, Throttled: true, Err: fmt.Errorf("cloud: %w", errors.New(e.text))}
 }
 
 func (e echo) DeleteMachine(context.Context, DeleteMachineRequest) (DeleteMachineResponse, error) {
@@ -74,7 +74,7 @@ func TestRedacted_RemovesWhatACloudEchoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, err := Redacted(echo{text: c.echoed}).CreateMachine(t.Context(), creation())
-			if CodeOf(err) != ResourceExhausted || RetryAfterOf(err) != 7 || !IsPending(err) {
+			if CodeOf(err) != ResourceExhausted || RetryAfterOf(err) != 7 || !IsPending(err) || !IsThrottled(err) {
 				t.Errorf("the error has lost its code or its wait: %v", err)
 			}
 			_, untyped := Redacted(echo{text: c.echoed}).DeleteMachine(t.Context(), DeleteMachineRequest{Target: creation().Target})
@@ -82,7 +82,7 @@ func TestRedacted_RemovesWhatACloudEchoes(t *testing.T) {
 				wantNoSecret(t, text, plantedKey, plantedPassword, plantedToken, "correct horse")
 			}
 			wantNoSecret(t, untyped.Error(), plantedKey, plantedPassword)
-			if want := "cloud: " + c.want; c.want != "" && MessageOf(err) != want {
+			if want := "throttled, to be repeated after 1s: cloud: " + c.want; c.want != "" && MessageOf(err) != want {
 				t.Errorf("message %q, want %q", MessageOf(err), want)
 			}
 		})

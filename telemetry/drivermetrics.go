@@ -35,7 +35,7 @@ func NewDriverMetrics(registerer prometheus.Registerer, c clock.PassiveClock) *D
 	}
 	m := &DriverMetrics{
 		clock: c,
-		calls: counter("mcf_driver_calls_total", "Calls of drivers by code, which is OK for those that succeeded.", "provider", "operation", "code"),
+		calls: counter("mcf_driver_calls_total", "Calls of drivers by code, which is OK for those that succeeded, and Throttled for those that the cloud has refused because there were too many.", "provider", "operation", "code"),
 		callSeconds: seconds("mcm_cloud_api_driver_request_duration_seconds", "How long calls of drivers took that succeeded.",
 			"provider", "operation"),
 		callsFailed: counter("mcm_cloud_api_driver_requests_failed_total", "Calls of drivers that returned an error, by the number of its code.",
@@ -62,7 +62,7 @@ func (m *DriverMetrics) begin(ctx context.Context, provider string, op driver.Op
 			return
 		}
 		code := driver.CodeOf(err)
-		Count(ctx, m.calls.WithLabelValues(provider, string(op), code.String()))
+		Count(ctx, m.calls.WithLabelValues(provider, string(op), driver.KindOf(err)))
 		if err != nil {
 			m.callsFailed.WithLabelValues(provider, string(op), strconv.Itoa(int(code))).Inc()
 			return

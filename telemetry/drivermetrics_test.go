@@ -45,19 +45,23 @@ func TestDriverMetrics_Calls_CountedByCode(t *testing.T) {
 	traced := &TracedDriver{Driver: d, Provider: "p", Tracer: sdktrace.NewTracerProvider().Tracer("t"), Metrics: NewDriverMetrics(registry, d.clock)}
 	for _, err := range []error{
 		nil, driver.Errorf(driver.OpDelete, driver.ResourceExhausted, "full"), errors.New("bare"),
+		driver.Errorf(driver.OpDelete, driver.Unavailable, "down"), driver.Throttledf(driver.OpDelete, time.Second, "later"),
 		&driver.Error{Code: driver.Canceled, Op: driver.OpDelete, Err: refusal{errors.New("lost")}},
 	} {
 		d.err = err
 		_, _ = traced.DeleteMachine(t.Context(), driver.DeleteMachineRequest{}) // the metrics are looked at
 	}
 	const want = `
-# HELP mcf_driver_calls_total Calls of drivers by code, which is OK for those that succeeded.
+# HELP mcf_driver_calls_total Calls of drivers by code, which is OK for those that succeeded, and Throttled for those that the cloud has refused because there were too many.
 # TYPE mcf_driver_calls_total counter
 mcf_driver_calls_total{code="OK",operation="delete_machine",provider="p"} 1
 mcf_driver_calls_total{code="ResourceExhausted",operation="delete_machine",provider="p"} 1
+mcf_driver_calls_total{code="Throttled",operation="delete_machine",provider="p"} 1
+mcf_driver_calls_total{code="Unavailable",operation="delete_machine",provider="p"} 1
 mcf_driver_calls_total{code="Unknown",operation="delete_machine",provider="p"} 1
 # HELP mcm_cloud_api_driver_requests_failed_total Calls of drivers that returned an error, by the number of its code.
 # TYPE mcm_cloud_api_driver_requests_failed_total counter
+mcm_cloud_api_driver_requests_failed_total{error_code="14",operation="delete_machine",provider="p"} 2
 mcm_cloud_api_driver_requests_failed_total{error_code="2",operation="delete_machine",provider="p"} 1
 mcm_cloud_api_driver_requests_failed_total{error_code="8",operation="delete_machine",provider="p"} 1
 `

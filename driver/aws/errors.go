@@ -79,7 +79,7 @@ func refusalOf(op driver.Op, refusal smithy.APIError, err error) *driver.Error {
 	// What follows is encoded, up to 10 KiB long, and of use only with a call of the cloud that decodes it.
 	message, _, _ := strings.Cut(refusal.ErrorMessage(), " Encoded authorization failure message")
 	failure := driver.Errorf(op, codeOf(refusal.ErrorCode(), status), "%s: %s", refusal.ErrorCode(), message)
-	failure.RetryAfter = retryAfter(header)
+	failure.RetryAfter, failure.Throttled = retryAfter(header), isThrottled(refusal.ErrorCode())
 	return failure
 }
 
@@ -99,6 +99,9 @@ func codeIs(err error, codes ...string) bool {
 
 // codeOf translates the cloud's error codes.
 func codeOf(code string, status int) driver.Code {
+	if isThrottled(code) {
+		return driver.Unavailable
+	}
 	switch code {
 	case "InsufficientAddressCapacity", "InsufficientCapacity", "InsufficientCapacityOnHost", "InsufficientFreeAddressesInSubnet",
 		"InsufficientHostCapacity", "InsufficientInstanceCapacity", "InsufficientReservedInstanceCapacity", "InsufficientVolumeCapacity",
@@ -120,8 +123,7 @@ func codeOf(code string, status int) driver.Code {
 		return driver.PermissionDenied
 	case "OperationNotPermitted", "PendingVerification", "UnsupportedOperation":
 		return driver.FailedPrecondition
-	case "BandwidthLimitExceeded", "EC2ThrottledException", "IDPCommunicationError", "RequestLimitExceeded", "RequestThrottled",
-		"RequestThrottledException", "ServiceUnavailable", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequestsException", "Unavailable":
+	case "IDPCommunicationError", "ServiceUnavailable", "Unavailable":
 		return driver.Unavailable
 	case "InternalError", "InternalFailure", "InternalServerError":
 		return driver.Internal
@@ -135,6 +137,16 @@ func codeOf(code string, status int) driver.Code {
 		return driver.Internal
 	}
 	return httpclient.CodeOf(status)
+}
+
+// isThrottled reports whether an error code means that there were too many requests.
+func isThrottled(code string) bool {
+	switch code {
+	case "BandwidthLimitExceeded", "EC2ThrottledException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException", "SlowDown",
+		"Throttling", "ThrottlingException", "TooManyRequestsException":
+		return true
+	}
+	return false
 }
 
 // retryAfter returns the wait that the cloud requests.

@@ -69,7 +69,7 @@ func TestErrorsOfTheSDK(t *testing.T) {
 		after   time.Duration
 		message string
 	}{
-		"throttled":             {t.Context(), refused("RequestLimitExceeded", "Request limit exceeded.", http.Header{"Retry-After": {"7"}}), driver.Unavailable, 7 * time.Second, "RequestLimitExceeded: Request limit exceeded."},
+		"throttled":             {t.Context(), refused("RequestLimitExceeded", "Request limit exceeded.", http.Header{"Retry-After": {"7"}}), driver.Unavailable, 7 * time.Second, "throttled, to be repeated after 7s: RequestLimitExceeded: Request limit exceeded."},
 		"throttled for long":    {t.Context(), refused("RequestLimitExceeded", "", http.Header{"Retry-After": {"1000000000"}}), driver.Unavailable, driver.MaxRetryAfter, "RequestLimitExceeded"},
 		"throttled for no time": {t.Context(), refused("RequestLimitExceeded", "", http.Header{"Retry-After": {"soon"}}), driver.Unavailable, 0, "RequestLimitExceeded"},
 		"not authorized": {

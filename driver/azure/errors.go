@@ -26,8 +26,8 @@ func toError(ctx context.Context, op driver.Op, now time.Time, err error) *drive
 		return typed
 	}
 	if spent, ok := errors.AsType[*budgetError](err); ok {
-		failure := driver.Pendingf(op, driver.Unavailable, "%w", spent)
-		failure.RetryAfter = spent.wait
+		failure := driver.Throttledf(op, spent.wait, "%w", spent)
+		failure.Pending = true // it was not sent
 		return failure
 	}
 	if answer, ok := errors.AsType[*azcore.ResponseError](err); ok {
@@ -92,7 +92,7 @@ func tokenError(op driver.Op, now time.Time, resp *http.Response) *driver.Error 
 	} else {
 		failure = driver.Errorf(op, code, "Entra ID issues no token: %s (AADSTS%s); check tenant, client and its secret", body.Error, strings.Trim(fmt.Sprint(body.Number), "[]"))
 	}
-	failure.RetryAfter = retryAfter(resp.Header, now)
+	failure.RetryAfter, failure.Throttled = retryAfter(resp.Header, now), resp.StatusCode == http.StatusTooManyRequests
 	return failure
 }
 
@@ -119,7 +119,7 @@ func answerError(op driver.Op, now time.Time, resp *http.Response) *driver.Error
 		return driver.Errorf(op, httpclient.CodeOf(resp.StatusCode), "a server that is not the cloud answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	failure := driver.Errorf(op, codeOf(resp.StatusCode, body.Error.Code, body.Error.Message), "%w", &refusedError{body.Error.Code, body.Error.Message})
-	failure.RetryAfter = retryAfter(resp.Header, now)
+	failure.RetryAfter, failure.Throttled = retryAfter(resp.Header, now), resp.StatusCode == http.StatusTooManyRequests
 	return failure
 }
 

@@ -70,8 +70,8 @@ func TestErrorMap(t *testing.T) {
 		"timeout":                   {504, "GatewayTimeout", "", driver.DeadlineExceeded},
 	} {
 		err := answerError(driver.OpCreate, time.Time{}, answer(c.status, nil, refusal(c.code, c.message))) //nolint:bodyclose // it is in memory
-		if err.Code != c.want || !strings.Contains(err.Error(), c.code) {
-			t.Errorf("%s: %v, want %v with the cloud's code", name, err, c.want)
+		if err.Code != c.want || err.Throttled != (c.status == http.StatusTooManyRequests) || !strings.Contains(err.Error(), c.code) {
+			t.Errorf("%s: %v, throttled %t; want %v with the cloud's code, and what it is", name, err, err.Throttled, c.want)
 		}
 	}
 }

@@ -134,6 +134,9 @@ func testCodes(s *suite) {
 			if code := s.check(driver.OpCreate, err); !slices.Contains(want, code) {
 				s.t.Errorf("%s: CreateMachine: code %v, want one of %v", how, code, want)
 			}
+			if is := driver.IsThrottled(err); is != (how == Throttled) {
+				s.t.Errorf("%s: Throttled %t, want that of throttling only", how, is)
+			}
 			if after := driver.RetryAfterOf(err); how == Throttled && after != ThrottledFor {
 				s.t.Errorf("%s: RetryAfter %v, want %v", how, after, ThrottledFor)
 			}

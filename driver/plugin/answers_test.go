@@ -151,9 +151,9 @@ func TestFailuresKeepCodeWaitAndCause(t *testing.T) {
 		return err
 	}
 	for _, code := range driver.Codes()[1:] {
-		err := fails(&driver.Error{Code: code, Op: driver.OpStatus, RetryAfter: 1500 * time.Millisecond, Pending: code%2 == 0, Err: errors.New("because")})
+		err := fails(&driver.Error{Code: code, Op: driver.OpStatus, RetryAfter: 1500 * time.Millisecond, Pending: code%2 == 0, Throttled: code%3 == 0, Err: errors.New("because")})
 		typed, ok := errors.AsType[*driver.Error](err)
-		if !ok || typed.Code != code || typed.Op != driver.OpStatus || typed.RetryAfter != 1500*time.Millisecond || typed.Pending != (code%2 == 0) || typed.Message() != "because" {
+		if !ok || typed.Code != code || typed.Op != driver.OpStatus || typed.RetryAfter != 1500*time.Millisecond || typed.Pending != (code%2 == 0) || typed.Throttled != (code%3 == 0) || !strings.HasSuffix(typed.Message(), "because") {
 			t.Errorf("%v: got %v after %v", code, err, driver.RetryAfterOf(err))
 		}
 	}

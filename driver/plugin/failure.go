@@ -27,7 +27,7 @@ func toFailure(op driver.Op, err error) *driverv1.Failure {
 	if failure.GetCode() == driverv1.Code_CODE_OK {
 		failure.Code = driverv1.Code_CODE_UNKNOWN
 	}
-	failure.Cause, failure.Pending = bounded(cause.Error()), driver.IsPending(err)
+	failure.Cause, failure.Pending, failure.Throttled = bounded(cause.Error()), driver.IsPending(err), driver.IsThrottled(err)
 	if wait := driver.RetryAfterOf(err); wait > 0 {
 		failure.RetryAfter = durationpb.New(wait)
 	}
@@ -46,7 +46,7 @@ func fromFailure(op driver.Op, failure *driverv1.Failure) error {
 	if failure.GetCause() == "" {
 		typed.Err = errors.New("the driver reported no cause")
 	}
-	typed.RetryAfter, typed.Pending = retryAfter(failure.GetRetryAfter()), failure.GetPending()
+	typed.RetryAfter, typed.Pending, typed.Throttled = retryAfter(failure.GetRetryAfter()), failure.GetPending(), failure.GetThrottled()
 	return typed
 }
 

@@ -145,7 +145,7 @@ func answerError(op driver.Op, status int, header http.Header, answer []byte) *d
 		return driver.Errorf(op, httpclient.CodeOf(status), "a server that is not the cloud answered %d %s", status, http.StatusText(status))
 	}
 	failure := driver.Errorf(op, codeOf(body.Code), "%s: %s", body.Code, body.Message)
-	failure.RetryAfter = retryAfter(header, body)
+	failure.RetryAfter, failure.Throttled = retryAfter(header, body), body.Code == cloudapi.CodeThrottled
 	return failure
 }
 

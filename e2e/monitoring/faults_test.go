@@ -179,8 +179,8 @@ func ofFleet() []fault {
 			s.clouds(`{"faults":null}`)
 			return nil
 		}},
-		{"the cloud lists nothing", []string{"OrphanSweepsFail"}, func(s *scene) func() {
-			s.clouds(`{"faults":[{"operations":["ListInstances"],"kind":"internal","rate":1}]}`)
+		{"the cloud throttles lists", []string{"OrphanSweepsFail", "Throttled simulated"}, func(s *scene) func() {
+			s.clouds(`{"faults":[{"operations":["ListInstances"],"kind":"throttled","rate":1,"retryAfter":"1s"}]}`)
 			return func() { s.clouds(`{"faults":null}`) }
 		}},
 		{"creates take long, and are all of one root", []string{"KeysWait", "Imbalance"}, func(s *scene) func() {

@@ -30,6 +30,11 @@ func TestWhatCallsShow(t *testing.T) {
 	if EvidenceOf(nil) != Works || EvidenceOf(errors.New("connection reset")) != Unanswered {
 		t.Error("want success to show that the account works, and an error without a code that it does not answer")
 	}
+	notSent := driver.Throttledf(driver.OpStatus, 0, "later")
+	notSent.Pending = true
+	if EvidenceOf(driver.Throttledf(driver.OpStatus, 0, "later")) != Refused || EvidenceOf(notSent) != Nothing {
+		t.Error("want a cloud that throttles to have answered, unless the request was not sent")
+	}
 	if EvidenceOf(&driver.Error{Code: driver.Unavailable, RetryAfter: time.Second}) != Unanswered {
 		t.Error("want a request to wait to be no answer: a proxy can send it")
 	}

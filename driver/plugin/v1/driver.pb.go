@@ -321,7 +321,10 @@ type Failure struct {
 	Operation string `protobuf:"bytes,4,opt,name=operation,proto3" json:"operation,omitempty"`
 	// Whether the cloud has neither refused the request nor failed to answer it: what was requested is being carried out, or the driver has
 	// not sent the request yet. The fleet stops calling for an account whose calls fail for many machines; a pending failure does not count.
-	Pending       bool `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"`
+	Pending bool `protobuf:"varint,5,opt,name=pending,proto3" json:"pending,omitempty"`
+	// Whether the cloud has refused the request because there were too many, or the driver has not sent it for that reason; the code is
+	// UNAVAILABLE, and retry_after has what the cloud has said about when to come back. The fleet distinguishes it from an outage in messages and metrics.
+	Throttled     bool `protobuf:"varint,6,opt,name=throttled,proto3" json:"throttled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -387,6 +390,13 @@ func (x *Failure) GetOperation() string {
 func (x *Failure) GetPending() bool {
 	if x != nil {
 		return x.Pending
+	}
+	return false
+}
+
+func (x *Failure) GetThrottled() bool {
+	if x != nil {
+		return x.Throttled
 	}
 	return false
 }
@@ -1818,14 +1828,15 @@ const file_driver_plugin_v1_driver_proto_rawDesc = "" +
 	"\bversions\x18\x01 \x03(\rR\bversions\x12\x1a\n" +
 	"\bprovider\x18\x02 \x01(\tR\bprovider\x12\x16\n" +
 	"\x06driver\x18\x03 \x01(\tR\x06driver\x12S\n" +
-	"\fcapabilities\x18\x04 \x03(\x0e2/.fleet.machine.sapcloud.io.driver.v1.CapabilityR\fcapabilities\"\xd2\x01\n" +
+	"\fcapabilities\x18\x04 \x03(\x0e2/.fleet.machine.sapcloud.io.driver.v1.CapabilityR\fcapabilities\"\xf0\x01\n" +
 	"\aFailure\x12=\n" +
 	"\x04code\x18\x01 \x01(\x0e2).fleet.machine.sapcloud.io.driver.v1.CodeR\x04code\x12:\n" +
 	"\vretry_after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12\x14\n" +
 	"\x05cause\x18\x03 \x01(\tR\x05cause\x12\x1c\n" +
 	"\toperation\x18\x04 \x01(\tR\toperation\x12\x18\n" +
-	"\apending\x18\x05 \x01(\bR\apending\"K\n" +
+	"\apending\x18\x05 \x01(\bR\apending\x12\x1c\n" +
+	"\tthrottled\x18\x06 \x01(\bR\tthrottled\"K\n" +
 	"\fMachineClass\x12\x16\n" +
 	"\x06object\x18\x01 \x01(\fR\x06object\x12#\n" +
 	"\rprovider_spec\x18\x02 \x01(\fR\fproviderSpec\"\xcc\x02\n" +
