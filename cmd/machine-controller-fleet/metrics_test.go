@@ -50,8 +50,6 @@ func elsewhere(name string) string {
 		return "gauge" // TestMetrics of their controllers has objects with all fields
 	case name == "mcf_orphans":
 		return "gauge" // the cloud of these tests cannot be swept, and that of controllers/safety can
-	case name == "mcf_orphan_deletions_total":
-		return "counter" // the same
 	case name == "mcm_machine_initialize_duration_seconds":
 		return "gauge" // this cloud has no InitializeMachine; controllers/machine notes one
 	}
@@ -68,7 +66,7 @@ var processMetrics = sync.OnceValue(func() *prometheus.Registry {
 // TestMetrics runs a replica through the lives of machines, and compares the metrics that it has registered and that it emits with the golden
 // list.
 func TestMetrics(t *testing.T) {
-	o := replicaOptions(t)
+	o := replicaOptions(t, "--machine-configuration")
 	o.metricsByMachine = telemetry.SeriesByMachine()
 	o.machine.creationTimeout, o.health.timeout = 2*time.Minute, time.Minute
 	all := map[string]metric{}
@@ -245,6 +243,7 @@ func (t *trial) liveAll(p *process, gather func()) {
 		}
 	}
 	t.createUnmanaged()
+	t.putPools("one")
 	t.createClass("a")
 	t.putRoot("a", "workers", 3)
 	until("three machines run", func() bool { return t.missing() == "" })

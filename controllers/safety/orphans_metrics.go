@@ -56,7 +56,7 @@ func newOrphanMetrics(c clock.PassiveClock, period time.Duration) *orphanMetrics
 			Name: "mcf_orphan_deletions_total", Help: "Orphans whose deletion a cloud has accepted, by kind.",
 		}, []string{"kind"}),
 		lastComplete: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mcf_orphan_sweep_last_complete_seconds", Help: "Unix time of the end of the last complete sweep of a namespace by this replica; 0 before the first.",
+			Name: "mcf_orphan_sweep_last_complete_timestamp_seconds", Help: "Unix time of the end of the last complete sweep of a namespace by this replica; 0 before the first.",
 		}),
 		current: prometheus.NewDesc("mcf_orphans",
 			"Resources at clouds without a Machine, by kind, and by state: suspected, or held until their deletion is approved. Only the leader reports them.",

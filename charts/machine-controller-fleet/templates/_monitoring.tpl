@@ -12,6 +12,9 @@
 {{- $seconds := index $all.Values.prometheusRule.objectives $name "seconds" | int -}}
 {{- $rules = regexReplaceAll (printf "step=%q,le=~\"[0-9]+" $step) $rules (printf "step=%q,le=~\"%d" $step $seconds) -}}
 {{- end -}}
+{{- if not $all.Values.serviceMonitor.honorLabels -}}
+{{- $rules = $rules | replace "by (job, namespace, name)" "by (job, exported_namespace, name)" | replace "$labels.namespace }}/" "$labels.exported_namespace }}/" -}}
+{{- end -}}
 {{ $rules | trim }}
 {{- end }}
 
