@@ -81,6 +81,11 @@ extraFlags=["v=4"]                                   /extraFlags
 extraFlags=["--bootstrap-token-signing"]             bootstrapTokens
 extraFlags=["--slots=512"]                           --slots=512
 extraFlags=["--port=80"]                             --port=80
+extraFlags=["--namespace=one"]                       --namespace=one
+extraFlags=["--tls-cert-file=/a"]                    --tls-cert-file=/a
+nameOverride="One"                                   nameOverride
+commonLabels={"app.kubernetes.io/name":"x"}          app.kubernetes.io/name
+drivers=[{"provider":"azure","image":"x","metricsPort":0}] /drivers/0/metricsPort
 extraFlags=["--machine-configuration"]               --machine-configuration
 machineConfiguration={"enabled":true,"templates":{"a.yaml":""}} a.yaml
 machineConfiguration={"enabled":true,"pullSecret":{"name":"a"}} machineConfiguration.pullSecret.namespace

@@ -71,11 +71,11 @@ func TestChartPassesFlagsThatExist(t *testing.T) {
 			t.Errorf("the chart's test passes --%s, which does not exist", found[1])
 		}
 	}
-	template, err := os.ReadFile(chart + "templates/statefulset.yaml")
+	template, err := os.ReadFile(chart + "templates/_args.tpl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	passed := regexp.MustCompile(`(?m)^ *- --([a-z-]+)=`).FindAllStringSubmatch(string(template), -1)
+	passed := regexp.MustCompile(`(?m)^- \{name: ([a-z-]+),`).FindAllStringSubmatch(string(template), -1)
 	if len(passed) < 10 {
 		t.Fatalf("the template passes %d flags; want at least 10, or another way to find them", len(passed))
 	}

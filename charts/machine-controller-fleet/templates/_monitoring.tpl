@@ -18,6 +18,18 @@
 {{ $rules | trim }}
 {{- end }}
 
+{{/* How an endpoint is read. */}}
+{{- define "fleet.scrape" -}}
+interval: {{ .Values.serviceMonitor.interval }}
+{{- with .Values.serviceMonitor.scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+{{- with .Values.serviceMonitor.metricRelabelings }}
+metricRelabelings:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
+
 {{/* A dashboard. Without honorLabels, series about objects have their namespace in the label exported_namespace. */}}
 {{- define "fleet.dashboard" -}}
 {{- $text := index . 1 -}}

@@ -1,10 +1,11 @@
 {{/* The name of what is in a namespace. It is the fleet's name, too. That of a Service begins with a letter and has no dots. Pods
 carry the StatefulSet's name and up to 11 more characters in their label controller-revision-hash, which has at most 63. */}}
 {{- define "fleet.name" -}}
-{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$" .Release.Name) -}}
-{{- fail (printf "release name: expected at most 52 lower-case letters, digits and dashes that begin with a letter, got %q; it is the name of the fleet, its Service and its pods" .Release.Name) -}}
+{{- $name := .Values.nameOverride | default .Release.Name -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$" $name) -}}
+{{- fail (printf "release name: expected at most 52 lower-case letters, digits and dashes that begin with a letter, got %q; it is the name of the fleet, its Service and its pods, unless nameOverride is another one" $name) -}}
 {{- end -}}
-{{ .Release.Name }}
+{{ $name }}
 {{- end }}
 
 {{/* The number of replicas in the manifest; empty if an autoscaler owns it. If the manifest of the last release had a number, Helm would
@@ -88,6 +89,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "fleet.serviceAccount" -}}
@@ -226,7 +230,7 @@ folder is where Kubernetes would put the token of the fleet's ServiceAccount, wh
 {{- if not .securityContext }}
 {{- $_ := set $own "securityContext" $.Values.containerSecurityContext }}
 {{- end }}
-{{ list (merge (omit . "provider" "args" "volumeMounts") $own) | toYaml }}
+{{ list (merge (omit . "provider" "args" "volumeMounts" "metricsPort" "metricsPath") $own) | toYaml }}
 {{- end }}
 {{- end }}
 
