@@ -33,7 +33,7 @@ type eventKey struct {
 }
 
 // Damped returns a recorder that records, of each reason on each object, rates.EventBurst Events at once and then one in
-// rates.EventInterval, and as many lines of the log; see Emit. Of all in a namespace it records rates.NamespaceEventBurst at once and then one
+// rates.EventInterval, and as many lines of the log, of which those of warnings have the severity of errors; see Emit. Of all in a namespace it records rates.NamespaceEventBurst at once and then one
 // in rates.NamespaceEventInterval. What is dropped is visible in the status of the object, and the next Event describes the state at its own
 // time.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
@@ -59,7 +59,11 @@ func (d *damped) Eventf(about, related runtime.Object, eventtype, reason, action
 	}
 	d.rates.Count(key, now)
 	d.namespaces.Count(namespace, now)
-	d.log.Info("Emitted Event", "reason", reason, "message", fmt.Sprintf(note, args...))
+	if eventtype == corev1.EventTypeWarning {
+		d.log.Error(nil, "Emitted Event", "reason", reason, "message", fmt.Sprintf(note, args...))
+	} else {
+		d.log.Info("Emitted Event", "reason", reason, "message", fmt.Sprintf(note, args...))
+	}
 	d.EventRecorder.Eventf(about, related, eventtype, reason, action, note, args...)
 }
 

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -60,6 +63,29 @@ func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 	}
 	if emitted["flaps NodeHealthy"] != 1 || len(emitted) != 103 {
 		t.Errorf("Events of another reason, or on other objects, are dropped: %v", emitted)
+	}
+}
+
+// A line has the severity of its Event and the place that has emitted it; an Event that is dropped has none.
+func TestLinesOfEvents(t *testing.T) {
+	var log strings.Builder
+	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
+	recorder := Damped(counter{}, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	about := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	Emit(ctx, recorder, about, v1alpha1.EventJoined, "it is")
+	const blocked = 100
+	for range blocked {
+		Emit(ctx, recorder, about, v1alpha1.EventDrainBlocked, "it is not")
+	}
+	severities := map[string]int{}
+	for line := range strings.Lines(log.String()) {
+		severities[line[:1]]++
+		if !strings.Contains(line, "damped_test.go:") || strings.Contains(line, "err=") {
+			t.Errorf("line %s, want one from this file, without an error", line)
+		}
+	}
+	if want := map[string]int{"I": 1, "E": rates.EventBurst}; !maps.Equal(severities, want) {
+		t.Errorf("lines by severity %v, want %v", severities, want)
 	}
 }
 

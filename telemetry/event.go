@@ -16,12 +16,16 @@ import (
 // eventAction is the action of Events of the fleet that need no other one.
 const eventAction = "Reconcile"
 
+// emitDepth is how many functions are between the caller of Emit and the line of the log, whose caller is that one: Emit, EmitUnlogged, EmitAction,
+// and Eventf of the recorder.
+const emitDepth = 4
+
 // Emit records an Event about an object and, with a recorder of Damped, a line of the log with the same reason and message. Whether it is
 // a warning follows from its reason, which is one of v1alpha1.EventReasons; the text is cut to the maximum length. In a pass of a stage that is
 // sampled, the text ends with the ID of the stage's trace.
 func Emit(ctx context.Context, recorder events.EventRecorder, about runtime.Object, reason, text string) {
 	if logging, ok := recorder.(events.EventRecorderLogger); ok {
-		recorder = logging.WithLogger(klog.FromContext(ctx).WithValues(keysOf(ctx, about)...))
+		recorder = logging.WithLogger(klog.FromContext(ctx).WithCallDepth(emitDepth).WithValues(keysOf(ctx, about)...))
 	}
 	if pass, traced := ctx.Value(passKey{}).(tracedPass); traced && pass.stage != (Stage{}) && pass.span.SpanContext().IsSampled() {
 		if id := pass.stage.TraceID(); !strings.Contains(text, id) {

@@ -2,9 +2,12 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
@@ -27,7 +30,22 @@ func ByReplica(sink events.EventSink, replica string) events.EventSink {
 
 // Create creates an Event.
 func (s replicaSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
-	return s.EventSink.Create(ctx, s.named(event))
+	created, err := s.EventSink.Create(ctx, s.named(event))
+	if apierrors.IsAlreadyExists(err) { // the broadcaster decides
+		return created, err
+	}
+	return answered(ctx, event, created, err)
+}
+
+// answered returns the answer to the write of an Event. One that the API server has rejected is not written again, and client-go would report it
+// as an error: it is none of the fleet, as in a namespace that is being deleted.
+func answered(ctx context.Context, event, written *eventsv1.Event, err error) (*eventsv1.Event, error) {
+	if _, rejected := errors.AsType[*apierrors.StatusError](err); !rejected {
+		return written, err
+	}
+	klog.FromContext(ctx).V(2).Info("API server rejected Event", "reason", event.Reason, "kind", event.Regarding.Kind, "name", event.Regarding.Name,
+		KeyNamespace, event.Regarding.Namespace, "err", err)
+	return event, nil
 }
 
 // Patch updates an Event whose series has grown. The API server's error for a patch that cannot be applied has the object's content, so
@@ -35,7 +53,11 @@ func (s replicaSink) Create(ctx context.Context, event *eventsv1.Event) (*events
 func (s replicaSink) Patch(ctx context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
 	event = s.named(event)
 	event.ResourceVersion, event.UID = "", "" // also of one that has expired
-	return s.Update(ctx, event)
+	updated, err := s.Update(ctx, event)
+	if apierrors.IsNotFound(err) { // the broadcaster creates it
+		return updated, err
+	}
+	return answered(ctx, event, updated, err)
 }
 
 func (s replicaSink) named(event *eventsv1.Event) *eventsv1.Event {

@@ -2,11 +2,17 @@ package telemetry
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 )
 
 // sink keeps the last Event.
@@ -14,16 +20,44 @@ type sink struct {
 	events.EventSink
 
 	last *eventsv1.Event
+	err  error
 }
 
 func (s *sink) Create(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
 	s.last = event
-	return event, nil
+	return event, s.err
 }
 
 func (s *sink) Update(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
 	s.last = event
-	return event, nil
+	return event, s.err
+}
+
+// client-go would log the rejection as an error. What it does itself after an error stays: it creates an Event that has expired, and writes
+// again where there is no answer.
+func TestRejectedEventsAreNoErrors(t *testing.T) {
+	of := schema.GroupResource{Resource: "events"}
+	for name, c := range map[string]struct {
+		err               error
+		onCreate, onPatch bool // is an error
+	}{
+		"forbidden":      {apierrors.NewForbidden(of, "e", errors.New("the namespace is being deleted")), false, false},
+		"not found":      {apierrors.NewNotFound(of, "e"), false, true},
+		"already exists": {apierrors.NewAlreadyExists(of, "e"), true, false},
+		"no answer":      {io.EOF, true, true},
+	} {
+		log := &ktesting.BufferTL{}
+		ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig(ktesting.Verbosity(2))))
+		rejecting := ByReplica(&sink{err: c.err}, "fleet-0")
+		_, onCreate := rejecting.Create(ctx, &eventsv1.Event{Reason: "Created"})
+		_, onPatch := rejecting.Patch(ctx, &eventsv1.Event{Reason: "Created"}, nil)
+		if (onCreate != nil) != c.onCreate || (onPatch != nil) != c.onPatch {
+			t.Errorf("%s: create %v, patch %v; want errors %t and %t", name, onCreate, onPatch, c.onCreate, c.onPatch)
+		}
+		if rejected := !c.onCreate || !c.onPatch; strings.Contains(log.String(), "API server rejected Event") != rejected {
+			t.Errorf("%s: the log is %s", name, log)
+		}
+	}
 }
 
 // The fleet has no right to patch Events.

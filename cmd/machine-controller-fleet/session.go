@@ -108,7 +108,7 @@ func (s *session) watch(ctx context.Context) {
 
 // run runs the session until it has handed over its slots, or fails.
 func (s *session) run(ctx context.Context, leave <-chan struct{}) error {
-	klog.FromContext(ctx).Info("Session started", "session", s.settings.Session, "slots", s.settings.Slots, "shardBy", s.settings.ShardBy, "fileLock", s.lock != nil)
+	klog.FromContext(ctx).Info("Session started", "session", s.settings.Session, "numberOfSlots", s.settings.Slots, "shardBy", s.settings.ShardBy, "fileLock", s.lock != nil)
 	err := s.replica.Run(ctx, leave)
 	exit, ended := errors.AsType[*shardsession.ExitError](err)
 	if ended && exit.Reason == protocol.ReasonInFlight {

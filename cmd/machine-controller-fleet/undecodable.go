@@ -43,7 +43,7 @@ func (u *undecodable) watch() {
 }
 
 func (u *undecodable) report(f *decode.Failure) {
-	klog.Background().Info("Object cannot be decoded and is not reconciled",
+	klog.Background().Error(nil, "Object cannot be decoded and is not reconciled",
 		"kind", f.Kind, "namespace", f.Namespace, "name", f.Name, "resourceVersion", f.ResourceVersion, "cause", f.Cause)
 	ref := &corev1.ObjectReference{APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, UID: f.UID}
 	telemetry.EmitUnlogged(u.events, ref, v1alpha1.EventUndecodable, "The "+f.Kind+" cannot be decoded and is not reconciled: "+f.Cause+

@@ -28,7 +28,7 @@ func logProgress(ctx context.Context, before, after *v1alpha1.MachineDeployment)
 	}
 	was, is = conditionOf(before, v1alpha1.MachineDeploymentRolloutStalled), conditionOf(after, v1alpha1.MachineDeploymentRolloutStalled)
 	if is.Reason != "" && is.Reason != was.Reason {
-		log.Info("Rollout stalled", "reason", is.Reason, "message", bounded.Text(is.Message, bounded.Message))
+		log.Error(nil, "Rollout stalled", "reason", is.Reason, "message", bounded.Text(is.Message, bounded.Message))
 	}
 }
 

@@ -170,7 +170,7 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []orphans.Suspec
 	}
 	text := fmt.Sprintf("Held %d orphans: %s. %s. They are %s", len(held), strings.Join(reasons, "; "), approval, strings.Join(named, ", "))
 	telemetry.EmitUnlogged(s.cfg.Events, sc.class, v1alpha1.EventOrphansHeld, text)
-	klog.FromContext(ctx).Info("Held orphans", telemetry.KeyMachineClass, klog.KObj(sc.class), "orphans", len(held), "digest", digest, "message", text)
+	klog.FromContext(ctx).Error(nil, "Held orphans", telemetry.KeyMachineClass, klog.KObj(sc.class), "orphans", len(held), "digest", digest, "message", text)
 }
 
 // delete deletes confirmed orphans of a scope. An orphan that is found again later has no second receipt and Event: which receipts there are

@@ -210,7 +210,7 @@ func apply(v overshoot.Verdict, set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
 func (o *Overshooting) report(ctx context.Context, v overshoot.Verdict) {
 	logger := klog.FromContext(ctx).WithValues(telemetry.KeyMachineSet, klog.KObj(v.Set), "why", v.Why)
 	if v.Freeze {
-		logger.Info("Froze MachineSet")
+		logger.Error(nil, "Froze MachineSet")
 		telemetry.EmitUnlogged(o.cfg.Events, v.Set, v1alpha1.EventFrozeMachineSet, v.Why+"; it creates no machines until there are fewer")
 		return
 	}

@@ -28,7 +28,7 @@ func (r *Reporter) Refused(refused Key, other string, known map[types.UID]bool) 
 		return known
 	}
 	if known == nil {
-		klog.Background().Info("Namespace is controlled by another manager",
+		klog.Background().Error(nil, "Namespace is controlled by another manager",
 			"namespace", refused.Namespace, "slot", refused.Slot, "holder", other)
 	}
 	roots := map[types.UID]bool{}

@@ -79,7 +79,7 @@ func (r *Replica) reportUnowned(ctx context.Context, now member.Moment, slots []
 	}
 	r.sent.Go(func() {
 		defer done()
-		klog.FromContext(owned).Info("Slots have no holder; their objects are not reconciled", "slots", ranges(late), "for", longUnowned)
+		klog.FromContext(owned).Error(nil, "Slots have no holder; their objects are not reconciled", "slots", ranges(late), "for", longUnowned)
 		if err := r.cfg.Unowned(owned, late); err != nil {
 			klog.FromContext(owned).Error(err, "Failed to report unowned slots; retrying", "slots", ranges(late))
 			r.mail.put(letter{do: func() { r.outages.unreported(late) }})
