@@ -169,9 +169,9 @@ func (a *cloudAccounts) makeTry(ctx context.Context, try accounts.Try) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		logger.Info("Account was not tried", "machineClass", try.Class, "reason", err.Error())
+		logger.Info("Account was not tried", "machineClass", klog.KRef(namespace, name), "err", err)
 	default:
 		evidence = accounts.EvidenceOf(answer)
-		logger.Info("Tried account", "machineClass", try.Class, "works", evidence == accounts.Works, "err", answer)
+		logger.Info("Tried account", "machineClass", klog.KRef(namespace, name), "works", evidence == accounts.Works, "err", answer)
 	}
 }

@@ -144,7 +144,7 @@ type scrapeErrors struct{ log klog.Logger }
 
 // Println is promhttp.Logger's.
 func (s scrapeErrors) Println(v ...any) {
-	s.log.Error(nil, "Failed to collect metrics", "err", fmt.Sprint(v...))
+	s.log.Error(errors.New(fmt.Sprint(v...)), "Failed to collect metrics")
 }
 
 // serveDebug returns the handler of everything below /debug/.

@@ -131,7 +131,7 @@ func (s *session) close() { _ = s.lock.Close() }
 
 // die terminates the process immediately.
 func die(reason string) {
-	klog.Background().Error(nil, "Terminating process immediately", "reason", reason)
+	klog.Background().Error(nil, "Terminating process immediately", "message", reason)
 	klog.Flush()
 	os.Exit(1)
 }

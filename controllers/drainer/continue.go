@@ -106,7 +106,7 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 			return d.of.watches.Begin(task.Cluster.Client, facts.Node.Name, task.Owner.Wake)
 		})
 		if begun {
-			klog.FromContext(ctx).Info("Draining Node", "node", facts.Node.Name, "for", d.aim)
+			klog.FromContext(ctx).Info("Draining Node", "node", facts.Node.Name, "aim", d.aim)
 		}
 	case drain.RequestRecount:
 		return d.requestRecounts(ctx, task.Cluster.Client, facts, v)

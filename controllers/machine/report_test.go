@@ -87,7 +87,7 @@ func TestEachStepOfALifeIsOneLine(t *testing.T) {
 				"INFO Requesting VM provider=test machineClass=n/c",
 				"INFO Emitted Event reason=Created message=VM test:///i-1 exists and is set up; waiting for Node \"m\" to join",
 				"INFO Emitted Event reason=Joined message=Node \"m\" has joined and is healthy",
-				"INFO Draining Node node=m for=deletion",
+				"INFO Draining Node node=m aim=deletion",
 				"INFO Emitted Event reason=Drained message=Node m is drained; its VM is deleted now",
 				"INFO Deleted VM providerID=test:///i-1",
 				"INFO Emitted Event reason=Deleted message=The machine and its VM test:///i-1 are deleted; reason: MachineDeleted: at 2000-01-01T00:00:03Z, by a client; the fleet has recorded no decision",

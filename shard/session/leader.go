@@ -75,7 +75,7 @@ func (r *Replica) elect(ctx context.Context) {
 
 // leaderIs logs which session leads.
 func (r *Replica) leaderIs(ctx context.Context, identity string) {
-	klog.FromContext(ctx).Info("Observed leader", "leader", identity, "self", identity == r.cfg.Settings.Session)
+	klog.FromContext(ctx).Info("Observed leader", "session", identity, "self", identity == r.cfg.Settings.Session)
 }
 
 // office is one time as leader. The callbacks arrive in any order.
@@ -274,7 +274,7 @@ func (r *Replica) noteUnserved(ctx context.Context, leases []*coordinationv1.Lea
 	if gap.IsZero() {
 		return
 	}
-	klog.FromContext(ctx).Info("No replica lived for some time; it does not count for the deadlines of machines", "from", gap.From, "to", gap.To)
+	klog.FromContext(ctx).Info("No replica lived for some time; it does not count for the deadlines of machines", "began", gap.From, "ended", gap.To)
 	r.machine.NoteUnserved(gap)
 	if r.cfg.Unserved != nil {
 		r.cfg.Unserved(gap)

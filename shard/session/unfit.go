@@ -71,7 +71,7 @@ func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions [
 	r.sent.Go(func() {
 		defer done()
 		for _, t := range about {
-			klog.FromContext(owned).Error(nil, "Replica does not serve all of its slots", "event", t.Event, "replica", t.Replica, "reason", t.Message)
+			klog.FromContext(owned).Error(nil, "Replica does not serve all of its slots", "reason", t.Event, "message", t.Message, "unfit", t.Replica)
 		}
 		if err := r.cfg.Unfit(owned, about); err != nil {
 			klog.FromContext(owned).Error(err, "Failed to report unfit replicas; retrying")

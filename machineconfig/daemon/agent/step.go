@@ -261,7 +261,7 @@ func (a *Agent) undo(ctx context.Context, reason string) error {
 	if err != nil {
 		return fmt.Errorf("read the boot ID: %w", err)
 	}
-	a.log.Info("Undoing a configuration", "config", j.To.Config, "reason", reason)
+	a.log.Info("Undoing a configuration", "config", j.To.Config, "message", reason)
 	if err := a.callHooks(ctx, reversed(j.Claims)); err != nil {
 		a.log.Error(err, "Failed to undo what a hook has applied")
 	}
