@@ -2,8 +2,14 @@ package main
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
+	"math/big"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -43,8 +49,31 @@ func newServingCertificate(certFile, keyFile string, c clock.PassiveClock, log k
 
 // config returns the settings of a listener that serves the certificate. There is no HTTP/2: a connection has one request at a time,
 // so that the bound on connections is one on requests.
-func (s *servingCertificate) config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}, GetCertificate: s.get}
+func (s *servingCertificate) config() *tls.Config { return tlsConfig(s.get) }
+
+func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}, GetCertificate: get}
+}
+
+// selfSignedFor is for how long a certificate is valid that a process makes for itself: longer than a process lives. It is valid before it was
+// made, for clients whose clocks are behind.
+const selfSignedFor, selfSignedBefore = 10 * 365 * 24 * time.Hour, 24 * time.Hour
+
+// selfSigned returns a new certificate and its key, which never leaves the process.
+func selfSigned(now time.Time) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate a key: %w", err)
+	}
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "machine-controller-fleet, self-signed"},
+		NotBefore: now.Add(-selfSignedBefore), NotAfter: now.Add(selfSignedFor), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	encoded, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("sign it: %w", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{encoded}, PrivateKey: key}, nil
 }
 
 // get returns the certificate for a handshake. One handshake at a time reads the files; the others do not wait for it.

@@ -43,6 +43,7 @@ type options struct {
 	address                        string
 	port                           int
 	tlsCertFile, tlsKeyFile        string
+	tlsSelfSigned                  bool
 	metricsAuthorization           bool
 	metricsByMachine               []string
 	mcmWorkqueueMetrics            bool
@@ -94,6 +95,7 @@ func (o *options) declareServing(g *flags.Group) {
 	g.Int(&o.port, "port", 10258, "port to serve metrics and health on (MCM: 10259 for the machine controller)")
 	g.String(&o.tlsCertFile, "tls-cert-file", "", "file with a certificate and its chain, PEM, to serve metrics and health over HTTPS, TLS 1.3; read again when it changes; empty means HTTP")
 	g.String(&o.tlsKeyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM; empty means none")
+	g.Bool(&o.tlsSelfSigned, "tls-self-signed", false, "serve metrics and health over HTTPS with a certificate that this process makes for itself, which no client can verify: tokens of readers are not sent in clear text; not with --tls-cert-file")
 	g.Bool(&o.metricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all; without it metrics are served to all, and /debug on loopback addresses only")
 	g.List(&o.metricsByMachine, "metrics-by-machine", telemetry.SeriesByFailedMachine(), "names, separated by commas, of the metrics with a series for each machine that are served: "+strings.Join(telemetry.SeriesByMachine(), ", ")+"; "+allMetrics+" means all of them, empty none; the default are those of machines that have failed")
 	g.Bool(&o.mcmWorkqueueMetrics, "mcm-workqueue-metrics", true, "serve the metrics of work queues under their names in MCM, mcm_workqueue_…, in addition to workqueue_…; they are a quarter of the series of a small fleet")
@@ -137,6 +139,7 @@ func (o *options) validate() error {
 	check(o.port <= 65535, "--port: expected 1 to 65535, got %d; correct it, or leave it out for 10258", o.port)
 	check((o.tlsCertFile == "") == (o.tlsKeyFile == ""),
 		"--tls-cert-file, --tls-private-key-file: expected both or neither, got %q and %q; add the one that is missing", o.tlsCertFile, o.tlsKeyFile)
+	check(o.tlsCertFile == "" || !o.tlsSelfSigned, "--tls-self-signed: expected none with --tls-cert-file, got both; remove one of them")
 	for _, name := range o.metricsByMachine {
 		check(slices.Contains(telemetry.SeriesByMachine(), name), "--metrics-by-machine: expected %s or names of metrics, which are %s, got %q; correct or remove it",
 			allMetrics, strings.Join(telemetry.SeriesByMachine(), ", "), name)

@@ -45,6 +45,7 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--kube-api-qps=-1", "--kube-api-qps: expected 0 or more"},
 		{"--kube-api-burst=-1", "--kube-api-burst: expected 0 or more"},
 		{"--tls-cert-file=/tls.crt", "--tls-cert-file, --tls-private-key-file: expected both or neither, got \"/tls.crt\" and \"\""},
+		{"--tls-self-signed --tls-cert-file=/a --tls-private-key-file=/b", "--tls-self-signed: expected none with --tls-cert-file"},
 		{"--tls-private-key-file=/tls.key", "--tls-cert-file, --tls-private-key-file: expected both or neither"},
 		{"--contention-profiling", "--contention-profiling: expected --profiling with it"},
 		{"--target-kubeconfig=none", "--control-kubeconfig: expected a file or inClusterConfig"},

@@ -101,22 +101,38 @@ func serve(ctx context.Context, o options, all pages, is health) (*server, error
 
 // listen returns a bounded listener, with TLS if there is a certificate.
 func listen(ctx context.Context, o options) (net.Listener, error) {
-	var certificate *servingCertificate
-	if o.tlsCertFile != "" {
-		var err error
-		if certificate, err = newServingCertificate(o.tlsCertFile, o.tlsKeyFile, clock.RealClock{}, klog.FromContext(ctx)); err != nil {
-			return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: expected a certificate with its chain, and its key, both PEM: %w", err)
-		}
+	config, err := servingConfig(ctx, o)
+	if err != nil {
+		return nil, err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(o.address, strconv.Itoa(o.port)))
 	if err != nil {
 		return nil, fmt.Errorf("listen for metrics and health, see --address and --port: %w", err)
 	}
 	listener = boundConnections(listener)
-	if certificate != nil {
-		listener = tls.NewListener(listener, certificate.config())
+	if config != nil {
+		listener = tls.NewListener(listener, config)
 	}
 	return listener, nil
+}
+
+// servingConfig returns the settings of TLS; nil for HTTP. Errors: there is no valid certificate.
+func servingConfig(ctx context.Context, o options) (*tls.Config, error) {
+	switch {
+	case o.tlsCertFile != "":
+		certificate, err := newServingCertificate(o.tlsCertFile, o.tlsKeyFile, clock.RealClock{}, klog.FromContext(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("--tls-cert-file, --tls-private-key-file: expected a certificate with its chain, and its key, both PEM: %w", err)
+		}
+		return certificate.config(), nil
+	case o.tlsSelfSigned:
+		made, err := selfSigned(time.Now())
+		if err != nil {
+			return nil, fmt.Errorf("--tls-self-signed: make a certificate: %w", err)
+		}
+		return tlsConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return made, nil }), nil
+	}
+	return nil, nil //nolint:nilnil // HTTP has none
 }
 
 // newHTTPServer makes a server that closes connections which a client does not use, and those of a client that is slow. Profiles

@@ -130,6 +130,24 @@ func TestHealthIsServedOverHTTPS(t *testing.T) {
 	}
 }
 
+// A client cannot verify the certificate, and sends its token to whom it has connected to, but not in clear text.
+func TestSelfSigned(t *testing.T) {
+	address := start(t, options{tlsSelfSigned: true})
+	for name, tc := range map[string]struct {
+		client *http.Client
+		scheme string
+		status int
+	}{
+		"a probe":   {httpsClient(&tls.Config{InsecureSkipVerify: true}), "https", 200},
+		"verifying": {httpsClient(&tls.Config{ServerName: servedName}), "https", 0},
+		"HTTP":      {http.DefaultClient, "http", 400},
+	} {
+		if status, _, err := fetch(t, tc.client, tc.scheme+"://"+address+"/livez"); status != tc.status {
+			t.Errorf("%s: status %d, want %d; %v", name, status, tc.status, err)
+		}
+	}
+}
+
 func TestWrongCertificatesAreNamed(t *testing.T) {
 	files, _ := newCertificateFiles(t)
 	other, _ := newCertificateFiles(t)

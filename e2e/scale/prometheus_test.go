@@ -27,6 +27,8 @@ var prometheusManifest []byte
 const configuration = `global: {scrape_interval: 2s}
 scrape_configs:
 - job_name: fleet
+  scheme: https
+  tls_config: {insecure_skip_verify: true}
   authorization: {credentials_file: %s}
   file_sd_configs: [{files: [%s], refresh_interval: 2s}]
 `

@@ -30,6 +30,7 @@ the flag, such as access, a volume or a probe, would not follow. */}}
 - {name: port, value: {{ .Values.port | quote }}}
 - {name: tls-cert-file, value: {{ if .Values.tls.secretName }}/etc/fleet/tls/tls.crt{{ end }}}
 - {name: tls-private-key-file, value: {{ if .Values.tls.secretName }}/etc/fleet/tls/tls.key{{ end }}}
+- {name: tls-self-signed, value: {{ with include "fleet.selfSigned" . }}{{ . | quote }}{{ end }}}
 - {name: metrics-authorization, value: {{ .Values.metrics.authorization | quote }}}
 - {name: metrics-by-machine, value: {{ join "," .Values.metrics.byMachine | quote }}}
 - {name: mcm-workqueue-metrics, value: {{ if not .Values.metrics.mcmWorkqueue }}"false"{{ end }}}

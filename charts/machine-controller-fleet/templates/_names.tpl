@@ -73,9 +73,14 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* Whether replicas make certificates for themselves; empty if not. */}}
+{{- define "fleet.selfSigned" -}}
+{{- if and .Values.tls.selfSigned .Values.metrics.authorization (not .Values.tls.secretName) }}true{{ end -}}
+{{- end }}
+
 {{/* How the port is served. */}}
 {{- define "fleet.scheme" -}}
-{{ .Values.tls.secretName | empty | ternary "http" "https" }}
+{{ or .Values.tls.secretName (include "fleet.selfSigned" .) | empty | ternary "http" "https" }}
 {{- end }}
 
 {{/* What finds the pods: a StatefulSet's selector cannot be changed. */}}
