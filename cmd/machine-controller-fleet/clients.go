@@ -155,24 +155,24 @@ func clusters(o options) (control, target *rest.Config, err error) {
 	if err := noticeDeadConnections(); err != nil {
 		return nil, nil, err
 	}
-	controlFile := o.controlKubeconfig
+	controlFlag, controlFile := "control-kubeconfig", o.controlKubeconfig
 	if controlFile == "" {
-		controlFile = o.targetKubeconfig
+		controlFlag, controlFile = "target-kubeconfig", o.targetKubeconfig
 	}
-	if control, err = restConfig(o, controlFile); err != nil {
-		return nil, nil, fmt.Errorf("control cluster: %w", err)
+	if control, err = restConfig(o, controlFlag, controlFile); err != nil {
+		return nil, nil, err
 	}
 	if o.targetKubeconfig == noTarget {
 		return control, nil, nil
 	}
-	if target, err = restConfig(o, o.targetKubeconfig); err != nil {
-		return nil, nil, fmt.Errorf("target cluster: %w", err)
+	if target, err = restConfig(o, "target-kubeconfig", o.targetKubeconfig); err != nil {
+		return nil, nil, err
 	}
 	return control, target, nil
 }
 
-// restConfig reads a kubeconfig; an empty name means the cluster that the process runs in.
-func restConfig(o options, file string) (*rest.Config, error) {
+// restConfig reads the kubeconfig that a flag names; an empty name means the cluster that the process runs in.
+func restConfig(o options, flag, file string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
 	if file == "" || file == inClusterConfig {
@@ -181,7 +181,7 @@ func restConfig(o options, file string) (*rest.Config, error) {
 		config, err = clientcmd.BuildConfigFromFlags("", file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+		return nil, fmt.Errorf("--%s=%s: read the kubeconfig: %w", flag, file, err)
 	}
 	config.QPS, config.Burst = float32(o.qps), o.burst
 	if o.qps == 0 {

@@ -49,7 +49,7 @@ func (o *options) sockets() (map[string]string, error) {
 	for _, word := range o.driverSockets {
 		provider, socket, _ := strings.Cut(word, "=")
 		switch {
-		case provider == "":
+		case provider == "" || socket == "":
 			return nil, fmt.Errorf("expected PROVIDER=PATH, got %q; name a provider and a socket, such as azure=/run/drivers/azure.sock", word)
 		case sockets[provider] != "" || provider == simulated.Provider && len(o.simulatedCloudEndpoints) > 0:
 			return nil, fmt.Errorf("expected one driver for a provider, got a second one for %q; remove one", provider)

@@ -40,7 +40,7 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--address=nowhere", "--address: expected an IP address, got \"nowhere\""},
 		{"--port=0", "--port: expected more than 0, got \"0\"; correct it, or leave it out for 10258"},
 		{"--port=70000", "--port: expected 1 to 65535, got 70000"},
-		{"--port=http", "--port: expected a whole number, got \"http\""},
+		{"--port=http", "--port: expected a whole number without leading zeros, got \"http\""},
 		{"--concurrent-syncs=0", "--concurrent-syncs: expected more than 0"},
 		{"--kube-api-qps=-1", "--kube-api-qps: expected 0 or more"},
 		{"--kube-api-burst=-1", "--kube-api-burst: expected 0 or more"},
@@ -78,7 +78,8 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--leader-elect=perhaps", "--leader-elect: expected true or false, got \"perhaps\""},
 		{"--machine-drain-timeuot=2h", "there is no flag --machine-drain-timeuot; the nearest is --machine-drain-timeout"},
 		{"word", "expected flags only, got [\"word\"]"},
-		{"--driver-socket=/run/azure.sock", "--driver-socket: expected the absolute path of a unix socket, got \"\""},
+		{"--driver-socket=/run/azure.sock", "--driver-socket: expected PROVIDER=PATH, got \"/run/azure.sock\""},
+		{"--driver-socket=azure=", "--driver-socket: expected PROVIDER=PATH, got \"azure=\""},
 		{"--driver-socket==/run/azure.sock", "--driver-socket: expected PROVIDER=PATH"},
 		{"--driver-socket=azure=azure.sock", "--driver-socket: expected the absolute path of a unix socket, got \"azure.sock\""},
 		{"--driver-socket=azure=/" + strings.Repeat("long/", 25), "--driver-socket: expected the path of a unix socket of at most 103 bytes, got 126"},
@@ -88,6 +89,22 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 	} {
 		if _, err := parse(strings.Fields(tc.args)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: want an error with %s, got: %v", tc.args, tc.want, err)
+		}
+	}
+}
+
+func TestKubeconfigsThatCannotBeReadAreNamedByTheirFlag(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for _, tc := range []struct {
+		options
+		want string
+	}{
+		{options{targetKubeconfig: "/nope"}, "--target-kubeconfig=/nope: read the kubeconfig: stat /nope"},
+		{options{controlKubeconfig: "/nope", targetKubeconfig: noTarget}, "--control-kubeconfig=/nope: read the kubeconfig: stat /nope"},
+		{options{}, "--target-kubeconfig=: read the kubeconfig: unable to load in-cluster configuration"},
+	} {
+		if _, _, err := clusters(tc.options); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("want an error that begins with %s, got: %v", tc.want, err)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (d *declared) expectation() string {
 	case "bool":
 		return "true or false"
 	case "int":
-		return "a whole number"
+		return "a whole number without leading zeros"
 	case "float64":
 		return "a number"
 	case "duration":

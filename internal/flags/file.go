@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 )
 
@@ -62,7 +63,27 @@ func decode(content []byte) (map[string]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.UseNumber()
 	var values map[string]any
-	return values, decoder.Decode(&values)
+	if err := decoder.Decode(&values); err != nil {
+		return nil, err
+	}
+	var written map[string]yamlv3.Node
+	if err := yamlv3.Unmarshal(content, &written); err != nil {
+		return nil, err
+	}
+	for key, value := range values {
+		if _, ok := value.(json.Number); ok {
+			values[key] = json.Number(textOf(written[key]))
+		}
+	}
+	return values, nil
+}
+
+// textOf returns a number as it is in the file, where the YAML reader would have made 8 of 010.
+func textOf(number yamlv3.Node) string {
+	if number.Alias != nil {
+		number = *number.Alias
+	}
+	return number.Value
 }
 
 // text is a value of the file in the format of the command line. Text must be text in the file, too: YAML reads

@@ -94,7 +94,8 @@ func (g *Group) List(p *[]string, name string, value []string, usage string, tra
 
 // Int declares a flag for a whole number of more than 0.
 func (g *Group) Int(p *int, name string, value int, usage string, traits ...Trait) {
-	g.set.parser.IntVar(p, name, value, usage)
+	*p = value
+	g.set.parser.Var((*whole)(p), name, usage)
 	positive(g.declare(name, traits), p)
 }
 

@@ -90,6 +90,7 @@ func TestFileAcceptsAllFlagsOfTheCommandLine(t *testing.T) {
 	}
 	for _, content := range []string{
 		"name: '0123'\nwords: [x, z]\nloud: true\ncount: 7\nshare: 0.25\nwait-time: 1h30m\nold: -1\nv: 4\n",
+		"name: '0123'\nwords: [x, z]\nloud: yes\ncount: +7\nshare: 0.250\nwait-time: 090m\nold: &n -1\nv: 04\n",
 		"{name: '0123', words: 'x,z', loud: 'true', count: '7', share: '0.25', wait-time: 90m, old: '-1', v: '4'}",
 	} {
 		got, set, err := parseFile(t, content)
@@ -135,14 +136,19 @@ func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 		{"wait_time: 1s", `there is no flag "wait_time"; the nearest is "wait-time"`},
 		{"--count: 3", `there is no flag "--count"; the nearest is "count"`},
 		{"config: other.yaml", "config: a file cannot name another file"},
-		{"count: x", `count: expected a whole number, got "x"; correct it, or leave it out for 3`},
-		{"count: 1.5", `count: expected a whole number, got "1.5"`},
+		{"count: x", `count: expected a whole number without leading zeros, got "x"; correct it, or leave it out for 3`},
+		{"count: 1.5", `count: expected a whole number without leading zeros, got "1.5"`},
 		{"count: 0", `count: expected more than 0, got "0"; correct it, or leave it out for 3`},
 		{"share: -1", `share: expected 0 or more, got "-1"`},
-		{"count: [3]", `count: expected a whole number, got "[3]"`},
-		{"count:", `count: expected a whole number, got "nothing"`},
+		{"count: 010", `count: expected a whole number without leading zeros, got "010"`},
+		{"count: '010'", `count: expected a whole number without leading zeros, got "010"`},
+		{"count: 0x10", `count: expected a whole number without leading zeros, got "0x10"`},
+		{"count: 1_000", `count: expected a whole number without leading zeros, got "1_000"`},
+		{"count: &n -07\nold: *n", `count: expected a whole number without leading zeros, got "-07"`},
+		{"count: [3]", `count: expected a whole number without leading zeros, got "[3]"`},
+		{"count:", `count: expected a whole number without leading zeros, got "nothing"`},
 		{"wait-time: 2", `wait-time: expected a duration such as 30s, 10m or 1h30m, got "2"; correct it, or leave it out for 2h`},
-		{"name: 0123", `name: expected a text, in quotes where YAML would read another type, got "83"`},
+		{"name: 0123", `name: expected a text, in quotes where YAML would read another type, got "0123"`},
 		{"name: no", `name: expected a text, in quotes where YAML would read another type, got "false"`},
 		{"words: [a, 1]", `words: expected a list of texts, in quotes where YAML would read another type, got "1"`},
 		{"words: {a: b}", "words: expected words with commas between them, or a list of texts"},
@@ -160,6 +166,10 @@ func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 		}
 	}
 	_, set := declareParsed()
+	if err := set.Parse([]string{"--count=010"}); err == nil || !strings.Contains(err.Error(), `--count: expected a whole number without leading zeros, got "010"`) {
+		t.Errorf("a leading zero on the command line: %v", err)
+	}
+	_, set = declareParsed()
 	if err := set.Parse([]string{"--config=/does/not/exist"}); err == nil || !strings.Contains(err.Error(), "--config: open /does/not/exist") {
 		t.Errorf("a file that does not exist: %v", err)
 	}
