@@ -28,7 +28,7 @@ const (
 	// pods.
 	LabelForceDeletion = "force-deletion"
 	// LabelForceDrain with value "True" on a Machine forces the drain that comes before an update in place or before
-	// preservation.
+	// preservation. As in MCM it does not force the drain of a deletion: LabelForceDeletion does.
 	LabelForceDrain = "force-drain"
 	// LabelScaleUpDisabled on a MachineSet, with any value, stops it from creating Machines while its machines are updated
 	// in place.

@@ -90,6 +90,9 @@ func nameNode(w World) Verdict {
 	return Verdict{Do: Save, Machine: m}
 }
 
+// forceDrainIgnored is the remark on a machine whose user expects the label to end the drain of a deletion.
+const forceDrainIgnored = "; the label " + v1alpha1.LabelForceDrain + " has no effect on a deletion; set " + v1alpha1.LabelForceDeletion + "=true to end the drain by force"
+
 // reportProgress rests until the drain continues, and reports its progress.
 func reportProgress(w World) Verdict {
 	if w.Drain.Text == "" {
@@ -99,6 +102,9 @@ func reportProgress(w World) Verdict {
 	op := v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: w.Drain.Text}
 	if _, missing := missingForCloud(w); missing != "" {
 		op.Description += "; after that the VM cannot be deleted: " + missing
+	}
+	if _, isLabeled := m.Labels[v1alpha1.LabelForceDrain]; isLabeled && !isForced(m) {
+		op.Description += forceDrainIgnored
 	}
 	v := Verdict{Do: Rest, Machine: m, Wake: w.Drain.Wake}
 	if w.Drain.IsStuck {
