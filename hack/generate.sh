@@ -34,8 +34,12 @@ definitions() {
     s/^\( *\)type: string$/\1maxLength: 63\n&/
     s/^\( *\)type: object$/\1maxProperties: 1000\n&/
   }' "$new"/crds/*/*/*/*.yaml
-  # The same for the rule that adds up the expressions of a selector; it allows fewer.
-  sed -i -e '/^ *matchExpressions:$/,/^ *matchLabels:$/ s/^\( *\)type: array$/\1maxItems: 1000\n&/' "$new"/crds/apis/machine/*/*.yaml
+  # The same for the rules about the expressions of a selector; another rule allows fewer.
+  sed -i -e '/^ *matchExpressions:$/,/^ *matchLabels:$/ {
+    s/^\( *\)type: array$/\1maxItems: 100\n&/
+    s/^\( *\)type: string$/\1maxLength: 317\n&/
+  }' "$new"/crds/apis/machine/*/*.yaml
+  sed -i -f hack/machinedeployments.sed "$new"/crds/apis/machine/*/*_machinedeployments.yaml
 }
 
 client() {

@@ -92,24 +92,24 @@ type MachineConfiguration struct {
 	// MachineDrainTimeout is how long the drain of the Node may take, from the deletion of the machine on, before it is
 	// forced.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || duration(self) <= duration("2562047h")`,optionalOldSelf=true,message="must be a duration such as 20m or 1h30m"
+	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineDrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
 	// MachineHealthTimeout is how long the Node may be unhealthy before the machine fails and is replaced.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || duration(self) <= duration("2562047h")`,optionalOldSelf=true,message="must be a duration such as 20m or 1h30m"
+	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineHealthTimeout *metav1.Duration `json:"healthTimeout,omitempty"`
 	// MachineCreationTimeout is how long, from its creation on, a machine may take to become a healthy Node before it
 	// fails.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || duration(self) <= duration("2562047h")`,optionalOldSelf=true,message="must be a duration such as 20m or 1h30m"
+	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineCreationTimeout *metav1.Duration `json:"creationTimeout,omitempty"`
 	// MachineInPlaceUpdateTimeout is how long an in-place update may take before it counts as failed.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || duration(self) <= duration("2562047h")`,optionalOldSelf=true,message="must be a duration such as 20m or 1h30m"
+	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineInPlaceUpdateTimeout *metav1.Duration `json:"inPlaceUpdateTimeout,omitempty"`
 	// MachinePreserveTimeout is how long a preserved machine is kept.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || duration(self) <= duration("2562047h")`,optionalOldSelf=true,message="must be a duration such as 20m or 1h30m"
+	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachinePreserveTimeout *metav1.Duration `json:"machinePreserveTimeout,omitempty"`
 	// DisableHealthTimeout keeps a machine from failing, however long its Node is unhealthy. Nil means false.
 	// +optional

@@ -47,17 +47,21 @@ type MachineSetList struct {
 //
 // +kubebuilder:validation:XValidation:rule=`has(self.selector) || oldSelf.hasValue() && !oldSelf.?selector.hasValue()`,optionalOldSelf=true,fieldPath=".selector",reason=FieldValueRequired,message="must be there, to find the machines again"
 // +kubebuilder:validation:XValidation:rule=`!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.all(k, self.?template.?metadata.?labels[?k].orValue("") == self.selector.matchLabels[k] || (oldSelf.?selector.?matchLabels[?k].orValue("") == self.selector.matchLabels[k] && oldSelf.?template.?metadata.?labels[?k].orValue("") != self.selector.matchLabels[k]))`,optionalOldSelf=true,fieldPath=".selector.matchLabels",message="is not matching with spec.template.metadata.labels: the template must carry every label of the selector"
+// +kubebuilder:validation:XValidation:rule=`!has(self.selector) || !has(self.selector.matchExpressions) || oldSelf.hasValue() || self.selector.matchExpressions.all(e, (e.operator in ["In", "NotIn"] && has(e.values) && self.?template.?metadata.?labels[?e.key].hasValue() ? self.template.metadata.labels[e.key] in e.values : self.?template.?metadata.?labels[?e.key].hasValue()) == (e.operator in ["In", "Exists"]))`,optionalOldSelf=true,fieldPath=".selector.matchExpressions",message="is not matching with spec.template.metadata.labels: it must satisfy each expression"
+// +kubebuilder:validation:XValidation:rule=`self.?template.?spec.?providerID.orValue("") == "" || oldSelf.?template.?spec.?providerID.orValue("") != ""`,optionalOldSelf=true,fieldPath=".template.spec.providerID",reason=FieldValueForbidden,message="must not be set: all machines of the template would have the same VM"
 type MachineSetSpec struct {
 	// Replicas is the number of machines wanted.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
 	Replicas int32 `json:"replicas,omitempty"`
 	// Selector finds the set's machines by their labels. The template's labels must match it.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.?matchLabels.orValue({}).size() + self.?matchExpressions.orValue([]).size() > 0`,message="must not be empty: it would select every machine"
 	// +kubebuilder:validation:XValidation:rule=`(has(self.matchLabels) ? self.matchLabels.size() : 0) + (has(self.matchExpressions) ? self.matchExpressions.map(e, has(e.values) ? 1 + e.values.size() : 1).sum() : 0) <= 100`,message="must not have more than 100 labels, expressions and values"
 	// +kubebuilder:validation:XValidation:rule=`(!has(self.matchLabels) || self.matchLabels.all(k, !(k in ["node", "node.machine.sapcloud.io/update-result"] || k.startsWith("fleet.machine.sapcloud.io/")))) && (!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.key in ["node", "node.machine.sapcloud.io/update-result"] || e.key.startsWith("fleet.machine.sapcloud.io/"))))`,reason=FieldValueForbidden,message="must not use labels that the controllers write (node, node.machine.sapcloud.io/update-result, and those below fleet.machine.sapcloud.io/): what they create would not match it any more, and be created again without end"
+	// +kubebuilder:validation:XValidation:rule=`!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ["In", "NotIn"] ? has(e.values) && e.values.size() > 0 : e.operator in ["Exists", "DoesNotExist"] && (!has(e.values) || e.values.size() == 0))`,fieldPath=".matchExpressions",message="operators are In and NotIn with values, Exists and DoesNotExist without"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// MachineClass has no effect; it is kept for the metric that shows it. The class in use is the template's.
 	// +optional

@@ -42,7 +42,7 @@ func ValidateMachineDeployment(d *v1alpha1.MachineDeployment) field.ErrorList {
 	errs = append(errs, validateSelector(d.Spec.Selector, d.Spec.Template.Labels, spec.Child("selector"))...)
 	errs = append(errs, validateNotOurs(d.Spec.Selector, spec.Child("selector"), v1alpha1.IsMachineSetLabelOfControllers)...)
 	errs = append(errs, validateStrategy(&d.Spec, spec.Child("strategy"))...)
-	return append(errs, validateClass(d.Spec.Template.Spec.Class, spec.Child("template", "spec", "class"))...)
+	return append(errs, validateTemplate(&d.Spec.Template.Spec, spec.Child("template", "spec"))...)
 }
 
 // ValidateMachineSet returns what keeps the set from working, or nothing.
@@ -51,7 +51,7 @@ func ValidateMachineSet(s *v1alpha1.MachineSet) field.ErrorList {
 	errs := validateReplicas(s.Spec.Replicas, spec.Child("replicas"))
 	errs = append(errs, validateSelector(s.Spec.Selector, s.Spec.Template.Labels, spec.Child("selector"))...)
 	errs = append(errs, validateNotOurs(s.Spec.Selector, spec.Child("selector"), v1alpha1.IsMachineLabelOfControllers)...)
-	return append(errs, validateClass(s.Spec.Template.Spec.Class, spec.Child("template", "spec", "class"))...)
+	return append(errs, validateTemplate(&s.Spec.Template.Spec, spec.Child("template", "spec"))...)
 }
 
 // ValidateMachine returns what keeps the machine from working, or nothing.
@@ -173,6 +173,14 @@ func validateNotOurs(selector *metav1.LabelSelector, path *field.Path, isOurs fu
 		if isOurs(requirement.Key) {
 			errs = append(errs, field.Forbidden(path.Child("matchExpressions").Index(i).Child("key"), reason))
 		}
+	}
+	return errs
+}
+
+func validateTemplate(spec *v1alpha1.MachineSpec, path *field.Path) field.ErrorList {
+	errs := validateClass(spec.Class, path.Child("class"))
+	if spec.ProviderID != "" {
+		errs = append(errs, field.Forbidden(path.Child("providerID"), "must not be set: all machines of the template would have the same VM"))
 	}
 	return errs
 }

@@ -120,6 +120,13 @@ func TestMachineSetsAndDeployments(t *testing.T) {
 		reason string
 	}{
 		"good": {change: func(*int32, **metav1.LabelSelector, *v1alpha1.MachineTemplateSpec) {}},
+		"VM in the template": {
+			func(_ *int32, _ **metav1.LabelSelector, template *v1alpha1.MachineTemplateSpec) {
+				template.Spec.ProviderID = "a"
+			},
+			[]string{"spec.template.spec.providerID: Forbidden: must not be set: all machines of the template would have the same VM"},
+			v1alpha1.ReasonInvalidSpec,
+		},
 		"negative replicas": {
 			func(replicas *int32, _ **metav1.LabelSelector, _ *v1alpha1.MachineTemplateSpec) { *replicas = -1 },
 			[]string{"spec.replicas: Invalid value: -1: must not be negative"},
