@@ -21,7 +21,8 @@ const (
 	MachineDeploymentMachinesReleased MachineDeploymentConditionType = "MachinesReleased"
 	// MachineDeploymentCreationDelayed is what MachineSetCreationDelayed is, of the first of its MachineSets. MCM does not have it.
 	MachineDeploymentCreationDelayed MachineDeploymentConditionType = "CreationDelayed"
-	// MachineDeploymentValid is False while the spec cannot work. Else it is not there. MCM does not have it.
+	// MachineDeploymentValid is False while the spec cannot work, and True with ReasonRemarks while a part of it has another meaning than its
+	// author may expect. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
 	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not replaced because too
 	// many machines around them are not Ready. It is False while an AnnotationCircuitBreaker is ignored. Else it is not there.
@@ -51,7 +52,7 @@ const (
 	// MachineSetCreationDelayed is True while machines of the set fail again and again soon after their creation, so that the next is created
 	// some time after the failure of the last. Else it is not there. MCM does not have it.
 	MachineSetCreationDelayed MachineSetConditionType = "CreationDelayed"
-	// MachineSetValid is False while the spec cannot work. Else it is not there. MCM does not have it.
+	// MachineSetValid is what MachineDeploymentValid is, on a set; remarks are on one without a controller. MCM does not have it.
 	MachineSetValid MachineSetConditionType = "Valid"
 	// MachineSetCircuitBreakerOpen is what MachineDeploymentCircuitBreakerOpen is, on a set without a controller. MCM does not
 	// have it.
@@ -147,6 +148,9 @@ const ReasonMachinesFailEarly = "MachinesFailEarly"
 const (
 	// ReasonInvalidSpec means that the spec breaks a rule; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonRemarks means that the object is reconciled, and that a part of its spec has another meaning than its author may expect, as in
+	// MCM; the message names it.
+	ReasonRemarks = "Remarks"
 	// ReasonSelectorMatchesNothing means that the selector does not match the labels of the template, or is not there, so
 	// that a machine made from the template would not be found again.
 	ReasonSelectorMatchesNothing = "SelectorMatchesNothing"

@@ -193,6 +193,12 @@ func TestDecide(t *testing.T) {
 			w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &now, []string{v1alpha1.FinalizerName}
 			return w
 		}(), want: Create},
+		{name: "nothing to do, and a remark", world: func() World {
+			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
+			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "1"
+			w.Deployment.Spec.ProgressDeadlineSeconds = new(int32(-1))
+			return w
+		}(), want: Rest, valid: "True/Remarks"},
 		{name: "deletion, the cache may be late", world: func() World {
 			w := worldOf(deployment(3))
 			w.Deployment.DeletionTimestamp = &now

@@ -1,11 +1,15 @@
 package rollout
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // finish ends the pass with the status.
@@ -51,7 +55,7 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 		st.UpdatedReplicas = s.fresh.seen.all
 	}
 	st.UnavailableReplicas = max(wanted-st.AvailableReplicas, 0)
-	machinefacts.DropMachineDeploymentCondition(&st, v1alpha1.MachineDeploymentValid)
+	s.setRemarks(&st)
 	machinefacts.PutMachineDeploymentCondition(&st, s.availability(st), s.w.Now)
 	s.setProgressing(&st)
 	s.copyFailure(&st, v1alpha1.MachineSetReplicaFailure, v1alpha1.MachineDeploymentReplicaFailure)
@@ -61,6 +65,19 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	s.setFrozen(&st)
 	s.setStalled(&st)
 	return st
+}
+
+// setRemarks records what works and hardly as its author expects.
+func (s *sets) setRemarks(st *v1alpha1.MachineDeploymentStatus) {
+	remarks := validation.RemarksOnMachineDeployment(&s.d.Spec)
+	if len(remarks) == 0 {
+		machinefacts.DropMachineDeploymentCondition(st, v1alpha1.MachineDeploymentValid)
+		return
+	}
+	machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{
+		Type: v1alpha1.MachineDeploymentValid, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonRemarks,
+		Message: bounded.Text(strings.Join(remarks, "; "), bounded.Message),
+	}, s.w.Now)
 }
 
 func (s *sets) availability(st v1alpha1.MachineDeploymentStatus) v1alpha1.MachineDeploymentCondition {

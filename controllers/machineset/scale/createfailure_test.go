@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -32,12 +33,18 @@ func TestReplicaFailureIsForTheAPIServerOnly(t *testing.T) {
 		{"the API server refuses a create", World{Done: Done{CreateError: "a webhook"}}, []string{"ReplicaFailure=True/FailedCreate: a webhook"}},
 		{"the API server refuses a delete", World{Done: Done{DeleteError: "a webhook"}}, []string{"ReplicaFailure=True/FailedDelete: a webhook"}},
 		{"both", World{Owned: uncreatable, Done: Done{CreateError: "a quota"}}, []string{"ReplicaFailure=True/FailedCreate: a quota", cloud}},
+		{"a remark", World{Set: dubiousSet()}, []string{"Valid=True/Remarks: spec.minReadySeconds: -1 counts as 0"}},
+		{"a remark on the MachineDeployment, too", World{Set: controlled(dubiousSet())}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tc.w.Now, tc.w.Set = born, labeledSet()
+			tc.w.Now = born
+			if tc.w.Set == nil {
+				tc.w.Set = labeledSet()
+			}
 			tc.w.Set.Status.Conditions = []v1alpha1.MachineSetCondition{ // of a pass before, of which nothing may be left
 				{Type: v1alpha1.MachineSetReplicaFailure, Status: "True", Reason: "Old"},
 				{Type: v1alpha1.MachineSetMachineCreateFailure, Status: "True", Reason: "Old"},
+				{Type: v1alpha1.MachineSetValid, Status: "False", Reason: "Old"},
 			}
 			var got []string
 			for _, c := range status(tc.w).Conditions {
@@ -48,4 +55,15 @@ func TestReplicaFailureIsForTheAPIServerOnly(t *testing.T) {
 			}
 		})
 	}
+}
+
+func dubiousSet() *v1alpha1.MachineSet {
+	set := labeledSet()
+	set.Spec.MinReadySeconds = -1
+	return set
+}
+
+func controlled(set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
+	set.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineDeployment", Name: "d", Controller: new(true)}}
+	return set
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // status computes the set's status from its machines.
@@ -55,13 +56,29 @@ func status(w World) v1alpha1.MachineSetStatus {
 	if len(failed) > 0 {
 		s.FailedMachines = &failed
 	}
-	machinefacts.DropMachineSetCondition(&s, v1alpha1.MachineSetValid)
+	setRemarks(w, &s)
 	setFrozen(w, &s)
 	setReleased(w, &s)
 	setLosses(w, &s)
 	setReplicaFailure(w, &s)
 	setCreateFailure(w, &s, firstProblem)
 	return s
+}
+
+// setRemarks records what works and hardly as its author expects, on a set that no MachineDeployment has: that has the same template.
+func setRemarks(w World, s *v1alpha1.MachineSetStatus) {
+	var remarks []string
+	if metav1.GetControllerOfNoCopy(w.Set) == nil {
+		remarks = validation.RemarksOnMachineSet(&w.Set.Spec)
+	}
+	if len(remarks) == 0 {
+		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetValid)
+		return
+	}
+	machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
+		Type: v1alpha1.MachineSetValid, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonRemarks,
+		Message: bounded.Text(strings.Join(remarks, "; "), bounded.Message),
+	}, w.Now)
 }
 
 // setReplicaFailure records what the API server rejects. Errors of a cloud are not part of it: clients such as Gardener's health
@@ -97,7 +114,7 @@ func setCreateFailure(w World, s *v1alpha1.MachineSetStatus, failed *v1alpha1.Ma
 // rejected in this pass. What the previous status contains is not reported again. ReplicaFailure has room for one reason, so
 // that a second one is reported together with the first one, and not again while that lasts.
 func news(w World, written v1alpha1.MachineSetStatus) (events []Event) {
-	if is := machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetValid); is != nil {
+	if is := machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetValid); is != nil && is.Status == corev1.ConditionFalse {
 		if before := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetValid); before != nil && *before == *is {
 			return nil
 		}
