@@ -13,8 +13,9 @@ type Driver interface {
 	// GetUnknownFields returns the fields of the class' provider spec that CreateMachine would ignore: because the driver does not know
 	// them, or because it knows them and makes no use of them. A misspelled field is one that it does not know. The fleet reports all of
 	// them on the class before it has a VM made, and refuses to have one made if they concern security or price, until a user allows it.
-	// It makes no request. Whether the spec can work otherwise does not matter.
-	// Errors: InvalidArgument for more than MaxUnknownFields; Unimplemented where what is ignored is not known.
+	// It makes no request. A driver may reject a spec that has no such field and of which CreateMachine could make no VM, as it would: that is reported
+	// before there is a machine.
+	// Errors: InvalidArgument for more than MaxUnknownFields, and for such a spec; Unimplemented where what is ignored is not known.
 	GetUnknownFields(ctx context.Context, req GetUnknownFieldsRequest) (GetUnknownFieldsResponse, error)
 
 	// CreateMachine makes the VM of req.Machine, or finds the one that has the Machine's UID already.

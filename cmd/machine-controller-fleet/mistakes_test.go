@@ -35,6 +35,12 @@ func TestMistakes_ThatTheAPIServerStores_AreServedWhenCorrected(t *testing.T) {
 		mistake("selector-of-others", v1alpha1.ReasonSelectorMatchesNothing, map[string]any{"root": "right"}, "spec", "selector", "matchLabels")
 		mistake("selector-of-all", v1alpha1.ReasonSelectorMatchesEverything, map[string]any{}, "spec", "selector")
 		mistake("no-class", v1alpha1.ReasonInvalidSpec, "", "spec", "template", "spec", "class", "name")
+		for _, resource := range []string{"machinedeployments", "machinesets"} { // of a class that does not exist, and of no machines
+			d := document(resource, "unknown-class", "none", "spec", "template", "spec", "class", "name")
+			set(d, int64(0), "spec", "replicas")
+			want[resource+"/unknown-class"] = v1alpha1.ReasonInvalidClass
+			r.put(r.control, resource, d)
+		}
 		r.put(r.control, "machinesets", document("machinesets", "undecodable", "soon", "spec", "template", "spec", "drainTimeout"))
 		r.storeUndecodable()
 		right := r.putRoot("a", "right", 1)

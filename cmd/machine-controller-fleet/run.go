@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -192,7 +193,8 @@ type fleet struct {
 	broadcaster events.EventBroadcaster
 	deletions   *deletionlog.Recorder
 	accounts    *cloudAccounts
-	unserved    atomic.Pointer[reach.Fact] // the last time without a replica
+	problemOf   func(ctx context.Context, class types.NamespacedName) (string, error) // the machine controller's
+	unserved    atomic.Pointer[reach.Fact]                                            // the last time without a replica
 
 	unservedSlots sync.Map // the last time without a holder, a reach.Fact, by slot label
 }
@@ -219,7 +221,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet), Deletions: f.deletions,
 		Gate:  f.slots.gate(policy.Set),
 		Clock: f.wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
-		Written: written, Held: f.holds.Held, Rollout: f.rolloutOf,
+		Written: written, Held: f.holds.Held, Rollout: f.rolloutOf, ClassProblem: f.classProblem,
 	})
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
@@ -248,7 +250,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 		return nil, err
 	}
-	f.accounts.try = machines.TryAccount
+	f.accounts.try, f.problemOf = machines.TryAccount, machines.ClassProblem
 	f.slots.showClasses(o, f, classes)
 	f.onServerChange(machines, replacements)
 	f.holds.OnChange(sets.HoldChanged)
@@ -283,6 +285,11 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		all = append(all, configs...)
 	}
 	return all, f.slots.onUnlabeledNode(machines.NodeAppeared)
+}
+
+// classProblem returns what keeps machines of a class from getting VMs, as the machine controller finds it.
+func (f *fleet) classProblem(ctx context.Context, class types.NamespacedName) (string, error) {
+	return f.problemOf(ctx, class)
 }
 
 // run runs the session, with the watches and the controllers around it, until the session has left, which begins when leave is

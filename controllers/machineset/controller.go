@@ -48,7 +48,7 @@ const (
 // together with the next ones.
 const tidyAfter = 10 * time.Second
 
-// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+// Config is what the controller needs. All but ClassProblem, Written, Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
@@ -66,6 +66,8 @@ type Config struct {
 	// Held reports whether deletions of machines in a namespace are held. HoldChanged has to be called when
 	// that changes.
 	Held func(namespace string) (why string, held bool)
+	// ClassProblem returns what keeps machines of a class from getting VMs; "" if nothing does. With nil, no class is checked.
+	ClassProblem func(ctx context.Context, class types.NamespacedName) (problem string, err error)
 	// Written has the versions of sets that this process has written. With nil, it has only those of this controller.
 	Written *patch.Latest[*v1alpha1.MachineSet]
 	// CountMinReady applies minReadySeconds to sets whose root does not specify whether it applies.
@@ -105,6 +107,7 @@ type done struct {
 	deleted map[types.UID]bool
 	// released are the names of the machines that were released since the status was written last.
 	released []string
+	class    classCheckOf
 	looked   string // selector for which orphans were looked for, and adopted
 
 	live    *scale.Live                      // the last list
@@ -202,6 +205,7 @@ func (c *Controller) look(ctx context.Context, set *v1alpha1.MachineSet) scale.W
 func (c *Controller) rest(ctx context.Context, w *scale.World, verdict scale.Verdict) (runner.Result, error) {
 	wait, err := c.write(ctx, *w, verdict)
 	wait = machinefacts.Sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
+	wait = machinefacts.Sooner(wait, c.untilClassCheck(w.Set.UID))
 	if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(*w)) > 0 {
 		wait = machinefacts.Sooner(wait, machinefacts.LateCache+time.Second) // in case the cache never shows them
 	}
@@ -281,6 +285,7 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 		known.looked = selector
 	}
 	w.MustLook = known.looked != selector
+	c.observeClass(&w, known)
 	return w
 }
 
@@ -382,6 +387,8 @@ func (c *Controller) act(ctx context.Context, w *scale.World, verdict scale.Verd
 		return nil
 	case scale.ListLive:
 		return c.listLive(ctx, w)
+	case scale.CheckClass:
+		return c.checkClass(ctx, w)
 	case scale.Adopt:
 		return c.adopt(ctx, w, verdict.Machines)
 	case scale.Release:

@@ -32,6 +32,7 @@ type bench struct {
 	reported   *apitest.EventLog
 	controller *Controller
 	end        func() // of the process
+	class      checks // of its MachineClass
 }
 
 func onBench(t *testing.T, test func(b *bench), settings ...func(*Config)) {
@@ -39,7 +40,7 @@ func onBench(t *testing.T, test func(b *bench), settings ...func(*Config)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apiserver.Recording(), reported: &apitest.EventLog{}}
 		view := objectcache.NewView()
-		cfg := Config{Machines: b.server.Machines(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Held: apitest.NotHeld, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}}
+		cfg := Config{Machines: b.server.Machines(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Held: apitest.NotHeld, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}, ClassProblem: b.class.of}
 		for _, set := range settings {
 			set(&cfg)
 		}
@@ -162,6 +163,11 @@ var plays = map[string]func(b *bench){
 	},
 	v1alpha1.ReasonSelectorMatchesNothing: func(b *bench) {
 		b.create(3, func(set *v1alpha1.MachineSet) { set.Spec.Selector = nil })
+		b.touches()
+	},
+	v1alpha1.ReasonInvalidClass: func(b *bench) {
+		b.class.problem = "there is no Secret"
+		b.create(0)
 		b.touches()
 	},
 	v1alpha1.ReasonInvalidSpec: func(b *bench) {

@@ -24,7 +24,7 @@ func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet, fade
 	}
 	defer known.busy.Unlock()
 	w := c.observe(set)
-	w.Fades = fades
+	w.Fades, w.MustCheckClass = fades, false
 	for range 2 {
 		verdict := c.decide(&w)
 		switch verdict.Do { //nolint:exhaustive // the other actions are left to the set's own pass

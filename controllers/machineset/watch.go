@@ -17,6 +17,7 @@ func (c *Controller) watch() {
 	})
 	c.cfg.View.Sets.OnChange(c.changed)
 	c.cfg.View.Deployments.OnChange(c.deploymentChanged)
+	c.cfg.View.Classes.OnChange(c.classChanged)
 	recorded.OnChange(c.cfg.View, c.allowed)
 	ownerref.OnUndecodable(c.cfg.View.Machines.Undecodable, c.runner.Enqueue)
 }

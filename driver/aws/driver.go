@@ -274,9 +274,14 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 	return driver.ListMachinesResponse{Machines: machines}, nil
 }
 
-// GetUnknownFields returns the fields that are no fields of ProviderSpec. It makes no request.
+// GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what ParseProviderSpec rejects. It makes no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
-	return driver.UnknownFields(req.Class.ProviderSpec.Raw, ProviderSpec{})
+	raw := req.Class.ProviderSpec.Raw
+	resp, err := driver.UnknownFields(raw, ProviderSpec{})
+	if _, invalid := ParseProviderSpec(raw); err == nil && len(resp.Fields) == 0 && invalid != nil {
+		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.InvalidArgument, "%w", invalid)
+	}
+	return resp, err
 }
 
 // GetVolumeIDs returns the IDs of EBS volumes, of the CSI driver and of Kubernetes' own. It makes no request.

@@ -194,6 +194,10 @@ func TestUnknownFields(t *testing.T) {
 	if err != nil || !slices.Equal(got.Fields, want) {
 		t.Errorf("%q (%v), want %q", got.Fields, err, want)
 	}
+	_, err = (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: classOf(string(changed(t, map[string]any{"ami": ""})))})
+	if driver.CodeOf(err) != driver.InvalidArgument {
+		t.Errorf("a spec without an image: %v, want InvalidArgument", err)
+	}
 }
 
 func TestRequestForAVM(t *testing.T) {

@@ -40,4 +40,8 @@ func TestUnknownFields(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", path, got.Fields, err, want)
 		}
 	}
+	class := &v1alpha1.MachineClass{ProviderSpec: runtime.RawExtension{Raw: []byte(`{"location": 5}`)}}
+	if _, err := (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: class}); driver.CodeOf(err) != driver.InvalidArgument {
+		t.Errorf("a spec that cannot be decoded: %v, want InvalidArgument", err)
+	}
 }

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
@@ -61,6 +64,11 @@ func TestBadProviderSpecs(t *testing.T) {
 	} {
 		if _, err := ParseProviderSpec([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %s", text, err, want)
+		}
+		class := &v1alpha1.MachineClass{ProviderSpec: runtime.RawExtension{Raw: []byte(text)}}
+		unknown, err := (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: class})
+		if len(unknown.Fields) == 0 && driver.CodeOf(err) != driver.InvalidArgument {
+			t.Errorf("%s: it has no unknown fields, and the error is %v", text, err)
 		}
 	}
 }

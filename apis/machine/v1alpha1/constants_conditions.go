@@ -21,7 +21,7 @@ const (
 	MachineDeploymentMachinesReleased MachineDeploymentConditionType = "MachinesReleased"
 	// MachineDeploymentCreationDelayed is what MachineSetCreationDelayed is, of the first of its MachineSets. MCM does not have it.
 	MachineDeploymentCreationDelayed MachineDeploymentConditionType = "CreationDelayed"
-	// MachineDeploymentValid is False while the spec cannot work, and True with ReasonRemarks while a part of it has another meaning than its
+	// MachineDeploymentValid is False while the spec cannot work, or no new machine gets a VM because of its MachineClass, and True with ReasonRemarks while a part of it has another meaning than its
 	// author may expect. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
 	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not replaced because too
@@ -148,6 +148,9 @@ const ReasonMachinesFailEarly = "MachinesFailEarly"
 const (
 	// ReasonInvalidSpec means that the spec breaks a rule; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonInvalidClass means that the object is reconciled, and that no machine of its MachineClass gets a VM: the class, its Secret or its
+	// provider does not exist, or the class is invalid.
+	ReasonInvalidClass = "InvalidClass"
 	// ReasonRemarks means that the object is reconciled, and that a part of its spec has another meaning than its author may expect, as in
 	// MCM; the message names it.
 	ReasonRemarks = "Remarks"

@@ -165,6 +165,11 @@ func invalidEvents() []EventReason {
 			"Correct one of the two.",
 		},
 		{
+			ReasonInvalidClass, true, parents[1:],
+			"No machine gets a VM, because of the MachineClass that the template names: it, its Secret or its provider does not exist, or it is invalid. It is found out before a machine is created, and also with `replicas: 0`.",
+			"The message names what is missing or invalid. It is checked again when the MachineClass changes, and within 30 s, or 10 min once there are machines, which wait for it.",
+		},
+		{
 			ReasonInvalidSpec, true, parents,
 			"The spec breaks a rule, and the object is not reconciled. It is emitted once for each mistake.",
 			"The message names the field.",

@@ -193,6 +193,11 @@ func TestDecide(t *testing.T) {
 			w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &now, []string{v1alpha1.FinalizerName}
 			return w
 		}(), want: Create},
+		{name: "the class of the new set makes no VMs", world: func() World {
+			fresh := setOf(d, "s", 3, 0)
+			fresh.Status.Conditions = []v1alpha1.MachineSetCondition{{Type: v1alpha1.MachineSetValid, Status: "False", Reason: v1alpha1.ReasonInvalidClass}}
+			return worldOf(d, fresh)
+		}(), want: Rest, valid: "False/InvalidClass"},
 		{name: "nothing to do, and a remark", world: func() World {
 			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
 			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "1"

@@ -109,7 +109,7 @@ func (s *sets) findMissing() *stall {
 func (s *sets) findInvalid() *stall {
 	for _, t := range s.old {
 		for _, c := range t.set.Status.Conditions {
-			if c.Type == v1alpha1.MachineSetValid && c.Status == corev1.ConditionFalse && !t.isEmpty() {
+			if c.Type == v1alpha1.MachineSetValid && c.Status == corev1.ConditionFalse && c.Reason != v1alpha1.ReasonInvalidClass && !t.isEmpty() {
 				return &stall{v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s is invalid and not reconciled: %s", t.set.Name, c.Message)}
 			}
 		}

@@ -55,7 +55,7 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 		st.UpdatedReplicas = s.fresh.seen.all
 	}
 	st.UnavailableReplicas = max(wanted-st.AvailableReplicas, 0)
-	s.setRemarks(&st)
+	s.setValid(&st)
 	machinefacts.PutMachineDeploymentCondition(&st, s.availability(st), s.w.Now)
 	s.setProgressing(&st)
 	s.copyFailure(&st, v1alpha1.MachineSetReplicaFailure, v1alpha1.MachineDeploymentReplicaFailure)
@@ -67,8 +67,17 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	return st
 }
 
-// setRemarks records what works and hardly as its author expects.
-func (s *sets) setRemarks(st *v1alpha1.MachineDeploymentStatus) {
+// setValid records what keeps new machines from getting VMs, or else what works and hardly as its author expects.
+func (s *sets) setValid(st *v1alpha1.MachineDeploymentStatus) {
+	if s.fresh != nil {
+		is := machinefacts.MachineSetCondition(&s.fresh.set.Status, v1alpha1.MachineSetValid)
+		if is != nil && is.Reason == v1alpha1.ReasonInvalidClass {
+			machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{
+				Type: v1alpha1.MachineDeploymentValid, Status: is.Status, Reason: is.Reason, Message: is.Message,
+			}, s.w.Now)
+			return
+		}
+	}
 	remarks := validation.RemarksOnMachineDeployment(&s.d.Spec)
 	if len(remarks) == 0 {
 		machinefacts.DropMachineDeploymentCondition(st, v1alpha1.MachineDeploymentValid)

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -202,7 +203,7 @@ func (s *story) set(words []string) {
 			}}
 		case "invalid":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
-				Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidSpec, Message: "its intents cannot be read",
+				Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: cmp.Or(value, v1alpha1.ReasonInvalidSpec), Message: "its intents cannot be read",
 			}}
 		case "heard":
 			annotate(set, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))

@@ -174,7 +174,7 @@ func (c *cluster) pass(current bool) {
 				}
 				c.update(&w, m)
 			}
-		case Adopt, Release:
+		case CheckClass, Adopt, Release:
 			c.t.Fatalf("unexpected %s", v.Do)
 		}
 	}

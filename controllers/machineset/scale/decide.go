@@ -46,6 +46,9 @@ func Decide(w World) Verdict {
 	if v, moved := adopt(w, selector); moved {
 		return v
 	}
+	if w.MustCheckClass {
+		return Verdict{Do: CheckClass}
+	}
 	if v, more := carryOut(w, in); more {
 		return v
 	}

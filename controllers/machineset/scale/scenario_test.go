@@ -303,7 +303,7 @@ func (b *bench) describe(v Verdict) string {
 		if v.Wake > 0 {
 			lines[0] += fmt.Sprintf("; again in %s", v.Wake)
 		}
-	case ListLive, Adopt, Release, Create, Delete, Update:
+	case ListLive, CheckClass, Adopt, Release, Create, Delete, Update:
 	}
 	return strings.Join(lines, "\n")
 }

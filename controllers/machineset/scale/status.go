@@ -56,7 +56,7 @@ func status(w World) v1alpha1.MachineSetStatus {
 	if len(failed) > 0 {
 		s.FailedMachines = &failed
 	}
-	setRemarks(w, &s)
+	setValid(w, &s)
 	setFrozen(w, &s)
 	setReleased(w, &s)
 	setLosses(w, &s)
@@ -65,8 +65,16 @@ func status(w World) v1alpha1.MachineSetStatus {
 	return s
 }
 
-// setRemarks records what works and hardly as its author expects, on a set that no MachineDeployment has: that has the same template.
-func setRemarks(w World, s *v1alpha1.MachineSetStatus) {
+// setValid records what keeps machines from getting VMs, or else what works and hardly as its author expects. The latter is on a set that no
+// MachineDeployment has: that has the same template.
+func setValid(w World, s *v1alpha1.MachineSetStatus) {
+	if w.ClassProblem != "" {
+		machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
+			Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidClass,
+			Message: bounded.Text("No machine gets a VM: "+w.ClassProblem, bounded.Message),
+		}, w.Now)
+		return
+	}
 	var remarks []string
 	if metav1.GetControllerOfNoCopy(w.Set) == nil {
 		remarks = validation.RemarksOnMachineSet(&w.Set.Spec)

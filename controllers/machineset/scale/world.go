@@ -29,6 +29,11 @@ type World struct {
 	Orphans []*v1alpha1.Machine
 	// MustLook reports whether the set is new or has changed its selector: orphans may match that are in other slots.
 	MustLook bool
+	// ClassProblem is what keeps machines of the set's class from getting VMs, as far as it is known; "" if nothing does, or a machine of the set
+	// has one.
+	ClassProblem string
+	// MustCheckClass reports whether ClassProblem may have changed.
+	MustCheckClass bool
 	// Disruptions on the set's root: the machines that may be replaced when they have failed.
 	Disruptions []disruption.Disruption
 	// Held reports whether deletions of machines are held: only those are deleted that never ran.
@@ -91,6 +96,8 @@ const (
 	Save Action = "Save"
 	// ListLive lists the set's machines from the API server.
 	ListLive Action = "ListLive"
+	// CheckClass finds out World.ClassProblem.
+	CheckClass Action = "CheckClass"
 	// Adopt makes the set the controller of Verdict.Machines.
 	Adopt Action = "Adopt"
 	// Release removes the set's owner reference from Verdict.Machines, which do not match the selector any more.
@@ -155,6 +162,8 @@ func (v Verdict) why() string {
 		return "intents have to be recorded before their effects begin"
 	case ListLive:
 		return "the caches may be late"
+	case CheckClass:
+		return "no machine of the set has a VM yet"
 	case Adopt:
 		return fmt.Sprintf("%d machines without a controller match the selector", len(v.Machines))
 	case Release:

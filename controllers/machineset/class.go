@@ -1,0 +1,106 @@
+package machineset
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// A class is checked again after brokenClassCheck while machines of it cannot get VMs, else after classCheck: once there are machines, they wait
+// for what is missing, and report it.
+const (
+	brokenClassCheck = 30 * time.Second
+	classCheck       = 10 * time.Minute
+)
+
+// classCheckOf is the result of a check of a set's class.
+type classCheckOf struct {
+	class   string
+	problem string
+	failed  bool // the check, so that nothing new is known
+	waits   bool // machines wait for the class
+	at      time.Time
+}
+
+// next returns when the class is checked again.
+func (k classCheckOf) next() time.Time {
+	if (k.problem != "" || k.failed) && !k.waits {
+		return k.at.Add(brokenClassCheck)
+	}
+	return k.at.Add(classCheck)
+}
+
+// observeClass records what is known of the class of a set whose class has not proved itself: no machine of the set has a VM. Sets that a
+// rollout replaces are left out: their class may have been deleted, and they create no machines.
+func (c *Controller) observeClass(w *scale.World, known *done) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cfg.ClassProblem == nil || w.NewSet != "" || w.Set.DeletionTimestamp != nil || slices.ContainsFunc(w.Owned, hasVM) {
+		known.class = classCheckOf{}
+		return
+	}
+	is := known.class.class == w.Set.Spec.Template.Spec.Class.Name && !known.class.at.IsZero()
+	if is {
+		w.ClassProblem = known.class.problem
+	}
+	w.MustCheckClass = !is || !c.own.Now().Before(known.class.next())
+}
+
+func hasVM(m *v1alpha1.Machine) bool { return m.Spec.ProviderID != "" }
+
+// checkClass checks the class of a set. A check that fails changes nothing, and is repeated later: the machines have to be created all the
+// same. Errors: the end of ctx, or of the ownership.
+func (c *Controller) checkClass(ctx context.Context, w *scale.World) error {
+	name := w.Set.Spec.Template.Spec.Class.Name
+	problem, err := c.cfg.ClassProblem(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: name})
+	if err != nil {
+		if ctx.Err() != nil || runner.NotOurs(err) {
+			return err
+		}
+		klog.FromContext(ctx).V(1).Info("Could not check the MachineClass", telemetry.KeyMachineClass, klog.KRef(w.Set.Namespace, name), "err", err)
+		problem = w.ClassProblem
+	}
+	w.ClassProblem, w.MustCheckClass = problem, false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known(w.Set.UID).class = classCheckOf{class: name, problem: problem, failed: err != nil, waits: len(w.Owned) > 0, at: c.own.Now()}
+	return nil
+}
+
+// untilClassCheck returns when the class of a set is checked again; 0 if it is not.
+func (c *Controller) untilClassCheck(set types.UID) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.known(set); !known.class.at.IsZero() {
+		return max(known.class.next().Sub(c.own.Now()), time.Millisecond)
+	}
+	return 0
+}
+
+// classChanged checks a class again for the sets that know of a problem with it.
+func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
+	class := after
+	if class == nil {
+		class = before
+	}
+	for _, set := range c.cfg.View.Sets.In(class.Namespace) {
+		is := machinefacts.MachineSetCondition(&set.Status, v1alpha1.MachineSetValid)
+		if set.Spec.Template.Spec.Class.Name != class.Name || is == nil || is.Reason != v1alpha1.ReasonInvalidClass {
+			continue
+		}
+		c.mu.Lock()
+		c.known(set.UID).class = classCheckOf{}
+		c.mu.Unlock()
+		c.runner.Enqueue(objectcache.Key(set))
+	}
+}

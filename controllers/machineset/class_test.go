@@ -1,0 +1,134 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+)
+
+// checks plays the check of a class.
+type checks struct {
+	problem string
+	err     error
+	times   int
+}
+
+func (c *checks) of(context.Context, types.NamespacedName) (string, error) {
+	c.times++
+	return c.problem, c.err
+}
+
+// valid returns reason and message of the condition Valid; "" if there is none.
+func (b *bench) valid() string {
+	if is := machinefacts.MachineSetCondition(&b.set().Status, v1alpha1.MachineSetValid); is != nil {
+		return is.Reason + ": " + is.Message
+	}
+	return ""
+}
+
+func (b *bench) expectValid(when, want string) {
+	b.Helper()
+	if got := b.valid(); got != want {
+		b.Errorf("%s: Valid is %q, want %q", when, got, want)
+	}
+}
+
+const noVM = v1alpha1.ReasonInvalidClass + ": No machine gets a VM: there is no Secret"
+
+func TestClassThatMakesNoVMs_IsReportedBeforeAMachineIsCreated_UntilItDoes(t *testing.T) {
+	class := &checks{problem: "there is no Secret"}
+	onBench(t, func(b *bench) {
+		b.create(0)
+		b.pass(time.Second)
+		b.expectValid("without replicas", noVM)
+		class.problem = ""
+		b.pass(31 * time.Second)
+		b.expectValid("after a correction", "")
+		class.problem = "there is no Secret"
+		b.pass(11 * time.Minute)
+		b.patch(`{"spec":{"replicas":1}}`)
+		b.pass(time.Hour)
+		b.expectValid("with a machine without a VM", noVM)
+		if n := len(b.machines()); n != 1 {
+			b.Errorf("%d machines, want 1, as with Machine Controller Manager", n)
+		}
+		class.err, class.times = errors.New("the API server is away"), 0
+		b.pass(time.Hour)
+		b.expectValid("while the class cannot be checked", noVM)
+		if class.times > 20 {
+			b.Errorf("a class for which a machine waits was checked %d times", class.times)
+		}
+		class.problem, class.err = "", nil
+		b.pass(11 * time.Minute)
+		b.expectValid("after the correction", "")
+		class.times = 0
+		b.pass(time.Hour)
+		if class.times > 6 {
+			b.Errorf("a class that works was checked %d times in an hour", class.times)
+		}
+		b.patchMachine(b.machines()[0].Name, `{"spec":{"providerID":"a"}}`)
+		b.pass(time.Minute)
+		class.problem, class.times = "it does not work any more", 0
+		b.pass(time.Hour)
+		b.expectValid("with a VM", "")
+		if class.times > 0 {
+			b.Errorf("the class of a VM was checked %d times", class.times)
+		}
+	}, func(cfg *Config) { cfg.ClassProblem = class.of })
+}
+
+func TestClassIsCheckedAgainWhenItChanges(t *testing.T) {
+	class := &checks{problem: "there is no Secret"}
+	onBench(t, func(b *bench) {
+		b.create(0)
+		b.pass(time.Second)
+		b.expectValid("at first", noVM)
+		class.problem = ""
+		b.server.AddJSON("machineclasses", `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"`+b.set().Spec.Template.Spec.Class.Name+`"}}`)
+		b.pass(time.Second)
+		b.expectValid("with another class", "")
+	}, func(cfg *Config) { cfg.ClassProblem = class.of })
+}
+
+func TestCheckThatFails_HoldsNoMachines(t *testing.T) {
+	class := &checks{err: errors.New("the API server is away")}
+	onBench(t, func(b *bench) {
+		b.create(2)
+		b.pass(time.Second)
+		b.expectValid("the class cannot be checked", "")
+		if n := len(b.machines()); n != 2 {
+			b.Errorf("%d machines, want 2", n)
+		}
+	}, func(cfg *Config) { cfg.ClassProblem = class.of })
+}
+
+func TestClassOfASetThatARolloutReplaces_IsNotChecked(t *testing.T) {
+	class := &checks{problem: "it was deleted"}
+	onBench(t, func(b *bench) {
+		of := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", UID: "d"}}
+		apiserver.Add(b.server, of)
+		owner := *metav1.NewControllerRef(of, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
+		inRevision := func(name, revision string) func(*v1alpha1.MachineSet) {
+			return func(set *v1alpha1.MachineSet) {
+				set.Name, set.OwnerReferences = name, []metav1.OwnerReference{owner}
+				set.Annotations = map[string]string{v1alpha1.AnnotationRevision: revision}
+			}
+		}
+		b.create(0, inRevision("newest", "2"))
+		if class.times == 0 {
+			b.Error("the class of the newest set was not checked")
+		}
+		class.times = 0
+		b.create(0, inRevision("set", "1"))
+		b.pass(29 * time.Second)
+		b.expectValid("an old set", "")
+	}, func(cfg *Config) { cfg.ClassProblem = class.of })
+}
