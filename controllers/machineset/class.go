@@ -23,6 +23,10 @@ const (
 	classCheck       = 10 * time.Minute
 )
 
+// classChecks is the maximum number of concurrent checks. Secrets are read one after the other: a replica that takes over thousands of sets without
+// machines must not delay the creation of others' VMs.
+const classChecks = 4
+
 // classCheckOf is the result of a check of a set's class.
 type classCheckOf struct {
 	class   string
@@ -61,6 +65,12 @@ func hasVM(m *v1alpha1.Machine) bool { return m.Spec.ProviderID != "" }
 // checkClass checks the class of a set. A check that fails changes nothing, and is repeated later: the machines have to be created all the
 // same. Errors: the end of ctx, or of the ownership.
 func (c *Controller) checkClass(ctx context.Context, w *scale.World) error {
+	select {
+	case c.checking <- struct{}{}:
+		defer func() { <-c.checking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	name := w.Set.Spec.Template.Spec.Class.Name
 	problem, err := c.cfg.ClassProblem(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: name})
 	if err != nil {
