@@ -73,6 +73,10 @@ func TestASetThatIsBusyIsNotForeseen(t *testing.T) {
 		if got := b.controller.Foresee(b.Context(), set, false); got == set {
 			t.Error("nothing is foreseen after its pass has ended")
 		}
+		set.Spec.Template.Spec.Class.Name = "other"
+		if got := b.controller.Foresee(b.Context(), set, false); got == set {
+			t.Error("nothing is foreseen of a set whose class has to be checked")
+		}
 	})
 }
 

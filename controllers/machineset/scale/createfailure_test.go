@@ -47,7 +47,13 @@ func TestReplicaFailureIsForTheAPIServerOnly(t *testing.T) {
 				{Type: v1alpha1.MachineSetValid, Status: "False", Reason: "Old"},
 			}
 			var got []string
-			for _, c := range status(tc.w).Conditions {
+			is := status(tc.w)
+			for _, event := range news(tc.w, is) {
+				if event.Reason == v1alpha1.ReasonRemarks {
+					t.Errorf("a remark is an Event: %v", event)
+				}
+			}
+			for _, c := range is.Conditions {
 				got = append(got, string(c.Type)+"="+string(c.Status)+"/"+c.Reason+": "+c.Message)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
