@@ -33,6 +33,7 @@ type holder struct {
 	session string                // "" for none
 	gap     gap
 	until   member.Moment // until when the time without a live holder was counted
+	new     bool          // no session has ever held it
 }
 
 // gap is a time without a live holder: the present one, or else the one before the present holder.
@@ -54,7 +55,7 @@ const (
 func newHolders(s protocol.Settings, now member.Moment) *holders {
 	h := &holders{settings: s, signs: map[string]sign{}, sessions: map[string]string{}, slots: make([]holder, s.Slots)}
 	for slot := range h.slots {
-		h.slots[slot].gap.since = now
+		h.slots[slot].gap.since, h.slots[slot].new = now, true
 	}
 	return h
 }
@@ -100,6 +101,9 @@ func (h *holders) holds(slot int, lease *coordinationv1.Lease, session string, a
 		return
 	}
 	is.lease = lease
+	if !known {
+		is.new = session == "" && member.Transitions(lease) == 0
+	}
 	switch {
 	case !known && session == "":
 		is.gap.since = written(lease, at)
@@ -112,6 +116,9 @@ func (h *holders) holds(slot int, lease *coordinationv1.Lease, session string, a
 		}
 	}
 	is.session = session
+	if is.new && session != "" {
+		is.new, is.gap.since = false, at
+	}
 }
 
 // dead returns the last sign of life of a session, and whether it is dead: another session of its replica has begun, or it was silent for
@@ -139,12 +146,12 @@ func (h *holders) unheld(slot int, now member.Moment, silence time.Duration) (si
 	return h.dead(h.slots[slot].session, now, silence)
 }
 
-// count counts the time in which a slot had no live holder. The silence of a session counts when others may take its slots over: until
+// count counts the time in which a slot had no live holder, from its first holder on. The silence of a session counts when others may take its slots over: until
 // then it may be back, and counts what it has missed itself.
 func (h *holders) count(slot int, now member.Moment) {
 	is := &h.slots[slot]
 	since, unheld := h.unheld(slot, now, h.settings.Config.TakeOver)
-	if !unheld {
+	if !unheld || is.new {
 		return
 	}
 	if !is.until.IsZero() && since.Since(is.until) < 0 {

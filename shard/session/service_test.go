@@ -85,6 +85,9 @@ func TestUnservedTime_IsCountedAsObserved(t *testing.T) {
 				}
 				w.pass(2 * time.Minute)
 				w.scrape()
+				if first := slices.Max(slices.Collect(maps.Values(w.unowned))); first != 0 || w.roots > fleetSlots {
+					t.Errorf("%.1f slot-seconds and %.1f root-seconds are counted before slots had a first holder", first, w.roots)
+				}
 				w.observed, w.unopened, w.roots = 0, 0, 0
 				clear(w.unowned)
 				tc.disturb(w)
