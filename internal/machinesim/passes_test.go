@@ -71,7 +71,7 @@ func (p *process) reconcileSet(slot int) {
 					w.Live.Owned[m.UID], w.Live.Names[m.Name] = &m.ObjectMeta, true
 				}
 			}
-		case scale.Update:
+		case scale.Update, scale.CheckClass:
 			p.Fatalf("unexpected %s", v.Do)
 		case scale.Create:
 			for _, ordinal := range v.Ordinals {

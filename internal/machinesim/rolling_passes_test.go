@@ -336,7 +336,7 @@ func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 				return false
 			}
 		}
-	case scale.Rest, scale.Update, scale.Adopt, scale.Release:
+	case scale.Rest, scale.Update, scale.CheckClass, scale.Adopt, scale.Release:
 		r.Fatalf("unexpected %s", v.Do)
 	}
 	return !r.chance(100)

@@ -314,13 +314,10 @@ type traced struct {
 
 type tracedKey struct{}
 
-// untraced is the pass of a process without traces.
-var untraced = &traced{span: noop.Span{}}
-
 // trace starts the span of a pass that begins now.
 func (r *Runner[K]) trace(ctx context.Context, key K, now time.Time) (context.Context, *traced) {
 	if !r.traces {
-		return ctx, untraced
+		return ctx, &traced{span: trace.SpanFromContext(ctx)}
 	}
 	name := fmt.Sprint(key)
 	pass := &traced{root: name}
