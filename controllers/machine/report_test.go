@@ -105,7 +105,7 @@ func TestEachStepOfALifeIsOneLine(t *testing.T) {
 			lines: []string{
 				"INFO Requesting VM provider=test machineClass=n/c",
 				"INFO Emitted Event reason=Created message=VM test:///i-1 exists and is set up; waiting for Node \"m\" to join",
-				"INFO Emitted Event reason=JoinTimedOut message=the VM exists and did not become a healthy Node within the creation timeout of 20m0s",
+				"ERROR Emitted Event reason=JoinTimedOut message=the VM exists and did not become a healthy Node within the creation timeout of 20m0s",
 				"INFO Deleted VM providerID=test:///i-1",
 				"INFO Emitted Event reason=Deleted message=The machine and its VM test:///i-1 are deleted; reason: MachineDeleted: at 2000-01-01T00:20:00Z, by a client; the fleet has recorded no decision",
 			},
@@ -122,8 +122,8 @@ func TestEachStepOfALifeIsOneLine(t *testing.T) {
 				"INFO Requesting VM provider=test machineClass=n/c",
 				"INFO Emitted Event reason=Created message=VM test:///i-1 exists and is set up; waiting for Node \"m\" to join",
 				"INFO Emitted Event reason=Joined message=Node \"m\" has joined and is healthy",
-				"INFO Emitted Event reason=NodeUnhealthy message=Node \"m\" is not healthy: Ready is Unknown",
-				"INFO Emitted Event reason=HealthTimedOut message=Node \"m\" is not healthy: Ready is Unknown, for longer than the health timeout; the machine has failed",
+				"ERROR Emitted Event reason=NodeUnhealthy message=Node \"m\" is not healthy: Ready is Unknown",
+				"ERROR Emitted Event reason=HealthTimedOut message=Node \"m\" is not healthy: Ready is Unknown, for longer than the health timeout; the machine has failed",
 			},
 		},
 	} {

@@ -87,6 +87,7 @@ func (r *Resource) isNamedBy(t driver.Target) bool {
 type Fault struct {
 	Code        driver.Code
 	RetryAfter  time.Duration
+	Throttled   bool // there were too many requests
 	TakesEffect bool // the call does what it should, and fails all the same
 	Hangs       bool // the call gets no answer, so that the caller has to time out
 	Bare        bool // the driver returns the error of its HTTP client, without a code
@@ -283,7 +284,7 @@ func (c *Cloud) carryOut(ctx context.Context, call Call, effect func() error) (*
 		}
 		return fault, &driver.Error{Code: code, Op: call.Op, Err: ctx.Err()}
 	}
-	return fault, &driver.Error{Code: fault.Code, Op: call.Op, RetryAfter: fault.RetryAfter, Err: errors.New("injected by the test")}
+	return fault, &driver.Error{Code: fault.Code, Op: call.Op, RetryAfter: fault.RetryAfter, Throttled: fault.Throttled, Err: errors.New("injected by the test")}
 }
 
 func (c *Cloud) arrive(call Call, effect func() error) (fault *Fault, err error) {

@@ -61,7 +61,7 @@ func TestConformance(t *testing.T) {
 				fault, supported := map[drivertest.Failure]Fault{
 					drivertest.NoAnswer: {Hangs: true}, drivertest.LostAnswer: {Hangs: true, TakesEffect: true}, drivertest.PartialCreate: {Code: driver.Internal},
 					drivertest.Unreachable: {Code: driver.Unavailable}, drivertest.ServerError: {Code: driver.Internal},
-					drivertest.Throttled:     {Code: driver.Unavailable, RetryAfter: drivertest.ThrottledFor},
+					drivertest.Throttled:     {Code: driver.Unavailable, Throttled: true, RetryAfter: drivertest.ThrottledFor},
 					drivertest.QuotaExceeded: {Code: driver.ResourceExhausted}, drivertest.NoCapacity: {Code: driver.ResourceExhausted},
 					drivertest.BadCredentials: {Code: driver.Unauthenticated}, drivertest.Forbidden: {Code: driver.PermissionDenied},
 				}[how]
