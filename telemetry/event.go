@@ -27,12 +27,20 @@ func Emit(ctx context.Context, recorder events.EventRecorder, about runtime.Obje
 	if logging, ok := recorder.(events.EventRecorderLogger); ok {
 		recorder = logging.WithLogger(klog.FromContext(ctx).WithCallDepth(emitDepth).WithValues(keysOf(ctx, about)...))
 	}
+	action := eventAction
 	if pass, traced := ctx.Value(passKey{}).(tracedPass); traced && pass.stage != (Stage{}) && pass.span.SpanContext().IsSampled() {
-		if id := pass.stage.TraceID(); !strings.Contains(text, id) {
+		id := pass.stage.TraceID()
+		if !strings.Contains(text, id) {
 			text = bounded.Text(text, bounded.Message-64) + " (trace " + id + ")"
 		}
+		action += "-" + id[:8] // Events of another stage are others, and do not get the text of this one
 	}
-	EmitUnlogged(recorder, about, reason, text)
+	emit(recorder, about, reason, action, text)
+}
+
+// emit is EmitAction at the depth that emitDepth counts.
+func emit(recorder events.EventRecorder, about runtime.Object, reason, action, text string) {
+	EmitAction(recorder, about, nil, reason, action, text)
 }
 
 // EmitUnlogged is Emit without a line of the log: for callers that log the same with more keys, or once for many objects.

@@ -112,7 +112,7 @@ func (p *passes) add(span sdktrace.ReadOnlySpan) (exported []sdktrace.ReadOnlySp
 		if len(p.idle) < mostIdleKeys {
 			p.idle[key]++
 		}
-	case !sampled && ends && p.wants(b, span):
+	case !sampled && ends && isPass && p.wants(b, span):
 		for _, s := range b.take() {
 			exported = append(exported, kept{s})
 		}

@@ -110,6 +110,20 @@ func TestPassesWithoutEffect_AreCounted(t *testing.T) {
 	}
 }
 
+// Stages and waits last long, and are no slow passes.
+func TestStagesThatAreNotSampled_AreNotKept(t *testing.T) {
+	tracer, _, exporter := exporting(Keep{SlowerThan: second}, 0)
+	stage := Stage{Name: "create machine", ID: "u"}
+	from, to := time.Unix(1000, 0), time.Unix(1120, 0)
+	ctx, pass := StartPass(t.Context(), tracer, Pass{Controller: "machine", Key: "ns/m", Root: "r", Stage: stage, Queued: to, Began: to})
+	Waited(ctx, tracer, "r", Wait{Stretch{from, to}, stage, "a Node to appear"})
+	EndStage(ctx, stage, "r", &v1alpha1.Machine{}, Stretch{from, to}, "")
+	pass.End(trace.WithTimestamp(to))
+	if spans := exporter.GetSpans(); len(spans) != 0 {
+		t.Errorf("%d spans are exported, such as %s", len(spans), spans[0].Name)
+	}
+}
+
 func TestBufferedSpans_AreBounded(t *testing.T) {
 	tracer, p, exporter := exporting(Keep{Failed: true}, 0)
 	ctx, first := StartPass(t.Context(), tracer, Pass{Controller: "c", Key: "k", Root: "r"})

@@ -51,6 +51,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	}
 	c.noteGone(before)
 	c.forget(before)
+	c.runner.Drop(objectcache.Key(before))
 }
 
 // classChanged enqueues the machines of a class that is new, has a new generation, or allows fields to be ignored: they may have waited for

@@ -98,6 +98,7 @@ func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
 		return
 	}
 	c.forget(before.UID)
+	c.runner.Drop(objectcache.Key(before))
 }
 
 // forget drops what is remembered of a deployment.

@@ -238,7 +238,7 @@ func (r *Runner[K]) next(ctx context.Context) bool {
 	}
 	owned, done, ok := r.cfg.Gate.Admit(ctx, key)
 	if !ok {
-		r.drop(key)
+		r.Drop(key)
 		return true
 	}
 	defer done()
@@ -387,8 +387,8 @@ func (r *Runner[K]) forget(key K) {
 	delete(r.failing, key)
 }
 
-// drop forgets a key that is another holder's now, or has none.
-func (r *Runner[K]) drop(key K) {
+// Drop forgets what is known of a key that is another holder's now, or has none, or whose object is gone.
+func (r *Runner[K]) Drop(key K) {
 	r.forget(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -48,6 +48,9 @@ func TestWaits_AreTraced(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second)
 		}
+		if r.Drop(types.NamespacedName{}); len(r.waits) != 1 {
+			t.Error("another key was dropped")
+		}
 		waitsFor, stage = "", telemetry.Stage{}
 		if _, err := r.reconcile(t.Context(), key); err != nil {
 			t.Fatal(err)

@@ -65,7 +65,7 @@ func (h *holders) seen(lease *coordinationv1.Lease, at member.Moment) {
 	if replica, is := member.ReplicaOfLease(h.settings.Fleet, lease.Name); is && lease.Spec.RenewTime != nil {
 		session, renewed := member.Holder(lease), lease.Spec.RenewTime.Time
 		last, known := h.signs[session]
-		if known && !renewed.After(last.renewed) {
+		if known && renewed.Equal(last.renewed) {
 			return
 		}
 		if !known {
@@ -85,12 +85,27 @@ func (h *holders) gone(lease *coordinationv1.Lease, at member.Moment) {
 	}
 }
 
+// oldest is the oldest time of a Lease that counts: another client may have written any.
+const oldest = 30 * 24 * time.Hour
+
 // written returns when a Lease that is observed for the first time was written.
 func written(lease *coordinationv1.Lease, at member.Moment) member.Moment {
 	if lease.Spec.RenewTime == nil {
 		return at
 	}
-	return at.Add(-max(0, at.Cluster().Sub(lease.Spec.RenewTime.Time)))
+	return at.Add(-min(max(0, at.Cluster().Sub(lease.Spec.RenewTime.Time)), oldest))
+}
+
+// freed returns since when a slot that is observed for the first time has no holder. Another client may have removed the holder without a
+// time: sessions have lived until the last sign of life of any.
+func (h *holders) freed(lease *coordinationv1.Lease, at member.Moment) member.Moment {
+	since := written(lease, at)
+	for _, last := range h.signs {
+		if last.at.Since(since) > 0 {
+			since = last.at
+		}
+	}
+	return since
 }
 
 // holds records the holder of a slot. A live session releases its slots before another one acquires them.
@@ -106,7 +121,7 @@ func (h *holders) holds(slot int, lease *coordinationv1.Lease, session string, a
 	}
 	switch {
 	case !known && session == "":
-		is.gap.since = written(lease, at)
+		is.gap.since = h.freed(lease, at)
 	case known && session != is.session:
 		h.count(slot, at)
 		if since, dead := h.dead(is.session, at, h.settings.Config.TakeOver); dead || is.session != "" && session != "" {
@@ -205,5 +220,9 @@ func (h *holders) prune(now member.Moment) {
 	}
 	maps.DeleteFunc(h.signs, func(session string, last sign) bool {
 		return !holding[session] && now.Since(last.at) > h.settings.Config.TakeOver
+	})
+	maps.DeleteFunc(h.sessions, func(_, session string) bool {
+		_, known := h.signs[session]
+		return !known
 	})
 }

@@ -36,7 +36,7 @@ func (s *service) observe(now member.Moment, observing bool) {
 
 // opened counts, for the roots of a slot that has opened here, the time since a live session held it last.
 func (s *service) opened(slot int, now member.Moment) {
-	s.metrics.rootSeconds.Add(now.Since(s.holders.slots[slot].gap.since).Seconds() * float64(s.roots(slot)))
+	s.metrics.rootSeconds.Add(max(0, now.Since(s.holders.slots[slot].gap.since).Seconds()) * float64(s.roots(slot)))
 }
 
 // hold counts the slots that this session holds, idle of which it does not work on from now on. A time for which it is suspended counts when

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -9,7 +10,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
@@ -103,6 +107,62 @@ func TestUnservedTime_IsCountedAsObserved(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What other clients have written into Leases neither stops a replica nor counts for longer than it can be true.
+func TestUnservedTime_OfLeasesThatOthersWrote(t *testing.T) {
+	const slot, session = "fleet-slot-003", "fleet-session-fleet-0"
+	now := func(seconds int) member.Moment {
+		return member.Moment{Wall: time.Date(2026, 1, 2, 3, 4, seconds, 0, time.UTC), Monotonic: time.Duration(seconds) * time.Second}
+	}
+	type seen struct {
+		name, holder string
+		renewed      time.Time
+	}
+	ancient := time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		leases []seen
+		most   time.Duration
+	}{
+		"a slot that was released in 1700":         {[]seen{{slot, "", ancient}, {slot, "fleet-1_abcde", now(1).Wall}}, oldest + time.Minute},
+		"its holder lived in 1700":                 {[]seen{{session, "fleet-0_aaaaa", ancient}, {slot, "fleet-0_aaaaa", ancient}, {slot, "fleet-1_abcde", now(1).Wall}}, oldest + time.Minute},
+		"cleared by hand while the fleet was down": {[]seen{{session, "fleet-0_aaaaa", now(-60).Wall}, {slot, "", now(0).Wall.AddDate(0, 0, -30)}}, 2 * time.Minute},
+		"a holder that lives, and wrote a time in the future": {[]seen{
+			{session, "fleet-0_aaaaa", now(1 << 20).Wall}, {slot, "fleet-0_aaaaa", now(0).Wall}, {session, "fleet-0_aaaaa", now(55).Wall},
+		}, 0},
+	} {
+		s := protocol.Settings{Config: member.DefaultConfig(), Fleet: "fleet", Slots: 8, Replica: "fleet-1", Session: "fleet-1_abcde"}
+		h, m := newHolders(s, now(0)), NewMetrics(prometheus.NewRegistry())
+		service := &service{metrics: m, holders: h, roots: func(int) int { return 1 }}
+		for i, is := range tc.leases {
+			renewed, transitions := metav1.NewMicroTime(is.renewed), int32(1)
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: is.name}}
+			lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &is.holder, RenewTime: &renewed, LeaseTransitions: &transitions}
+			h.seen(lease, now(min(55, i*40)))
+		}
+		service.opened(3, now(60))
+		service.observe(now(60), true)
+		if got := time.Duration(testutil.ToFloat64(m.unownedSeconds) * float64(time.Second)); got > tc.most {
+			t.Errorf("%s: %s are counted, want at most %s", name, got, tc.most)
+		}
+	}
+}
+
+func TestHolders_ForgetReplicas(t *testing.T) {
+	s := protocol.Settings{Config: member.DefaultConfig(), Fleet: "fleet", Slots: 8, Replica: "fleet-1", Session: "fleet-1_abcde"}
+	h := newHolders(s, member.Moment{})
+	for i := range 100 {
+		at := member.Moment{Wall: time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC), Monotonic: time.Duration(i) * time.Second}
+		replica := fmt.Sprintf("fleet-%d", i)
+		session, renewed := replica+"_abcde", metav1.NewMicroTime(at.Wall)
+		h.seen(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: member.SessionLeaseName("fleet", replica)}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &session, RenewTime: &renewed},
+		}, at)
+		h.prune(at)
+	}
+	if len(h.signs) > 20 || len(h.sessions) > 20 {
+		t.Errorf("%d sessions and %d replicas are remembered", len(h.signs), len(h.sessions))
 	}
 }
 

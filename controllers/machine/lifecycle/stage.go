@@ -73,6 +73,8 @@ func Waits(w World, v Verdict) string {
 		return "a drain that is blocked"
 	case w.Drain.State == drain.Draining, w.UpdateDrain.State == drain.Draining:
 		return "a drain"
+	case w.Failure != nil && w.Failure.Held:
+		return "the circuit breaker of the account"
 	case isLater:
 		return "the next call of the cloud after a failure"
 	case stage == StageDelete && w.VM.State == VMEnding:

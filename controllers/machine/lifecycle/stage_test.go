@@ -55,16 +55,17 @@ func TestStageEnded(t *testing.T) {
 
 func TestWaits(t *testing.T) {
 	for want, w := range map[string]World{
-		"an API server that is away":   {Machine: inPhase(v1alpha1.MachineRunning, false), Reach: reach.Fact{Away: true}},
-		"a drain":                      {Machine: inPhase(v1alpha1.MachineTerminating, true), Drain: drain.Report{State: drain.Draining}},
-		"a drain that is blocked":      {Machine: inPhase(v1alpha1.MachineRunning, false), UpdateDrain: drain.Report{State: drain.Draining, IsStuck: true}},
-		"the end of the VM":            {Machine: inPhase(v1alpha1.MachineTerminating, true), VM: VMFact{State: VMEnding}},
-		"the update in place":          {Machine: inPhase(v1alpha1.MachineInPlaceUpdating, false)},
-		"a Node to appear":             {Machine: inPhase(v1alpha1.MachinePending, false)},
-		"a healthy Node":               {Machine: inPhase(v1alpha1.MachinePending, false), Node: NodeFact{State: NodePresent}},
-		"an unhealthy Node to recover": {Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Hour}},
-		"the disruption budget":        {Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Minute}},
-		"":                             {Machine: inPhase(v1alpha1.MachineRunning, false)},
+		"an API server that is away":         {Machine: inPhase(v1alpha1.MachineRunning, false), Reach: reach.Fact{Away: true}},
+		"a drain":                            {Machine: inPhase(v1alpha1.MachineTerminating, true), Drain: drain.Report{State: drain.Draining}},
+		"the circuit breaker of the account": {Machine: inPhase(v1alpha1.MachineCrashLoopBackOff, false), Failure: &Failure{Held: true}},
+		"a drain that is blocked":            {Machine: inPhase(v1alpha1.MachineRunning, false), UpdateDrain: drain.Report{State: drain.Draining, IsStuck: true}},
+		"the end of the VM":                  {Machine: inPhase(v1alpha1.MachineTerminating, true), VM: VMFact{State: VMEnding}},
+		"the update in place":                {Machine: inPhase(v1alpha1.MachineInPlaceUpdating, false)},
+		"a Node to appear":                   {Machine: inPhase(v1alpha1.MachinePending, false)},
+		"a healthy Node":                     {Machine: inPhase(v1alpha1.MachinePending, false), Node: NodeFact{State: NodePresent}},
+		"an unhealthy Node to recover":       {Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Hour}},
+		"the disruption budget":              {Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Minute}},
+		"":                                   {Machine: inPhase(v1alpha1.MachineRunning, false)},
 		"the next call of the cloud after a failure": {Machine: retrying()},
 	} {
 		w.Now = time.Unix(300, 0)

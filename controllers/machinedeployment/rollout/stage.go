@@ -16,10 +16,15 @@ func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (roll
 
 // Waits returns what a rollout waits for when a pass rests with a verdict, one of few texts; "" if no rollout is under way.
 func Waits(w World, v Verdict) string {
+	d := w.Deployment
+	if v.Deployment != nil {
+		d = v.Deployment
+	}
+	if _, is := UnderWay(d, w.Owned); !is {
+		return ""
+	}
 	newSet := NewSet(w.Deployment, w.Owned)
 	switch {
-	case !v.Replacing:
-		return ""
 	case w.Deployment.Spec.Paused:
 		return "the end of a pause"
 	case newSet == nil:

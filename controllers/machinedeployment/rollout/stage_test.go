@@ -59,11 +59,14 @@ func TestWaits(t *testing.T) {
 		"old machines to be gone":      {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking}},
 		"the next step of a rollout":   {d, []*v1alpha1.MachineSet{setOf(d, "new", 2, 2), older("old", 0, 1)}},
 	} {
-		if got := Waits(worldOf(tc.d, tc.sets...), Verdict{Replacing: true}); got != want {
+		if got := Waits(worldOf(tc.d, tc.sets...), Verdict{}); got != want {
 			t.Errorf("it waits for %q, want %q", got, want)
 		}
 	}
-	if got := Waits(worldOf(d), Verdict{}); got != "" {
+	complete := deployment(3)
+	complete.Status.ObservedGeneration = complete.Generation
+	complete.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonNewMachineSetAvailable}}
+	if got := Waits(worldOf(d), Verdict{Deployment: complete}); got != "" {
 		t.Errorf("without a rollout it waits for %q", got)
 	}
 }
