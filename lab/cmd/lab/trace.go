@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,13 +38,16 @@ type trace struct {
 // span is a span of it. Times are in microseconds.
 type span struct {
 	TraceID, SpanID, OperationName string
-	References                     []struct{ RefType, TraceID, SpanID string }
+	References                     []reference
 	StartTime, Duration            int64
 	Tags                           []struct {
 		Key   string
 		Value any
 	}
 }
+
+// reference is one from a span to another one.
+type reference struct{ RefType, TraceID, SpanID string }
 
 func (s span) tag(key string) string {
 	for _, t := range s.Tags {
@@ -67,6 +71,9 @@ func (c *invocation) trace(ctx context.Context, epoch int64) error {
 	ctx, cancel := context.WithTimeout(ctx, tracePatience)
 	defer cancel()
 	machine := c.args[0]
+	if isTraceID.MatchString(machine) {
+		return c.printTrace(ctx, jaeger, machine)
+	}
 	life, err := lifeOf(ctx, jaeger, machine, epoch)
 	for err != nil && epoch > 0 && ctx.Err() == nil {
 		select {
@@ -80,6 +87,23 @@ func (c *invocation) trace(ctx context.Context, epoch int64) error {
 	}
 	printLife(c.out, life)
 	fmt.Fprintf(c.out, "\nIn Jaeger: %s/search?%s\n", jaeger, named(machine).Encode())
+	return nil
+}
+
+// isTraceID matches what Events and receipts have of a trace.
+var isTraceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// printTrace prints the trace with an ID.
+func (c *invocation) printTrace(ctx context.Context, jaeger, id string) error {
+	found, err := read(ctx, jaeger+"/api/traces/"+id)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("find trace %s: Jaeger has none of this ID", id)
+	}
+	if err != nil {
+		return err
+	}
+	printLife(c.out, found)
+	fmt.Fprintf(c.out, "\nIn Jaeger: %s/trace/%s\n", jaeger, id)
 	return nil
 }
 
@@ -107,8 +131,8 @@ func lifeOf(ctx context.Context, jaeger, machine string, epoch int64) ([]trace, 
 			}
 		}
 	}
-	if len(last) == 0 {
-		return nil, fmt.Errorf("find the passes of machine %s: there are none: it is not sampled, or its spans were not sent yet, which takes 5 s", machine)
+	if len(life) == 0 || len(last) == 0 && epoch > 0 {
+		return nil, fmt.Errorf("find the traces of machine %s: Jaeger has none: there is no machine of this name, it is not sampled, or its spans were not sent yet, which takes a second", machine)
 	}
 	for name, reached := range last {
 		if len(last) > 1 {
@@ -221,12 +245,27 @@ func printBelow(out io.Writer, t trace, parent span, indent string) {
 	}
 }
 
-// parentIn returns the ID of the span of a trace that a span is a part of; "" for none.
+// parentIn returns the ID of the span of a trace that a span is a part of; "" for none. What a process has left that was killed in a pass is a
+// part of the stage.
 func (s span) parentIn(t trace) string {
 	for _, r := range s.References {
-		if r.RefType == "CHILD_OF" && slices.ContainsFunc(t.Spans, func(other span) bool { return other.SpanID == r.SpanID }) {
+		switch {
+		case r.RefType != "CHILD_OF":
+		case slices.ContainsFunc(t.Spans, func(other span) bool { return other.SpanID == r.SpanID }):
 			return r.SpanID
+		default:
+			return t.root().SpanID
 		}
 	}
 	return ""
+}
+
+// root returns the first span that is a part of none; the zero span if there is none.
+func (t trace) root() span {
+	for _, s := range t.Spans {
+		if !slices.ContainsFunc(s.References, func(r reference) bool { return r.RefType == "CHILD_OF" }) {
+			return s
+		}
+	}
+	return span{}
 }

@@ -87,9 +87,9 @@ func TestLifeIsPrintedWithItsOwners(t *testing.T) {
   create machine  3s
     reconcile machine  240ms  (fleet-0_abcde, slot 12345678, epoch 1)
       driver.CreateMachine  simulated  ResourceExhausted  200ms
+    driver.CreateMachine requested  0s  (fleet-0_abcde, slot 12345678, epoch 1)
     reconcile machine  5ms  (fleet-1_abcde, slot 12345678, epoch 2)
       find VM  refused  4ms
-  driver.CreateMachine requested  0s  (fleet-0_abcde, slot 12345678, epoch 1)
 +2.000 s  trace h
   hand-over  fleet-0_abcde  110ms  (fleet-1_abcde, slot 12345678, epoch 2)
     hand-over open  40ms
@@ -113,7 +113,9 @@ func TestLifeIsThatOfOneMachine(t *testing.T) {
 		"by name":                {"m", 0, []string{one}, 1, ""},
 		"by namespace":           {"ns/m", 1, []string{one, twin, written}, 2, ""},
 		"two namespaces have it": {"m", 0, []string{one, twin}, 0, "give the namespace"},
-		"it has no pass":         {"m", 0, []string{written}, 0, "there are none"},
+		"it has no pass yet":     {"m", 0, []string{written}, 1, ""},
+		"Jaeger has nothing":     {"m", 0, nil, 0, "Jaeger has none"},
+		"no pass of any epoch":   {"m", 1, []string{written}, 0, "Jaeger has none"},
 		"an earlier epoch":       {"m", 2, []string{one}, 0, "the last are in epoch 1"},
 		"Jaeger fails":           {"x", 0, nil, 0, "got 500"},
 	} {
