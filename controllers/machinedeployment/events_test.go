@@ -113,6 +113,33 @@ var plays = map[string]func(b *bench){
 		b.create() // from none to two
 		b.touches()
 	},
+	v1alpha1.EventRolloutStarted: func(b *bench) {
+		b.create()
+		b.touches()
+	},
+	v1alpha1.EventRolloutStalled: func(b *bench) { // its machines do not exist
+		b.create()
+		b.touches()
+	},
+	v1alpha1.EventRolloutComplete: func(b *bench) {
+		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Replicas = 0 })
+		b.touches()
+	},
+	v1alpha1.EventRolloutPaused: func(b *bench) {
+		b.create()
+		b.patch(`{"spec":{"paused":true}}`)
+		b.touches()
+	},
+	v1alpha1.EventRolloutResumed: func(b *bench) {
+		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Paused = true })
+		b.patch(`{"spec":{"paused":false}}`)
+		b.touches()
+	},
+	v1alpha1.EventRollbackWaits: func(b *bench) {
+		b.create()
+		b.patch(`{"spec":{"paused":true,"rollbackTo":{"revision":7}}}`)
+		b.touches()
+	},
 	v1alpha1.EventSelectedForUpdate: playInPlace,
 	v1alpha1.EventUpdatedInPlace:    playInPlace,
 	v1alpha1.ReasonMachineSetCreateError: func(b *bench) {
@@ -223,7 +250,7 @@ func TestEachInvalidFieldIsReported(t *testing.T) {
 		b.patch(`{"spec":{"strategy":{"type":"Hope"}}}`)
 		b.pass(time.Minute)
 		invalid := "Warning " + v1alpha1.ReasonInvalidSpec
-		want := []string{invalid, invalid, "Normal " + v1alpha1.EventScalingMachineSet, invalid}
+		want := []string{invalid, invalid, "Normal " + v1alpha1.EventRolloutStarted, "Normal " + v1alpha1.EventScalingMachineSet, invalid}
 		if got := b.reported.List(); !slices.Equal(got, want) {
 			b.Errorf("reported %v, want %v", got, want)
 		}

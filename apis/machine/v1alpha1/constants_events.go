@@ -12,7 +12,14 @@ const (
 	EventReleased = "Released"
 
 	EventScalingMachineSet = "ScalingMachineSet"
-	EventSelectingAll      = "SelectingAll"
+
+	EventRolloutStarted  = "RolloutStarted"
+	EventRolloutComplete = "RolloutComplete"
+	EventRolloutStalled  = "RolloutStalled"
+	EventRolloutPaused   = "RolloutPaused"
+	EventRolloutResumed  = "RolloutResumed"
+
+	EventSelectingAll = "SelectingAll"
 
 	EventSelectedForUpdate = "SelectedForUpdate"
 	EventUpdatedInPlace    = "UpdatedInPlace"
@@ -20,6 +27,7 @@ const (
 	EventMachineConfigChanged = "MachineConfigChanged"
 
 	EventRollback                  = "DeploymentRollback"
+	EventRollbackWaits             = "DeploymentRollbackWaits"
 	EventRollbackRevisionNotFound  = "DeploymentRollbackRevisionNotFound"
 	EventRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged"
 
@@ -109,6 +117,31 @@ func machineDeploymentEvents() []EventReason {
 			"",
 		},
 		{
+			EventRolloutStarted, false, deployment,
+			"The deployment has a template that its machines do not have yet, and a rollout begins, which creates its first machines or replaces those of earlier templates. The message has the revision. A rollout that begins with `DeploymentRollback` has that Event instead.",
+			"",
+		},
+		{
+			EventRolloutComplete, false, deployment,
+			"All machines of the deployment have its template, are available, and are as many as its replicas.",
+			"",
+		},
+		{
+			EventRolloutStalled, true, deployment,
+			"A rollout makes no progress. The message has reason and message of the condition `RolloutStalled`. It is emitted once for each reason, and again when the rollout has made progress in between.",
+			"The message says what to do; see [rollouts](operations/rollouts.md#a-rollout-makes-no-progress).",
+		},
+		{
+			EventRolloutPaused, false, deployment,
+			"The deployment is paused: no machine is replaced for its template.",
+			"",
+		},
+		{
+			EventRolloutResumed, false, deployment,
+			"The deployment is paused no longer.",
+			"",
+		},
+		{
 			EventSelectedForUpdate, false, deployment,
 			"Nodes were selected for their update in place. The message names them.",
 			"",
@@ -132,6 +165,11 @@ func machineDeploymentEvents() []EventReason {
 			EventRollback, false, deployment,
 			"The deployment has the template of an earlier revision again, as requested with `rollbackTo`, and machines are replaced.",
 			"",
+		},
+		{
+			EventRollbackWaits, true, deployment,
+			"`rollbackTo` is set while the deployment is paused, and is carried out when it is resumed. It is emitted once for each change of the spec meanwhile.",
+			"Resume the deployment, or remove `rollbackTo`.",
 		},
 		{
 			EventRollbackRevisionNotFound, true, deployment,

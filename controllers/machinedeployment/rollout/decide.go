@@ -136,12 +136,16 @@ func essence(t *v1alpha1.MachineTemplateSpec) *v1alpha1.MachineTemplateSpec {
 // new set was taken; and since when the autoscaler names machines. While the deployment is paused a template without a set has no
 // revision yet.
 func prepare(w World) (Verdict, bool) {
-	d := w.Deployment.DeepCopy()
+	d, v := w.Deployment.DeepCopy(), Verdict{Do: Save}
 	if !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) {
 		d.Finalizers = append(d.Finalizers, v1alpha1.FinalizerName)
 	}
 	if newSet := NewSet(w.Deployment, w.Owned); newSet != nil || !d.Spec.Paused && d.Spec.RollbackTo == nil {
-		annotate(d, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w, newSet), 10))
+		next := strconv.FormatInt(newRevision(w, newSet), 10)
+		if d.Annotations[v1alpha1.AnnotationRevision] != next && !d.Spec.Paused {
+			v.Events = append(v.Events, started(next, newSet))
+		}
+		annotate(d, v1alpha1.AnnotationRevision, next)
 	}
 	upgradeNamed(w, d)
 	if w.Done.Collided {
@@ -151,7 +155,8 @@ func prepare(w World) (Verdict, bool) {
 		}
 		d.Status.CollisionCount = &count
 	}
-	return Verdict{Do: Save, Deployment: d}, apiequality.Semantic.DeepEqual(d, w.Deployment)
+	v.Deployment = d
+	return v, apiequality.Semantic.DeepEqual(d, w.Deployment)
 }
 
 // annotate sets an annotation.

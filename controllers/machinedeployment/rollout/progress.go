@@ -33,6 +33,8 @@ func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) *v1alpha1.MachineDe
 		return progressing(corev1.ConditionFalse, v1alpha1.ReasonMachineSetCreateError, s.w.Done.CreateError)
 	case s.d.Spec.Paused && last == v1alpha1.ReasonProgressDeadlineExceeded:
 		return nil
+	case s.d.Spec.Paused && s.d.Spec.RollbackTo != nil:
+		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused, "Deployment is paused, and spec.rollbackTo waits until it is resumed")
 	case s.d.Spec.Paused:
 		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused, "Deployment is paused")
 	case s.isComplete():

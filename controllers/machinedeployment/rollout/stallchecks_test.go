@@ -251,3 +251,19 @@ func TestStalled_SeveralCauses_ReportsTheFirst(t *testing.T) {
 		})
 	}
 }
+
+// TestRolloutEvents_PausedAfterTheDeadline_AreOfThePauseOnce: Progressing stays ProgressDeadlineExceeded, and RolloutStalled goes with the pause.
+func TestRolloutEvents_PausedAfterTheDeadline_AreOfThePauseOnce(t *testing.T) {
+	s := stallCase{deployment: "paused", sets: []string{"a size=1 Running", "b size=3 Pending"}}.setsOf(t)
+	exceeded := v1alpha1.MachineDeploymentStatus{Conditions: []v1alpha1.MachineDeploymentCondition{
+		{Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonProgressDeadlineExceeded},
+	}}
+	s.d.Status = *exceeded.DeepCopy()
+	if got := s.rolloutEvents(exceeded); len(got) > 0 {
+		t.Errorf("Events of a pause that is known: %v", got)
+	}
+	s.d.Status.Conditions = append(s.d.Status.Conditions, v1alpha1.MachineDeploymentCondition{Type: v1alpha1.MachineDeploymentRolloutStalled})
+	if got := s.rolloutEvents(exceeded); len(got) != 1 || got[0].Reason != v1alpha1.EventRolloutPaused {
+		t.Errorf("Events %v, want %s", got, v1alpha1.EventRolloutPaused)
+	}
+}

@@ -22,6 +22,7 @@ func finish(s *sets) Verdict {
 	if s.w.Done.CreateError != "" && !isKnownToFail(s.d) {
 		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: s.w.Done.CreateError}}
 	}
+	v.Events = append(v.Events, s.rolloutEvents(d.Status)...)
 	return v
 }
 
