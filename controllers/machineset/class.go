@@ -3,6 +3,7 @@ package machineset
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -12,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -49,7 +51,7 @@ func (k classCheckOf) next() time.Time {
 func (c *Controller) observeClass(w *scale.World, known *done) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cfg.ClassProblem == nil || w.NewSet != "" || w.Set.DeletionTimestamp != nil || slices.ContainsFunc(w.Owned, hasVM) {
+	if c.cfg.ClassProblem == nil || c.isOld(w.Set) || w.Set.DeletionTimestamp != nil || slices.ContainsFunc(w.Owned, hasVM) {
 		known.class = classCheckOf{}
 		return
 	}
@@ -58,6 +60,21 @@ func (c *Controller) observeClass(w *scale.World, known *done) {
 		w.ClassProblem = known.class.problem
 	}
 	w.MustCheckClass = !is || !c.own.Now().Before(known.class.next())
+}
+
+// isOld reports whether the MachineDeployment of a set has one of a newer revision.
+func (c *Controller) isOld(set *v1alpha1.MachineSet) bool {
+	root, ok := ownerref.RootOfSet(c.cfg.View, set)
+	return ok && slices.ContainsFunc(c.cfg.View.Sets.Under(root), func(other *v1alpha1.MachineSet) bool { return revision(other) > revision(set) })
+}
+
+// revision returns the number of a set's revision; 0 if it has none.
+func revision(set *v1alpha1.MachineSet) int64 {
+	n, err := strconv.ParseInt(set.Annotations[v1alpha1.AnnotationRevision], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func hasVM(m *v1alpha1.Machine) bool { return m.Spec.ProviderID != "" }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -263,7 +262,7 @@ func isRolling(set *v1alpha1.MachineSet) bool {
 
 // observe returns the world of a set, from the caches and from what this process has done.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
-	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, NewSet: c.newSet(set), Disruptions: recorded.Below(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
+	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Disruptions: recorded.Below(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
 		Occupied: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	var undecodable []*v1alpha1.Machine
@@ -288,30 +287,6 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	w.MustLook = known.looked != selector
 	c.observeClass(&w, known)
 	return w
-}
-
-// newSet returns the name of the set of the newest revision of the set's MachineDeployment; "" if that is the set, or there is none.
-func (c *Controller) newSet(set *v1alpha1.MachineSet) (name string) {
-	root, ok := ownerref.RootOfSet(c.cfg.View, set)
-	if !ok {
-		return ""
-	}
-	newest := revision(set)
-	for _, other := range c.cfg.View.Sets.Under(root) {
-		if revision(other) > newest {
-			name, newest = other.Name, revision(other)
-		}
-	}
-	return name
-}
-
-// revision returns the number of a set's revision; 0 if it has none.
-func revision(set *v1alpha1.MachineSet) int64 {
-	n, err := strconv.ParseInt(set.Annotations[v1alpha1.AnnotationRevision], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // decide returns the verdict on a set. When none of the orphans that were looked for is left to adopt, it records that: until then they

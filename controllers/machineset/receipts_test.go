@@ -67,7 +67,7 @@ func TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot(t *testing.T)
 		b.pass(time.Minute)
 		lines := r.lines(b.T)
 		for _, line := range lines {
-			want := receipt.Reason{Rule: receipt.ScaledDown, Evidence: "replicas 8 → 1, selected by rule 7 name"}
+			want := receipt.Reason{Rule: receipt.ScaledDown, Evidence: "8 machines for 1 replicas, selected by rule 7 name"}
 			if line.Kind != receipt.Machine || line.Namespace != "n" || line.UID == "" || line.Outcome != receipt.Accepted || line.Reason != want {
 				b.Errorf("receipt %+v", line)
 			}
@@ -83,7 +83,7 @@ func TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot(t *testing.T)
 			b.Fatalf("Events beside those on machines: %q, want one on the set and one on the deployment", r.events)
 		}
 		for i, about := range []string{"*v1alpha1.MachineDeployment", "*v1alpha1.MachineSet"} {
-			if !strings.HasPrefix(r.events[i], about+" SuccessfulDelete: Deleted 7 machines, by ") || !strings.Contains(r.events[i], "ScaledDown: replicas 8 → 1") ||
+			if !strings.HasPrefix(r.events[i], about+" SuccessfulDelete: Deleted 7 machines, by ") || !strings.Contains(r.events[i], "ScaledDown: 8 machines for 1 replicas") ||
 				!strings.HasSuffix(r.events[i], "; 2 more") {
 				b.Errorf("Event %q", r.events[i])
 			}
@@ -107,18 +107,12 @@ func TestReceipts_OldSetOfARollout_NameTheNewSet(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		d := apiserver.Add(b.server, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}})
-		owned := func(name, revision string) func(set *v1alpha1.MachineSet) {
-			return func(set *v1alpha1.MachineSet) {
-				set.Name, set.Annotations = name, map[string]string{v1alpha1.AnnotationRevision: revision}
-				set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))}
-			}
-		}
-		b.create(1, owned("set", "9"))
-		b.create(0, owned("new", "10"))
-		b.create(0, owned("oldest", "2"))
-		b.patch(`{"spec":{"replicas":0}}`)
+		b.create(1, func(set *v1alpha1.MachineSet) {
+			set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))}
+		})
+		b.patch(`{"metadata":{"annotations":{%q:"new"}},"spec":{"replicas":0}}`, v1alpha1.AnnotationReplacedBy)
 		b.pass(time.Minute)
-		want := receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, replicas 1 → 0"}
+		want := receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, 1 machines for 0 replicas"}
 		if lines := r.lines(b.T); len(lines) != 1 || lines[0].Reason != want {
 			b.Errorf("receipts %+v, want %v", lines, want)
 		}

@@ -38,7 +38,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 func deletion() Deletion {
 	return Deletion{
 		Object: receipt.Object{Kind: receipt.Machine, Namespace: "n", Name: "m", UID: "u", Node: "node-m"},
-		Reason: receipt.Because(receipt.ScaledDown, "replicas 5 → 4"),
+		Reason: receipt.Because(receipt.ScaledDown, "5 machines for 4 replicas"),
 		About:  []runtime.Object{&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}},
 	}
 }
@@ -82,7 +82,7 @@ func TestDelete_Accepted_LeavesReceiptEverywhere(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"Started deletion", `kind="Machine"`, `machine="n/m"`, `uid="u"`, `node="node-m"`, `rule="ScaledDown"`, `evidence="replicas 5 → 4"`,
+		"Started deletion", `kind="Machine"`, `machine="n/m"`, `uid="u"`, `node="node-m"`, `rule="ScaledDown"`, `evidence="5 machines for 4 replicas"`,
 		`outcome="Accepted"`, "slot=7", "epoch=12",
 	} {
 		if !strings.Contains(log.String(), want) {
@@ -253,11 +253,11 @@ func TestDelete_Repeated_HasOneReceiptOfEachOutcome(t *testing.T) {
 func TestTextOfAll_NamesSome(t *testing.T) {
 	ctx, _ := owned(t)
 	d := deletion()
-	if got, want := TextOfAll(ctx, []Deletion{d}), "Deleted 1 machines, by replica r-0, slot 7, epoch 12, trace 01000000000000000000000000000000: m (Node node-m): ScaledDown: replicas 5 → 4"; got != want {
+	if got, want := TextOfAll(ctx, []Deletion{d}), "Deleted 1 machines, by replica r-0, slot 7, epoch 12, trace 01000000000000000000000000000000: m (Node node-m): ScaledDown: 5 machines for 4 replicas"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	d.Node = ""
-	if got := TextOfAll(ctx, []Deletion{d}); !strings.HasSuffix(got, ": m: ScaledDown: replicas 5 → 4") {
+	if got := TextOfAll(ctx, []Deletion{d}); !strings.HasSuffix(got, ": m: ScaledDown: 5 machines for 4 replicas") {
 		t.Errorf("without a Node: got %q", got)
 	}
 	d.Node = "node-m"

@@ -15,7 +15,7 @@ const (
 	ScaledDown Rule = "ScaledDown"
 	// NamedByAutoscaler means that a client, mostly the cluster-autoscaler, has selected the machine and lowered the replicas for it.
 	NamedByAutoscaler Rule = "NamedByAutoscaler"
-	// RolledOut means that the machine is of an earlier template of its MachineDeployment.
+	// RolledOut means that a rollout has lowered the replicas of the machine's MachineSet.
 	RolledOut Rule = "RolledOut"
 	// Unhealthy means that the machine has failed for its Node's health, and that its root has recorded a disruption for it.
 	Unhealthy Rule = "Unhealthy"

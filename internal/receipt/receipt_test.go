@@ -14,7 +14,7 @@ func vm() Receipt {
 	return Receipt{
 		Time:   time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Object: Object{Kind: VM, Namespace: "shoot--a", ProviderID: "sim:///vm-1", Machine: "m", MachineUID: "u", Node: "node-m"},
-		Reason: Because(ScaledDown, "replicas 5 → 4"), Outcome: Accepted,
+		Reason: Because(ScaledDown, "5 machines for 4 replicas"), Outcome: Accepted,
 		By: By{Replica: "r-0", Session: "r-0_abcde", Slot: &slot, Epoch: &epoch, TraceID: "4bf9"},
 	}
 }
@@ -30,7 +30,7 @@ func TestLine_FieldNames_AreStable(t *testing.T) {
 		want    string
 	}{
 		{vm(), `{"time":"2026-01-02T03:04:05Z","kind":"VM","namespace":"shoot--a","providerID":"sim:///vm-1","machine":"m","machineUID":"u","node":"node-m",` +
-			`"rule":"ScaledDown","evidence":"replicas 5 → 4","outcome":"Accepted","replica":"r-0","session":"r-0_abcde","slot":7,"epoch":12,"traceID":"4bf9"}` + "\n"},
+			`"rule":"ScaledDown","evidence":"5 machines for 4 replicas","outcome":"Accepted","replica":"r-0","session":"r-0_abcde","slot":7,"epoch":12,"traceID":"4bf9"}` + "\n"},
 		{leader, `{"time":"2026-01-02T03:04:05Z","kind":"Node","name":"node-m","uid":"v","rule":"Orphaned","outcome":"Unknown","replica":"r-0","session":"r-0_abcde","leader":true}` + "\n"},
 	} {
 		got, err := c.receipt.Line()
@@ -58,11 +58,11 @@ func TestText(t *testing.T) {
 		want    string
 	}{
 		{bare, "Started to delete VM sim:///vm-1: Orphaned; by replica r-0, leader"},
-		{node, "Started to delete Node node-m of machine m: ScaledDown: replicas 5 → 4; by replica r-0"},
+		{node, "Started to delete Node node-m of machine m: ScaledDown: 5 machines for 4 replicas; by replica r-0"},
 		{unowned, "Started to delete VM sim:///vm-1: Orphaned; by replica r-0"},
-		{vm(), "Started to delete VM sim:///vm-1 of machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, slot 7, epoch 12, trace 4bf9"},
-		{machine, "Started to delete Machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, slot 7, epoch 12, trace 4bf9"},
-		{hidden, "Started to delete VM without a known provider ID of machine m (Node node-m): ScaledDown: replicas 5 → 4; by replica r-0, leader"},
+		{vm(), "Started to delete VM sim:///vm-1 of machine m (Node node-m): ScaledDown: 5 machines for 4 replicas; by replica r-0, slot 7, epoch 12, trace 4bf9"},
+		{machine, "Started to delete Machine m (Node node-m): ScaledDown: 5 machines for 4 replicas; by replica r-0, slot 7, epoch 12, trace 4bf9"},
+		{hidden, "Started to delete VM without a known provider ID of machine m (Node node-m): ScaledDown: 5 machines for 4 replicas; by replica r-0, leader"},
 	} {
 		if got := c.receipt.Text(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

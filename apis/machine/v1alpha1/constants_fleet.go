@@ -100,6 +100,10 @@ const (
 	RollingFalse = "false"
 )
 
+// AnnotationReplacedBy on a MachineSet is the name of the MachineSet for which a rollout has last lowered its replicas. A MachineSet
+// whose replicas were last changed for another reason, or raised, does not have it. It is the evidence of deletions.
+const AnnotationReplacedBy = FleetDomain + "replaced-by"
+
 // AnnotationUpdateTo on a Node that is a candidate for an update in place is the name of the MachineSet that its machine is
 // transferred to when the update has succeeded: the one whose template was current when the Node was selected.
 const AnnotationUpdateTo = FleetDomain + "update-to"

@@ -29,7 +29,7 @@ func triggering(w *World) {
 // when VM and Node are deleted: only the record on the machine is left.
 func TestReason_IsRecordedOnTheMachine_AndUsedForVMAndNode(t *testing.T) {
 	at := born.Format(time.RFC3339)
-	decided := receipt.Because(receipt.ScaledDown, "replicas 5 → 4")
+	decided := receipt.Because(receipt.ScaledDown, "5 machines for 4 replicas")
 	for name, c := range map[string]struct {
 		world World
 		want  receipt.Reason

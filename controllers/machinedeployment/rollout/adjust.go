@@ -127,6 +127,7 @@ func (s *sets) complement(t *tally, desired *v1alpha1.MachineSet) {
 		delete(desired.Annotations, v1alpha1.AnnotationMaxReplicas)
 	}
 	s.noteChange(t, desired)
+	s.noteReplaced(t, desired)
 	s.annotateSet(t, desired)
 	s.unfreeze(desired)
 }

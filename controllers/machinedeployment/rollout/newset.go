@@ -115,11 +115,29 @@ func staysOnDeployment(key string) bool {
 	case "kubectl.kubernetes.io/last-applied-configuration", v1alpha1.AnnotationRevision, v1alpha1.AnnotationRevisionHistory,
 		v1alpha1.AnnotationDesiredReplicas, v1alpha1.AnnotationMaxReplicas, v1alpha1.AnnotationPreferNoSchedule,
 		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationDisruptions, v1alpha1.AnnotationRolling,
-		v1alpha1.AnnotationSelecting, v1alpha1.AnnotationStrategy,
+		v1alpha1.AnnotationSelecting, v1alpha1.AnnotationStrategy, v1alpha1.AnnotationReplacedBy,
 		v1alpha1.AnnotationLastReplicaChangeByScaler: // sets get it with their sizes: noteChange
 		return true
 	}
 	return false
+}
+
+// noteReplaced records on a set that gets another size which set replaces its machines. The set reports it as the reason of their deletion.
+func (s *sets) noteReplaced(t *tally, set *v1alpha1.MachineSet) {
+	switch {
+	case t != s.fresh && s.replaces && set.Spec.Replicas < t.set.Spec.Replicas:
+		annotate(set, v1alpha1.AnnotationReplacedBy, s.nameOfNew())
+	case t == s.fresh || set.Spec.Replicas != t.set.Spec.Replicas:
+		delete(set.Annotations, v1alpha1.AnnotationReplacedBy)
+	}
+}
+
+// nameOfNew returns the name of the new set: that which it will have while there is none.
+func (s *sets) nameOfNew() string {
+	if s.fresh != nil {
+		return s.fresh.set.Name
+	}
+	return setName(s.d.Name, templateHash(&s.d.Spec.Template, s.d.Status.CollisionCount))
 }
 
 // noteScale records on a set what it was sized for, by which later changes are recognised.

@@ -14,6 +14,11 @@ func (s *sets) isResized() bool {
 	return slices.ContainsFunc(s.active(), func(t *tally) bool { return desiredOf(t.set) != s.replicas })
 }
 
+// isLowered reports whether the replicas are fewer than when the sets got their sizes.
+func (s *sets) isLowered() bool {
+	return slices.ContainsFunc(s.active(), func(t *tally) bool { return desiredOf(t.set) > s.replicas })
+}
+
 // desiredOf reads for how many replicas a set was sized; -1 when it was not recorded.
 func desiredOf(set *v1alpha1.MachineSet) int32 { return noted(set, v1alpha1.AnnotationDesiredReplicas) }
 

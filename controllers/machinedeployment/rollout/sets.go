@@ -25,6 +25,8 @@ type sets struct {
 	// squeezed is how many machines are due and have to wait, because others still exist that have to be deleted. The sets are sized for
 	// as many fewer meanwhile.
 	squeezed int32
+	// replaces reports whether the old sets shrink in this step because their machines are replaced, and not because the replicas were lowered.
+	replaces bool
 }
 
 // countSets counts the sets.
@@ -117,10 +119,13 @@ func (s *sets) isFilled() bool {
 
 // step gives the sets their next sizes.
 func (s *sets) step() {
+	s.replaces = true
 	switch matches := s.d.Spec.Paused || !isRolling(s.d) && !isRecreating(s.d); {
 	case s.inPlace && s.fresh != nil:
+		s.replaces = !s.isLowered()
 		s.stepInPlace()
 	case s.fresh != nil && s.isResized(), matches && (s.isResized() || len(s.active()) <= 1):
+		s.replaces = len(s.active()) > 1 && s.isSaturated()
 		s.follow()
 	case matches:
 	case isRecreating(s.d):

@@ -31,7 +31,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	                                  notaint (updated Nodes get no taint critical-components-not-ready)
 //	progressing: True/Reason 5s       the condition, and how old it is; half a minute if it is not given
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not given,
-//	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
+//	                                  revision=, kept and tainted (marks), by= (the set that replaces its machines), frozen, refused= (why it cannot make or delete
 //	                                  machines), uncreatable (a VM of it could not be created), coming= (the ordinal of a machine that it is about to make), deleting= (machines that it is about
 //	                                  to delete: a-0,a-1), invalid, closed (it must not make machines while they are updated in place), ending (it is being deleted); and its machines, Running:20s where it matters for how long,
 //	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
@@ -182,6 +182,8 @@ func (s *story) set(words []string) {
 			set.Annotations[v1alpha1.AnnotationRevision] = value
 		case "kept":
 			set.Annotations[v1alpha1.AnnotationRolling] = v1alpha1.RollingTrue
+		case "by":
+			set.Annotations[v1alpha1.AnnotationReplacedBy] = value
 		case "tainted":
 			set.Annotations[v1alpha1.AnnotationPreferNoSchedule] = v1alpha1.PreferNoScheduleTrue
 		case "coming":
@@ -370,7 +372,7 @@ func describe(was, is *v1alpha1.MachineSet) string {
 	short := map[string]string{
 		v1alpha1.AnnotationRolling: "kept", v1alpha1.AnnotationPreferNoSchedule: "tainted", v1alpha1.AnnotationRevision: "revision",
 		v1alpha1.AnnotationDesiredReplicas: "for", v1alpha1.AnnotationMaxReplicas: "max", v1alpha1.AnnotationRevisionHistory: "was", "mine": "mine",
-		v1alpha1.AnnotationLastReplicaChangeByScaler: "heard",
+		v1alpha1.AnnotationLastReplicaChangeByScaler: "heard", v1alpha1.AnnotationReplacedBy: "by",
 	}
 	for _, key := range slices.Sorted(maps.Keys(short)) {
 		before, had := was.Annotations[key]

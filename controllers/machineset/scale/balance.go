@@ -188,9 +188,9 @@ func discard(w World, in *machinefacts.Intents, ranked []*v1alpha1.Machine, coun
 	if count < len(ranked) {
 		spared = ranked[count]
 	}
-	before := int(w.Set.Spec.Replicas) + count
+	exist := int(w.Set.Spec.Replicas) + count
 	for _, m := range ranked[:min(count, burst-len(in.Delete), len(ranked))] {
-		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Why: whySurplus(w, m, spared, before)})
+		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Why: whySurplus(w, m, spared, exist)})
 	}
 }
 

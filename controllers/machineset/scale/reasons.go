@@ -39,11 +39,13 @@ func whyFailed(w World, m *v1alpha1.Machine) receipt.Reason {
 }
 
 // whySurplus returns the reason for a machine that is surplus: of the machines in the order of deletion, as many are deleted as replicas lets
-// be deleted, and spared is the first one that is not; nil when all are deleted.
-func whySurplus(w World, m, spared *v1alpha1.Machine, before int) receipt.Reason {
-	evidence := fmt.Sprintf("replicas %d → %d", before, w.Set.Spec.Replicas)
-	if w.NewSet != "" {
-		return receipt.Because(receipt.RolledOut, fmt.Sprintf("rollout to MachineSet %s, %s", w.NewSet, evidence))
+// be deleted, and spared is the first one that is not; nil when all are deleted. exist is how many the set has. Why it has more than its replicas
+// only the MachineDeployment knows, and records: the numbers are the same where they were lowered, where a rollout replaces the machines, and where
+// some were adopted.
+func whySurplus(w World, m, spared *v1alpha1.Machine, exist int) receipt.Reason {
+	evidence := fmt.Sprintf("%d machines for %d replicas", exist, w.Set.Spec.Replicas)
+	if newSet := w.Set.Annotations[v1alpha1.AnnotationReplacedBy]; newSet != "" {
+		return receipt.Because(receipt.RolledOut, fmt.Sprintf("rollout to MachineSet %s, %s", newSet, evidence))
 	}
 	if w.newest(m).Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered {
 		return receipt.Because(receipt.NamedByAutoscaler, "priority 1 set by a client, "+evidence)

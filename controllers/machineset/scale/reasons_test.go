@@ -55,19 +55,19 @@ func TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion(t *testi
 	}{
 		{
 			"scaled down, by age", func() World { return reasonWorld(2, "m", "n", "o") },
-			receipt.Reason{Rule: receipt.ScaledDown, Evidence: "replicas 3 → 2, selected by rule 6 older"},
+			receipt.Reason{Rule: receipt.ScaledDown, Evidence: "3 machines for 2 replicas, selected by rule 6 older"},
 		},
 		{"scaled down, by priority", func() World {
 			w := reasonWorld(2, "n", "m", "o")
 			w.Owned[1].Annotations[v1alpha1.AnnotationPriority] = "2"
 			return w
-		}, receipt.Reason{Rule: receipt.ScaledDown, Evidence: "replicas 3 → 2, selected by rule 3 lower priority annotation"}},
-		{"scaled down to none", func() World { return reasonWorld(0, "m") }, receipt.Reason{Rule: receipt.ScaledDown, Evidence: "replicas 1 → 0"}},
+		}, receipt.Reason{Rule: receipt.ScaledDown, Evidence: "3 machines for 2 replicas, selected by rule 3 lower priority annotation"}},
+		{"scaled down to none", func() World { return reasonWorld(0, "m") }, receipt.Reason{Rule: receipt.ScaledDown, Evidence: "1 machines for 0 replicas"}},
 		{"scaled down, named by the autoscaler", func() World {
 			w := reasonWorld(2, "n", "m", "o")
 			w.Owned[1].Annotations[v1alpha1.AnnotationPriority] = v1alpha1.PriorityTriggered
 			return w
-		}, receipt.Reason{Rule: receipt.NamedByAutoscaler, Evidence: "priority 1 set by a client, replicas 3 → 2"}},
+		}, receipt.Reason{Rule: receipt.NamedByAutoscaler, Evidence: "priority 1 set by a client, 3 machines for 2 replicas"}},
 		{"named and marked by the autoscaler", func() World {
 			w := reasonWorld(1, "m", "n")
 			w.Owned[0].Annotations[v1alpha1.AnnotationPriority] = v1alpha1.PriorityTriggered
@@ -77,14 +77,15 @@ func TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion(t *testi
 		}, receipt.Reason{Rule: receipt.NamedByAutoscaler, Evidence: "priority 1 set by a client, marked for deletion at 2024-01-01T00:00:00Z; replicas 1"}},
 		{"rolled out", func() World {
 			w := reasonWorld(1, "m", "n")
-			w.NewSet = "new"
+			w.Set.Annotations[v1alpha1.AnnotationReplacedBy] = "new"
 			return w
-		}, receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, replicas 2 → 1"}},
+		}, receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, 2 machines for 1 replicas"}},
 		{"rolled out, without a live list", func() World {
 			w := reasonWorld(1, "m", "n")
-			w.NewSet, w.Fades, w.Live = "new", true, nil
+			w.Set.Annotations[v1alpha1.AnnotationReplacedBy] = "new"
+			w.Fades, w.Live = true, nil
 			return w
-		}, receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, replicas 2 → 1"}},
+		}, receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, 2 machines for 1 replicas"}},
 		{"unhealthy", func() World {
 			w := reasonWorld(2, "m", "n")
 			fails(&w, 0, v1alpha1.MachineOperationHealthCheck, "Ready=Unknown")

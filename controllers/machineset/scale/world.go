@@ -46,8 +46,6 @@ type World struct {
 	// Fades reports whether a rollout is replacing all machines of the set: the order of their deletion makes no difference, so
 	// that the API server is not read for it.
 	Fades bool
-	// NewSet is the name of the set to which a rollout moves the machines of this set; "" when there is none.
-	NewSet string
 	// Live is the answer of the API server; nil if it was not read in this pass.
 	Live *Live
 	// Done is what this pass has done.
