@@ -8,6 +8,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // guards returns the budgets that apply to the eviction of a pod, by name. As at the API server, none applies to a pod that does
@@ -68,4 +69,11 @@ func isMisconfigured(b *policyv1.PodDisruptionBudget) bool {
 	isRequested := s.ObservedGeneration == 0 // the rest of the status is from the previous count
 	return (isRequested || !isStale(b)) && s.ExpectedPods > 0 && s.CurrentHealthy >= s.ExpectedPods &&
 		len(s.DisruptedPods) == 0 && s.DisruptionsAllowed == 0
+}
+
+// isUncounted reports whether a budget never allows the eviction of a pod without a controller: unless minAvailable is a number, the
+// disruption controller computes how many pods it expects from their controllers, and where it expects none it allows none.
+func isUncounted(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
+	isNumber := b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int
+	return metav1.GetControllerOfNoCopy(pod) == nil && !isNumber && !isStale(b) && b.Status.ExpectedPods == 0 && b.Status.DisruptionsAllowed == 0
 }

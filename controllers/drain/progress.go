@@ -46,6 +46,8 @@ type Blocked struct {
 	Budgets []string
 	// IsMisconfigured reports whether one of them never will: all of its pods are healthy.
 	IsMisconfigured bool
+	// IsUncounted reports whether one of them never will, because the pod has no controller.
+	IsUncounted bool
 	// IsUnevictable reports whether the eviction API cannot evict it, because it has several budgets.
 	IsUnevictable bool
 	// Why is the refusal of the API server, if no known budget is the reason.
@@ -53,7 +55,7 @@ type Blocked struct {
 }
 
 // isStuck reports whether the pod stays unless a user changes something, or the drain is forced.
-func (h Blocked) isStuck() bool { return h.IsMisconfigured || h.IsUnevictable }
+func (h Blocked) isStuck() bool { return h.IsMisconfigured || h.IsUncounted || h.IsUnevictable }
 
 // addUnevictable returns the progress with one more pod that the eviction API cannot evict.
 func addUnevictable(p Progress, pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) Progress {
@@ -68,6 +70,7 @@ func addBlocked(p Progress, pod *corev1.Pod, by []*policyv1.PodDisruptionBudget,
 	for _, b := range by {
 		one.Budgets = append(one.Budgets, b.Namespace+"/"+b.Name)
 		one.IsMisconfigured = one.IsMisconfigured || isMisconfigured(b)
+		one.IsUncounted = one.IsUncounted || isUncounted(pod, b)
 	}
 	p.Blocked = append(p.Blocked, one)
 	return p
@@ -160,6 +163,8 @@ func (h Blocked) cause() string {
 		return "held by " + kind + list(h.Budgets) + ": the eviction API evicts no pod that several select; have one of them select it"
 	case h.IsMisconfigured:
 		return "held by " + kind + list(h.Budgets) + ", although all pods there are healthy: change what it allows"
+	case h.IsUncounted:
+		return "held by " + kind + list(h.Budgets) + ", which never allows the eviction of a pod without a controller: give it minAvailable as a number, or delete it"
 	case len(h.Budgets) > 0:
 		return "held by " + kind + list(h.Budgets)
 	case h.Why != "":

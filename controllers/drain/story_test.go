@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; look at every line that changes")
@@ -318,6 +319,12 @@ func (s *story) budget(name string, o options) {
 	}
 	if o.has("stale") {
 		b.Generation = 2
+	}
+	if o.has("unavailable") {
+		b.Spec.MaxUnavailable = new(intstr.FromInt32(o.number("unavailable")))
+	}
+	if o.has("available") {
+		b.Spec.MinAvailable = new(intstr.Parse(o["available"]))
 	}
 	if o.has("taken") {
 		b.Status.DisruptedPods = map[string]metav1.Time{o["taken"]: metav1.NewTime(s.facts.Now)}

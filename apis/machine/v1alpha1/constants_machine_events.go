@@ -195,7 +195,7 @@ func drainEvents() []EventReason {
 	return []EventReason{
 		{
 			EventDrainBlocked, true, machine,
-			"The drain of the Node cannot make progress without intervention: a PodDisruptionBudget allows no eviction although all pods are healthy, or the target cluster does not answer or does not show what the drain depends on. At the drain timeout it is ended by force, but not while the API server of the target cluster is away.",
+			"The drain of the Node cannot make progress without intervention: a PodDisruptionBudget allows no eviction although all pods are healthy or because the pod has no controller, or the target cluster does not answer or does not show what the drain depends on. At the drain timeout it is ended by force, but not while the API server of the target cluster is away.",
 			"The message has the cause: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
 		},
 		{

@@ -35,7 +35,7 @@ func poolEvents() []EventReason {
 		},
 		{
 			EventNodeDrainBlocked, true, pool,
-			"The drain of a Node for a configuration cannot make progress without intervention: a PodDisruptionBudget allows no eviction although all pods are healthy, or what the drain depends on cannot be watched. The message names the pods and what holds them.",
+			"The drain of a Node for a configuration cannot make progress without intervention: a PodDisruptionBudget allows no eviction although all pods are healthy or because the pod has no controller, or what the drain depends on cannot be watched. The message names the pods and what holds them.",
 			"Change what the PodDisruptionBudget allows; see [a drain is blocked](operations/machine-config.md#a-drain-is-blocked).",
 		},
 		{
