@@ -154,7 +154,7 @@ func becomesFailed(w World, v Verdict) bool {
 // write has the Node patched, unless this process has to wait before it writes the Node again.
 func write(w World, v Verdict, action Action, patch *nodesync.Patch) Verdict {
 	if w.Now.Before(w.Node.RestUntil) {
-		v.Do = Rest
+		v.Do, v.Waiting = Rest, "the limit of writes of the Node"
 		return wakeAt(w, v, w.Node.RestUntil)
 	}
 	return Verdict{Do: action, Patch: patch}

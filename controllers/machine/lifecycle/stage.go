@@ -58,6 +58,9 @@ func StageEnded(before, after *v1alpha1.Machine, events []Event) (stage Stage, s
 
 // Waits returns what a machine waits for when a pass rests with a verdict, one of few texts; "" if for nothing.
 func Waits(w World, v Verdict) string {
+	if v.Waiting != "" {
+		return v.Waiting
+	}
 	m := w.Machine
 	if v.Machine != nil {
 		m = v.Machine

@@ -73,6 +73,10 @@ func TestWaits(t *testing.T) {
 			t.Errorf("it waits for %q, want %q", got, want)
 		}
 	}
+	w := World{Now: time.Unix(300, 0), Machine: inPhase(v1alpha1.MachineRunning, false), Node: NodeFact{RestUntil: time.Unix(316, 0)}}
+	if v := write(w, rest(0), PatchNode, nil); v.Do != Rest || v.Wake != 16*time.Second || Waits(w, v) != "the limit of writes of the Node" {
+		t.Errorf("%s, waits %s for %q, want 16 s for the limit of writes", v.Do, v.Wake, Waits(w, v))
+	}
 }
 
 // retrying returns a machine for which the cloud is not called before 305.

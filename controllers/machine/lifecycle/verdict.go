@@ -81,7 +81,8 @@ type Verdict struct {
 	// RequestSweep reports, with Rest, whether the leader has to be asked, before Machine is written, to search for VMs that are not the
 	// machine's.
 	RequestSweep bool
-	// Waiting is what the machine waits for, with Rest, as Waits returns it. It is for traces: the caller of Decide sets it.
+	// Waiting is what the machine waits for, with Rest, as Waits returns it. It is for traces: the caller of Decide sets it. Decide does where
+	// the World does not show what it waits for.
 	Waiting string
 	// Patch of the Node, with ClaimNode and PatchNode.
 	Patch *nodesync.Patch
@@ -96,6 +97,9 @@ func (v Verdict) Waits() string { return v.Waiting }
 // Reason returns why, without text of clouds, kubelets and users: the rule of a deletion, or the reason of an Event; and a sentence.
 func (v Verdict) Reason() (code, why string) {
 	why = v.Do.reason()
+	if v.Do == Rest && v.Waiting != "" {
+		why = "it waits for " + v.Waiting
+	}
 	switch {
 	case v.Why.Rule != "":
 		code, why = string(v.Why.Rule), v.Why.Summary()

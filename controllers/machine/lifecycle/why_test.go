@@ -18,6 +18,7 @@ func TestVerdictsHaveAReason(t *testing.T) {
 		"a deletion":       {Verdict{Do: DeleteVM, Why: receipt.Because(receipt.ScaledDown, "3 machines for 2 replicas")}, "ScaledDown: 3 machines for 2 replicas"},
 		"a quoted message": {Verdict{Do: DeleteVM, Why: receipt.Because(receipt.CreationFailed, "the cloud repeats the user data")}, "CreationFailed"},
 		"an Event":         {Verdict{Do: Rest, Machine: written}.with(v1alpha1.EventCreateFailed, "the cloud repeats the user data"), "CreateFailed; phase Failed"},
+		"a wait for":       {Verdict{Do: Rest, Waiting: "a drain"}, "it waits for a drain"},
 		"a wait":           {rest(1500 * time.Millisecond), "there is nothing to do until something happens; decided again in 1.5s"},
 	} {
 		if _, got := tc.verdict.Reason(); got != tc.want {
