@@ -6,9 +6,12 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -87,5 +90,25 @@ func TestEventsNameTheirReplica(t *testing.T) {
 		if event.ReportingInstance != "machine-controller-host" {
 			t.Error("the broadcaster's own Event has changed")
 		}
+	}
+}
+
+// TestEventsInANamespaceInDeletion_AreLoggedOnceForIt: each of them is rejected, and has its own line already.
+func TestEventsInANamespaceInDeletion_AreLoggedOnceForIt(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "e", errors.New("it is being terminated"))
+	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	log := &ktesting.BufferTL{}
+	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig(ktesting.Verbosity(2))))
+	rejecting, born := ByReplica(&sink{err: forbidden}, "fleet-0"), time.Unix(0, 0)
+	for i := range 33 {
+		for _, namespace := range []string{"a", "b"} {
+			event := &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, EventTime: metav1.NewMicroTime(born.Add(time.Duration(i) * time.Minute))}
+			if _, err := rejecting.Create(ctx, event); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), `namespace="b"`) {
+		t.Errorf("%d lines, want one for each namespace:\n%s", lines, log)
 	}
 }
