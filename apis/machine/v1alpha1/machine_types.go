@@ -17,6 +17,11 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.metadata.labels.node`,description="Name of the machine's Node"
 // +kubebuilder:printcolumn:name="ProviderID",type=string,priority=1,JSONPath=`.spec.providerID`,description="The cloud's name of the VM"
+// +kubebuilder:printcolumn:name="Since",type=date,priority=1,JSONPath=`.status.currentStatus.lastUpdateTime`,description="Time since the machine is in this phase"
+// +kubebuilder:printcolumn:name="Preserved-Until",type=string,priority=1,JSONPath=`.status.currentStatus.preserveExpiryTime`,description="Until when the machine is preserved"
+// +kubebuilder:printcolumn:name="Operation",type=string,priority=1,JSONPath=`.status.lastOperation.type`,description="The last operation"
+// +kubebuilder:printcolumn:name="Result",type=string,priority=1,JSONPath=`.status.lastOperation.state`,description="The result of the last operation"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.lastOperation.description`,description="What the last operation reports"
 // +kubebuilder:validation:XValidation:rule=`self.?spec.?class.hasValue() || (oldSelf.hasValue() && !oldSelf.?spec.?class.hasValue())`,optionalOldSelf=true,fieldPath=".spec.class",reason=FieldValueRequired,message="Kind and name of the class are required"
 type Machine struct {
 	metav1.TypeMeta `json:",inline"`

@@ -21,6 +21,12 @@ import (
 // +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.updatedReplicas`,description="Machines of the current template"
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`,description="Machines that can be used"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+// +kubebuilder:printcolumn:name="Paused",type=boolean,priority=1,JSONPath=`.spec.paused`,description="Whether rollouts are paused"
+// +kubebuilder:printcolumn:name="Progressing",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`,description="How far the rollout is"
+// +kubebuilder:printcolumn:name="Stalled",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="RolloutStalled")].reason`,description="Why the rollout makes no progress"
+// +kubebuilder:printcolumn:name="Held",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="DeletionsHeld")].reason`,description="Why machines are not deleted or replaced"
+// +kubebuilder:printcolumn:name="Frozen",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Frozen")].reason`,description="Why no machines are created"
+// +kubebuilder:printcolumn:name="Invalid",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Valid")].reason`,description="Why it is not reconciled"
 type MachineDeployment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -180,21 +186,26 @@ type MachineDeploymentStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Replicas is the number of machines there are, those being deleted included.
 	// +optional
+	// +kubebuilder:default=0
 	Replicas int32 `json:"replicas,omitempty"`
 	// UpdatedReplicas is the number of machines of the current template.
 	// +optional
+	// +kubebuilder:default=0
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
 	// ReadyReplicas is the number of machines in phase Running.
 	// +optional
+	// +kubebuilder:default=0
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 	// AvailableReplicas is the number of machines in phase Available or Running.
 	// +optional
+	// +kubebuilder:default=0
 	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
 	// PreservedFailedReplicas is the number of failed machines that are preserved.
 	// +optional
 	PreservedFailedReplicas int32 `json:"preservedFailedReplicas,omitempty"`
 	// UnavailableReplicas is the number of machines that the MachineSets are to have and that are not available.
 	// +optional
+	// +kubebuilder:default=0
 	UnavailableReplicas int32 `json:"unavailableReplicas,omitempty"`
 	// Selector is the spec's selector as a string, for the scale subresource. Filled by the controller. MCM's objects do
 	// not have it: MCM's definitions prune it, and nothing in the fleet reads it.

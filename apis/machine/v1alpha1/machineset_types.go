@@ -20,6 +20,11 @@ import (
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`,description="Machines there are"
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Machines that are Running"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+// +kubebuilder:printcolumn:name="Available",type=integer,priority=1,JSONPath=`.status.availableReplicas`,description="Machines that can be used"
+// +kubebuilder:printcolumn:name="Failure",type=string,priority=1,JSONPath=`.status.machineSetCondition[?(@.type=="ReplicaFailure")].reason`,description="Which requests the API server rejects"
+// +kubebuilder:printcolumn:name="Held",type=string,priority=1,JSONPath=`.status.machineSetCondition[?(@.type=="DeletionsHeld")].reason`,description="Why machines are not deleted or replaced"
+// +kubebuilder:printcolumn:name="Frozen",type=string,priority=1,JSONPath=`.status.machineSetCondition[?(@.type=="Frozen")].reason`,description="Why no machines are created"
+// +kubebuilder:printcolumn:name="Invalid",type=string,priority=1,JSONPath=`.status.machineSetCondition[?(@.type=="Valid")].reason`,description="Why it is not reconciled"
 type MachineSet struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -81,16 +86,20 @@ type MachineSetSpec struct {
 type MachineSetStatus struct {
 	// Replicas is the number of machines there are, those being deleted included.
 	// +optional
+	// +kubebuilder:default=0
 	Replicas int32 `json:"replicas,omitempty"`
 	// FullyLabeledReplicas is the number of machines that carry all labels of the template.
 	// +optional
+	// +kubebuilder:default=0
 	FullyLabeledReplicas int32 `json:"fullyLabeledReplicas,omitempty"`
 	// ReadyReplicas is the number of machines in phase Running that are not being deleted.
 	// +optional
+	// +kubebuilder:default=0
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 	// AvailableReplicas is the number of machines in phase Available or Running that are not being deleted, where
 	// minReadySeconds counts only of those that have been so for that long.
 	// +optional
+	// +kubebuilder:default=0
 	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
 	// PreservedFailedReplicas is the number of failed machines that are preserved.
 	// +optional

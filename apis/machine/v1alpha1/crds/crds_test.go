@@ -22,6 +22,8 @@ type definition struct {
 	Selectable   string
 	// KeepUnknown lists the parts whose unknown fields are kept.
 	KeepUnknown []string
+	// Zeros lists the fields that are 0 where an object does not have them, so that columns show it.
+	Zeros []string
 }
 
 func TestDefinitions(t *testing.T) {
@@ -33,31 +35,45 @@ func TestDefinitions(t *testing.T) {
 			Columns: []string{
 				"Ready .status.readyReplicas", "Desired .spec.replicas", "Up-to-date .status.updatedReplicas",
 				"Available .status.availableReplicas", "Age .metadata.creationTimestamp",
+				"Paused .spec.paused wide", reason("Progressing", "conditions", "Progressing"), reason("Stalled", "conditions", "RolloutStalled"),
+				reason("Held", "conditions", "DeletionsHeld"), reason("Frozen", "conditions", "Frozen"), reason("Invalid", "conditions", "Valid"),
 			},
 			Subresources: "status " + scale,
 			KeepUnknown:  template,
+			Zeros: []string{
+				"spec.replicas", "status.availableReplicas", "status.readyReplicas", "status.replicas", "status.unavailableReplicas", "status.updatedReplicas",
+			},
 		},
 		"MachineSet": {
 			Names: "machinesets [mcs]",
 			Columns: []string{
 				"Desired .spec.replicas", "Current .status.replicas", "Ready .status.readyReplicas",
 				"Age .metadata.creationTimestamp",
+				"Available .status.availableReplicas wide", reason("Failure", "machineSetCondition", "ReplicaFailure"),
+				reason("Held", "machineSetCondition", "DeletionsHeld"), reason("Frozen", "machineSetCondition", "Frozen"), reason("Invalid", "machineSetCondition", "Valid"),
 			},
 			Subresources: "status " + scale,
 			KeepUnknown:  template,
+			Zeros:        []string{"spec.replicas", "status.availableReplicas", "status.fullyLabeledReplicas", "status.readyReplicas", "status.replicas"},
 		},
 		"Machine": {
 			Names: "machines [mc]",
 			Columns: []string{
 				"Status .status.currentStatus.phase", "Age .metadata.creationTimestamp", "Node .metadata.labels.node",
-				"ProviderID .spec.providerID wide",
+				"ProviderID .spec.providerID wide", "Since .status.currentStatus.lastUpdateTime wide",
+				"Preserved-Until .status.currentStatus.preserveExpiryTime wide",
+				"Operation .status.lastOperation.type wide", "Result .status.lastOperation.state wide", "Reason .status.lastOperation.description wide",
 			},
 			Subresources: "status",
 			Selectable:   ".spec.class.name",
 			KeepUnknown:  []string{"spec.nodeTemplate.metadata"},
 		},
 		"MachineClass": {
-			Names:       "machineclasses [mcc]",
+			Names: "machineclasses [mcc]",
+			Columns: []string{
+				"Provider .provider", "Instance-Type .nodeTemplate.instanceType", "Age .metadata.creationTimestamp",
+				`Unknown-Fields .metadata.annotations.fleet\.machine\.sapcloud\.io/unknown-fields wide`, "Finalizers .metadata.finalizers wide",
+			},
 			KeepUnknown: []string{"nodeTemplate", "providerSpec"},
 		},
 	}
@@ -68,6 +84,11 @@ func TestDefinitions(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)
 	}
+}
+
+// reason returns the column with the reason of a condition.
+func reason(column, field, condition string) string {
+	return fmt.Sprintf("%s .status.%s[?(@.type==%q)].reason wide", column, field, condition)
 }
 
 // crd is the part of a CustomResourceDefinition that is looked at.
@@ -95,6 +116,7 @@ type crd struct {
 type schema struct {
 	KeepUnknown bool `json:"x-kubernetes-preserve-unknown-fields"`
 	Properties  map[string]schema
+	Default     any
 }
 
 func describe(crd crd) definition {
@@ -116,17 +138,19 @@ func describe(crd crd) definition {
 	for _, field := range version.SelectableFields {
 		d.Selectable += field.JSONPath
 	}
-	d.KeepUnknown = keepUnknown(version.Schema.OpenAPIV3Schema, "")
+	d.KeepUnknown = fields(version.Schema.OpenAPIV3Schema, "", func(s schema) bool { return s.KeepUnknown })
+	d.Zeros = fields(version.Schema.OpenAPIV3Schema, "", func(s schema) bool { return s.Default == 0.0 })
 	return d
 }
 
-func keepUnknown(s schema, path string) []string {
+// fields returns the paths of the fields that match.
+func fields(s schema, path string, matches func(s schema) bool) []string {
 	var found []string
-	if s.KeepUnknown {
+	if matches(s) {
 		found = append(found, path)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		found = append(found, keepUnknown(s.Properties[name], strings.TrimPrefix(path+"."+name, "."))...)
+		found = append(found, fields(s.Properties[name], strings.TrimPrefix(path+"."+name, "."), matches)...)
 	}
 	return found
 }
