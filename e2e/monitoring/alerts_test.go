@@ -91,7 +91,7 @@ func without(all, others map[string]bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return others[name] })
 }
 
-// causes runs a fault until its alerts fire.
+// causes runs a fault until its alerts fire, and the checks of their runbooks show it.
 func (s *scene) causes(f fault) {
 	s.Helper()
 	start := time.Now()
@@ -118,6 +118,12 @@ func (s *scene) causes(f fault) {
 		}
 		return nil
 	})
+	for _, alert := range f.alerts {
+		name, _, _ := strings.Cut(alert, " ")
+		if text, shows := shown()[name]; shows {
+			s.show(name, text)
+		}
+	}
 }
 
 // lenientDefinitions replaces the definitions of the API by those of Machine Controller Manager, with which objects can be stored that do

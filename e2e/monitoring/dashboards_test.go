@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
@@ -69,6 +70,14 @@ func TestDashboards(t *testing.T) {
 	}
 	t.Logf("%d queries of %d dashboards", queries, len(files))
 	s.runbooks()
+	for alert, text := range map[string]string{
+		"CloudErrors": namespace + "/", "MachinesNotCreated": namespace + "/", "RolloutStalled": namespace + "/" + pool + " True",
+	} {
+		s.show(alert, text)
+	}
+	_, err = s.lab.Kubectl(s.ctx, "-n", namespace, "label", "mcs", "--all", v1alpha1.LabelFreeze+"=True")
+	s.must(err)
+	s.show("CreatesNoMachines", namespace+"/"+pool+"-") // of a MachineSet
 }
 
 // answers executes the queries of a dashboard, and returns how many there are.

@@ -3,6 +3,8 @@
 package monitoring
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,15 +14,28 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// checks are the commands of a runbook's section Check.
-var checks = regexp.MustCompile("(?s)\n## Check\n.*?```sh\n(.*?)```")
+var (
+	// section is a runbook's section Check, and checks are its commands.
+	section = regexp.MustCompile("(?s)\n## Check\n(.*?)\n## ")
+	checks  = regexp.MustCompile("(?s)```sh\n(.*?)```")
+)
+
+// shown has what the checks of an alert's runbook show during the fault of the test that causes it. Alerts that are not here are about pods
+// and logs of replicas, which are plain processes in the lab, or about facts that last too short.
+func shown() map[string]string {
+	return map[string]string{
+		"MachinesDoNotJoin": "no-join", "JoinSLO": "no-join", "MachinesNotCreated": "no-quota/", "CloudErrors": "no-quota/",
+		"MachinesNotDeleted": "not-deleted/", "RolloutStalled": "stalled/stalled True", "CircuitBreakerOpen": "not-ready/pool True",
+		"DeletionsHeld": "hold/pool True", "ReceiptsLost": "hold", "MassDeletion": "mass", "CreatesNoMachines": "True FreezeLabel",
+		"OrphansHeld": "orphans", "OrphansSuspected": "missing", "ObjectsUndecodable": "undecodable", "NamespacesRefused": "refused",
+		"ObjectsUnlabeled": "refused", "KeysFail": "stuck", "DeletionSLO": "late", "AccountUnreached": "unreached",
+	}
+}
 
 // runbooks runs the checks of all runbooks as they are written there: each must succeed, also where it finds nothing.
 func (s *scene) runbooks() {
 	s.Helper()
 	repository, err := harness.Repository()
-	s.must(err)
-	bin, err := harness.Bin()
 	s.must(err)
 	pages, err := filepath.Glob(filepath.Join(repository, "docs", "runbooks", prefix+"*.md"))
 	if err != nil || len(pages) == 0 {
@@ -28,24 +43,67 @@ func (s *scene) runbooks() {
 	}
 	ran := map[string]bool{}
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		s.must(err)
-		found := checks.FindSubmatch(text)
-		if found == nil {
-			s.Errorf("%s: want commands in the section Check, got none", page)
-			continue
-		}
-		for command := range strings.Lines(string(found[1])) {
+		for _, command := range s.checksOf(page) {
 			if ran[command] {
 				continue
 			}
 			ran[command] = true
-			shell := exec.CommandContext(s.ctx, "bash", "-euo", "pipefail", "-c", command)
-			shell.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(s.lab.Dir, "admin.kubeconfig"), "PATH="+bin+":"+os.Getenv("PATH"))
-			if out, err := shell.CombinedOutput(); err != nil {
+			if out, err := s.check(s.ctx, command); err != nil {
 				s.Errorf("%s: %s%v\n%s", filepath.Base(page), command, err, out)
 			}
 		}
 	}
 	s.Logf("%d commands of %d runbooks work", len(ran), len(pages))
+}
+
+// show waits until the checks of an alert's runbook show a text.
+func (s *scene) show(alert, text string) {
+	s.Helper()
+	repository, err := harness.Repository()
+	s.must(err)
+	commands := s.checksOf(filepath.Join(repository, "docs", "runbooks", prefix+alert+".md"))
+	s.eventually(fmt.Sprintf("the checks of %s show %q", alert, text), func(ctx context.Context) error {
+		var all strings.Builder
+		for _, command := range commands {
+			out, err := s.check(ctx, command)
+			if err != nil {
+				return fmt.Errorf("%s: %w", command, err)
+			}
+			all.WriteString(out)
+		}
+		if !strings.Contains(all.String(), text) {
+			return fmt.Errorf("they show\n%s", &all)
+		}
+		return nil
+	})
+}
+
+// checksOf returns the commands of a runbook's section Check.
+func (s *scene) checksOf(page string) (commands []string) {
+	s.Helper()
+	text, err := os.ReadFile(page)
+	s.must(err)
+	if found := section.FindSubmatch(text); found != nil {
+		for _, block := range checks.FindAllSubmatch(found[1], -1) {
+			for command := range strings.Lines(string(block[1])) {
+				commands = append(commands, command)
+			}
+		}
+	}
+	if len(commands) == 0 {
+		s.Fatalf("%s: want commands in the section Check, got none", page)
+	}
+	return commands
+}
+
+// check runs a command of a runbook.
+func (s *scene) check(ctx context.Context, command string) (out string, err error) {
+	bin, err := harness.Bin()
+	if err != nil {
+		return "", err
+	}
+	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", command)
+	shell.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(s.lab.Dir, "admin.kubeconfig"), "PATH="+bin+":"+os.Getenv("PATH"))
+	content, err := shell.CombinedOutput()
+	return string(content), err
 }
