@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
@@ -30,6 +31,7 @@ func MachineSetCondition(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetCond
 // PutMachineSetCondition adds a condition to the status of a MachineSet, or replaces the one of its type. The time of transition is kept
 // while the condition's status is.
 func PutMachineSetCondition(s *v1alpha1.MachineSetStatus, c v1alpha1.MachineSetCondition, now time.Time) {
+	defer standardize(s)
 	c.LastTransitionTime, c.Message = metav1.NewTime(now), bounded.Text(c.Message, bounded.Message)
 	old := MachineSetCondition(s, c.Type)
 	if old == nil {
@@ -45,6 +47,22 @@ func PutMachineSetCondition(s *v1alpha1.MachineSetStatus, c v1alpha1.MachineSetC
 // DropMachineSetCondition removes the condition of a type from the status of a MachineSet.
 func DropMachineSetCondition(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) {
 	s.Conditions = without(s.Conditions, func(c v1alpha1.MachineSetCondition) bool { return c.Type == t })
+	standardize(s)
+}
+
+// standardize makes the standard conditions of a MachineSet those that it has. One that another controller has written is left out if it is no
+// valid standard condition: the API server would reject the whole status.
+func standardize(s *v1alpha1.MachineSetStatus) {
+	s.StandardConditions = nil
+	for _, c := range s.Conditions {
+		standard := metav1.Condition{
+			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), ObservedGeneration: s.ObservedGeneration,
+			LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
+		}
+		if all := append(slices.Clip(s.StandardConditions), standard); len(validation.ValidateConditions(all, nil)) == 0 {
+			s.StandardConditions = all
+		}
+	}
 }
 
 // MachineDeploymentCondition returns the condition of a type of a MachineDeployment; nil when it has none. It may be changed.

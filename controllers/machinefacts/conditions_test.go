@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
@@ -31,6 +33,30 @@ func TestPutMachineSetCondition(t *testing.T) {
 	}
 	if DropMachineSetCondition(s, v1alpha1.MachineSetFrozen); s.Conditions != nil || MachineSetCondition(s, v1alpha1.MachineSetFrozen) != nil {
 		t.Errorf("after it was dropped: %v, want nil", s.Conditions)
+	}
+}
+
+// TestStandardConditions: they are those of MCM's field, without what the API server would reject.
+func TestStandardConditions(t *testing.T) {
+	s := &v1alpha1.MachineSetStatus{ObservedGeneration: 7, Conditions: []v1alpha1.MachineSetCondition{
+		{Type: "Foreign", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}, // without a reason
+		{Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: "InvalidSpec", LastTransitionTime: metav1.NewTime(now)},
+		{Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: "Twice", LastTransitionTime: metav1.NewTime(now)},
+	}}
+	PutMachineSetCondition(s, v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetFrozen, Status: corev1.ConditionTrue, Reason: "FreezeLabel", Message: "m"}, now)
+	want := []metav1.Condition{
+		{Type: "Valid", Status: metav1.ConditionFalse, ObservedGeneration: 7, LastTransitionTime: metav1.NewTime(now), Reason: "InvalidSpec"},
+		{Type: "Frozen", Status: metav1.ConditionTrue, ObservedGeneration: 7, LastTransitionTime: metav1.NewTime(now), Reason: "FreezeLabel", Message: "m"},
+	}
+	if diff := cmp.Diff(want, s.StandardConditions); diff != "" {
+		t.Errorf("after one was put (-want +got):\n%s", diff)
+	}
+	DropMachineSetCondition(s, v1alpha1.MachineSetValid)
+	if diff := cmp.Diff(want[1:], s.StandardConditions); diff != "" {
+		t.Errorf("after one was dropped (-want +got):\n%s", diff)
+	}
+	if DropMachineSetCondition(s, v1alpha1.MachineSetFrozen); s.StandardConditions != nil {
+		t.Errorf("after all were dropped: %v, want nil", s.StandardConditions)
 	}
 }
 

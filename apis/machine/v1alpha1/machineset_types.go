@@ -114,6 +114,12 @@ type MachineSetStatus struct {
 	// Conditions of the set, one of each type. The name on the wire is MCM's.
 	// +optional
 	Conditions []MachineSetCondition `json:"machineSetCondition,omitempty"`
+	// StandardConditions are Conditions once more, under the name and with the fields of other kinds of Kubernetes. MCM's objects do not have
+	// them: MCM's definitions prune them, and nothing in the fleet reads them.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	StandardConditions []metav1.Condition `json:"conditions,omitempty"`
 	// LastOperation is the last thing that was done, or tried, with a machine of the set.
 	// +optional
 	LastOperation LastOperation `json:"lastOperation,omitempty,omitzero"`
