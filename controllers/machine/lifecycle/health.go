@@ -171,6 +171,8 @@ func health(w World) (reason string, healthy bool) {
 		switch {
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue:
 			notReady = ""
+		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown:
+			notReady = "it is unreachable, its kubelet does not report (Ready is Unknown)"
 		case c.Type == corev1.NodeReady:
 			notReady = "Ready is " + string(c.Status)
 		case other == "" && c.Status != corev1.ConditionFalse && slices.Contains(bad, string(c.Type)):
