@@ -78,7 +78,7 @@ func (s *scene) show(alert, text string) {
 	})
 }
 
-// checksOf returns the commands of a runbook's section Check.
+// checksOf returns the commands of a runbook's section Check, without those that a person has to complete.
 func (s *scene) checksOf(page string) (commands []string) {
 	s.Helper()
 	text, err := os.ReadFile(page)
@@ -86,7 +86,9 @@ func (s *scene) checksOf(page string) (commands []string) {
 	if found := section.FindSubmatch(text); found != nil {
 		for _, block := range checks.FindAllSubmatch(found[1], -1) {
 			for command := range strings.Lines(string(block[1])) {
-				commands = append(commands, command)
+				if !strings.Contains(command, "<") {
+					commands = append(commands, command)
+				}
 			}
 		}
 	}
