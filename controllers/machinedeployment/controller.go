@@ -156,7 +156,12 @@ func (c *Controller) look(ctx context.Context, d *v1alpha1.MachineDeployment) (r
 
 // step takes the action of a verdict, and emits its Events when that has succeeded.
 func (c *Controller) step(ctx context.Context, w *rollout.World, verdict rollout.Verdict) (wait time.Duration, err error) {
-	if err := c.act(ctx, w, verdict); err != nil {
+	err = c.act(ctx, w, verdict)
+	if verdict.Do == rollout.Save && apierrors.IsInvalid(err) && w.Deployment.Spec.RollbackTo != nil && w.Done.RollbackRefused == "" {
+		w.Done.RollbackRefused = err.Error() // the template is older than a rule of the definitions
+		return 0, nil
+	}
+	if err != nil {
 		return 0, err
 	}
 	c.report(ctx, w.Deployment, verdict.Events)

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -161,6 +164,22 @@ var plays = map[string]func(b *bench){
 		b.create()
 		b.patch(`{"spec":{"rollbackTo":{"revision":7}}}`)
 		b.touches()
+	},
+	v1alpha1.EventRollbackRefused: func(b *bench) {
+		b.create()
+		b.patch(`{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`)
+		b.pass(time.Minute)
+		b.server.Fault(func(r apiserver.Request) error {
+			if r.What() == "patch machinedeployments" && strings.Contains(string(r.Content), `"template"`) {
+				return apierrors.NewInvalid(schema.GroupKind{Group: "machine.sapcloud.io", Kind: "MachineDeployment"}, "d", nil)
+			}
+			return nil
+		})
+		b.patch(`{"spec":{"rollbackTo":{"revision":1}}}`)
+		b.touches()
+		if d := b.deployment(); d.Spec.RollbackTo != nil || d.Status.ObservedGeneration != d.Generation {
+			b.Errorf("rollbackTo is %v, and generation %d of %d is observed: the deployment is not reconciled", d.Spec.RollbackTo, d.Status.ObservedGeneration, d.Generation)
+		}
 	},
 	v1alpha1.EventRollbackTemplateUnchanged: func(b *bench) {
 		b.create()

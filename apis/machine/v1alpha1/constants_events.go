@@ -30,6 +30,7 @@ const (
 	EventRollbackWaits             = "DeploymentRollbackWaits"
 	EventRollbackRevisionNotFound  = "DeploymentRollbackRevisionNotFound"
 	EventRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged"
+	EventRollbackRefused           = "DeploymentRollbackRefused"
 
 	EventCircuitBreakerOpen = "CircuitBreakerOpen"
 	EventReplacementResumed = "ReplacementResumed"
@@ -175,6 +176,11 @@ func machineDeploymentEvents() []EventReason {
 			EventRollbackRevisionNotFound, true, deployment,
 			"There is no MachineSet of the revision that `rollbackTo` names, and nothing was changed.",
 			"The annotation `deployment.kubernetes.io/revision` of the MachineSets has the revisions. Revisions beyond `revisionHistoryLimit` are deleted.",
+		},
+		{
+			EventRollbackRefused, true, deployment,
+			"The API server refuses the template of the revision that `rollbackTo` names, because it is older than a rule of the definitions, and nothing was changed.",
+			"Correct a copy of the template, and set it as `spec.template`.",
 		},
 		{
 			EventRollbackTemplateUnchanged, true, deployment,

@@ -18,6 +18,9 @@ func rollBack(w World) Verdict {
 	v := Verdict{Do: Save, Deployment: d}
 	to, set := findRevision(w, w.Deployment.Spec.RollbackTo.Revision)
 	switch {
+	case w.Done.RollbackRefused != "":
+		v.Events = []Event{{Reason: v1alpha1.EventRollbackRefused, Message: fmt.Sprintf("Rollback ignored: the API server refuses the template of revision %s: %s; correct a copy of it, and set it as spec.template",
+			to, w.Done.RollbackRefused)}}
 	case set == nil:
 		v.Events = []Event{{Reason: v1alpha1.EventRollbackRevisionNotFound, Message: "Rollback ignored: there is no revision " + to}}
 	case sameTemplate(&set.Spec.Template, &d.Spec.Template):

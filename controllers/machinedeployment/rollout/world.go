@@ -69,6 +69,8 @@ type Done struct {
 	Deleted map[types.UID]bool
 	// Collided reports whether the name of the new set belongs to another set.
 	Collided bool
+	// RollbackRefused is why the API server has refused the template of a rollback; "" when it has not.
+	RollbackRefused string
 	// CreateError is why the new set could not be created; "" when it could.
 	CreateError string
 }
