@@ -2,8 +2,10 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -22,20 +24,19 @@ const emitDepth = 4
 
 // Emit records an Event about an object and, with a recorder of Damped, a line of the log with the same reason and message. Whether it is
 // a warning follows from its reason, which is one of v1alpha1.EventReasons; the text is cut to the maximum length. In a pass of a stage that is
-// sampled, the text ends with the ID of the stage's trace.
+// sampled, the text ends with the ID of the stage's trace. Events with another text are others.
 func Emit(ctx context.Context, recorder events.EventRecorder, about runtime.Object, reason, text string) {
 	if logging, ok := recorder.(events.EventRecorderLogger); ok {
 		recorder = logging.WithLogger(klog.FromContext(ctx).WithCallDepth(emitDepth).WithValues(keysOf(ctx, about)...))
 	}
-	action := eventAction
 	if pass, traced := ctx.Value(passKey{}).(tracedPass); traced && pass.stage != (Stage{}) && pass.span.SpanContext().IsSampled() {
 		id := pass.stage.TraceID()
 		if !strings.Contains(text, id) {
 			text = bounded.Text(text, bounded.Message-64) + " (trace " + id + ")"
 		}
-		action += "-" + id[:8] // Events of another stage are others, and do not get the text of this one
 	}
-	emit(recorder, about, reason, action, text)
+	// Events with the same action would become one, with the text of the first.
+	emit(recorder, about, reason, fmt.Sprintf("%s-%08x", eventAction, uint32(xxhash.Sum64String(text))), text)
 }
 
 // emit is EmitAction at the depth that emitDepth counts.
