@@ -163,6 +163,17 @@ func machineDeploymentEvents() []EventReason {
 			"The message is the API server's. The condition `Progressing` is False until it accepts the set.",
 		},
 		{
+			ReasonNoStrategy, true, deployment,
+			"The deployment names no strategy, has no MachineSets, and was ignored for it before the fleet was installed. It is not reconciled until its spec changes.",
+			"Give it a strategy if you want its machines, or delete it.",
+		},
+	}
+}
+
+func rollbackEvents() []EventReason {
+	deployment := []string{"MachineDeployment"}
+	return []EventReason{
+		{
 			EventRollback, false, deployment,
 			"The deployment has the template of an earlier revision again, as requested with `rollbackTo`, and machines are replaced.",
 			"",
@@ -186,11 +197,6 @@ func machineDeploymentEvents() []EventReason {
 			EventRollbackTemplateUnchanged, true, deployment,
 			"The deployment already has the template of the revision that `rollbackTo` names, and nothing was changed.",
 			"Name another revision if another one was intended.",
-		},
-		{
-			ReasonNoStrategy, true, deployment,
-			"The deployment names no strategy, has no MachineSets, and was ignored for it before the fleet was installed. It is not reconciled until its spec changes.",
-			"Give it a strategy if you want its machines, or delete it.",
 		},
 	}
 }
