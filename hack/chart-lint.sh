@@ -63,6 +63,8 @@ while read -r value named; do
   fi
 done <<'VALUES'
 replica=3                                            replica
+drivers=[{"provider":"a","image":"a","metricsPort":10258}] metricsPort
+drivers=[{"provider":"a","image":"a","metricsPort":8081},{"provider":"b","image":"b","metricsPort":8081}] metricsPort
 install.crd=true                                     crd
 install.crds="yes"                                   /install/crds
 replicas=-1                                          /replicas
