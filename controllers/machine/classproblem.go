@@ -9,11 +9,12 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
 // ClassProblem returns what would keep the first machine of a MachineClass from getting a VM, as far as that is known without a request to
 // the cloud; "" if nothing would. It reports fields that the driver ignores on the class, as the first machine would. Errors: those of the API
-// server, the end of ctx or of the ownership; nothing is known of the class then.
+// server, all of the driver but that the class is wrong, the end of ctx or of the ownership; nothing is known of the class then.
 func (c *Controller) ClassProblem(ctx context.Context, key types.NamespacedName) (problem string, err error) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: noMachine, UID: noUID}}
 	m.Spec.Class = v1alpha1.ClassSpec{Kind: "MachineClass", Name: key.Name}
@@ -30,6 +31,9 @@ func (c *Controller) ClassProblem(ctx context.Context, key types.NamespacedName)
 		if lifecycle.ClassProblem(p.world) == "" {
 			if err := c.checkFields(ctx, p); err != nil {
 				return "", err
+			}
+			if is := p.world.Failure; is != nil && is.Code != driver.InvalidArgument {
+				return "", fmt.Errorf("ask the driver of MachineClass %s for unknown fields: %s: %s", key, is.Code, is.Message)
 			}
 		}
 	}

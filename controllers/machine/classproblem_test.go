@@ -21,6 +21,13 @@ func TestClassProblem(t *testing.T) {
 				b.Errorf("%s: got %q, %v, want %q", when, got, err, want)
 			}
 		}
+		expectError := func(when string) {
+			b.Helper()
+			b.pass(time.Minute)
+			if got, err := b.process.ClassProblem(b.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err == nil {
+				b.Errorf("%s: got %q, want an error", when, got)
+			}
+		}
 		expect("a class that works", "c", "")
 		expect("no class", "d", `MachineClass "d" does not exist in namespace "n"`)
 		b.patchClass(`{"provider":"other"}`)
@@ -38,7 +45,9 @@ func TestClassProblem(t *testing.T) {
 		b.takeOver(0)
 		expect("a wrong provider spec", "c", "Cloud provider message - machine codes error: code = [InvalidArgument] message = [size is no number]")
 		cloud.err = driver.Errorf(driver.OpFields, driver.Unavailable, "no process")
-		expect("a driver that is away", "c", "")
+		expectError("a driver that is away")
+		cloud.err = driver.Errorf(driver.OpFields, driver.DeadlineExceeded, "hangs")
+		expectError("a driver that hangs")
 		cloud.err = nil
 		b.server.Merge("secrets", "n", "s", `{"data":null}`)
 		expect("no user data", "c", `the secrets of MachineClass "c" have no key "userData"`)
@@ -48,10 +57,7 @@ func TestClassProblem(t *testing.T) {
 		expect("a Secret of another namespace", "c", `MachineClass "c" may not use Secret "other/s"`)
 		b.server.Refuse("get secrets", errors.New("away"))
 		b.patchClass(`{"secretRef":{"namespace":"n"}}`)
-		b.pass(time.Minute)
-		if got, err := b.process.ClassProblem(b.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err == nil {
-			b.Errorf("the Secret cannot be read, and the answer is %q", got)
-		}
+		expectError("a Secret that cannot be read")
 		for _, op := range []driver.Op{driver.OpCreate, driver.OpStatus} {
 			if calls := b.cloud.Calls(op); len(calls) > 0 {
 				b.Errorf("%d calls of %s", len(calls), op)

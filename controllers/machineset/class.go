@@ -19,31 +19,24 @@ import (
 )
 
 // A class is checked again after brokenClassCheck while machines of it cannot get VMs, else after classCheck: once there are machines, they wait
-// for what is missing, and report it.
+// for what is missing, and report it. A check that was put off is tried again after putOffClassCheck.
 const (
 	brokenClassCheck = 30 * time.Second
 	classCheck       = 10 * time.Minute
+	putOffClassCheck = 5 * time.Second
 )
 
 // classChecks is the maximum number of concurrent checks. Secrets are read one after the other: a replica that takes over thousands of sets without
-// machines must not delay the creation of others' VMs.
+// machines must not delay the creation of others' VMs. No set waits for one of them, because all may be of a driver that hangs.
 const classChecks = 4
 
-// classCheckOf is the result of a check of a set's class.
+// classCheckOf is the result of the checks of a set's class.
 type classCheckOf struct {
-	class   string
+	class   string // "" before the first check
 	problem string
-	failed  bool // the check, so that nothing new is known
-	waits   bool // machines wait for the class
-	at      time.Time
-}
-
-// next returns when the class is checked again.
-func (k classCheckOf) next() time.Time {
-	if (k.problem != "" || k.failed) && !k.waits {
-		return k.at.Add(brokenClassCheck)
-	}
-	return k.at.Add(classCheck)
+	unknown bool      // no check has succeeded
+	failed  bool      // the last check, so that nothing new is known
+	next    time.Time // when the class is checked again
 }
 
 // observeClass records what is known of the class of a set whose class has not proved itself: no machine of the set has a VM. Sets that a
@@ -55,11 +48,15 @@ func (c *Controller) observeClass(w *scale.World, known *done) {
 		known.class = classCheckOf{}
 		return
 	}
-	is := known.class.class == w.Set.Spec.Template.Spec.Class.Name && !known.class.at.IsZero()
-	if is {
-		w.ClassProblem = known.class.problem
+	switch known.class.class {
+	case w.Set.Spec.Template.Spec.Class.Name:
+		w.ClassProblem, w.ClassUnknown, w.ClassCheckLast = known.class.problem, known.class.unknown, known.class.failed
+		w.MustCheckClass = !c.own.Now().Before(known.class.next)
+	case "":
+		w.ClassUnknown, w.MustCheckClass = true, true
+	default:
+		w.MustCheckClass = true
 	}
-	w.MustCheckClass = !is || !c.own.Now().Before(known.class.next())
 }
 
 // isOld reports whether the MachineDeployment of a set has one of a newer revision.
@@ -80,27 +77,34 @@ func revision(set *v1alpha1.MachineSet) int64 {
 func hasVM(m *v1alpha1.Machine) bool { return m.Spec.ProviderID != "" }
 
 // checkClass checks the class of a set. A check that fails changes nothing, and is repeated later: the machines have to be created all the
-// same. Errors: the end of ctx, or of the ownership.
+// same. So is one that would have to wait for others. Errors: the end of ctx, or of the ownership.
 func (c *Controller) checkClass(ctx context.Context, w *scale.World) error {
+	is := classCheckOf{class: w.Set.Spec.Template.Spec.Class.Name, problem: w.ClassProblem, unknown: w.ClassUnknown, failed: w.ClassCheckLast}
+	again := putOffClassCheck
 	select {
 	case c.checking <- struct{}{}:
 		defer func() { <-c.checking }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	name := w.Set.Spec.Template.Spec.Class.Name
-	problem, err := c.cfg.ClassProblem(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: name})
-	if err != nil {
-		if ctx.Err() != nil || runner.NotOurs(err) {
+		problem, err := c.cfg.ClassProblem(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: is.class})
+		is.failed = err != nil
+		switch {
+		case err == nil:
+			is.problem, is.unknown = problem, false
+		case ctx.Err() != nil || runner.NotOurs(err):
 			return err
+		default:
+			klog.FromContext(ctx).V(1).Info("Could not check the MachineClass", telemetry.KeyMachineClass, klog.KRef(w.Set.Namespace, is.class), "err", err)
 		}
-		klog.FromContext(ctx).V(1).Info("Could not check the MachineClass", telemetry.KeyMachineClass, klog.KRef(w.Set.Namespace, name), "err", err)
-		problem = w.ClassProblem
+		again = classCheck
+		if (is.problem != "" || is.failed) && len(w.Owned) == 0 {
+			again = brokenClassCheck
+		}
+	default:
 	}
-	w.ClassProblem, w.MustCheckClass = problem, false
+	is.next = c.own.Now().Add(again)
+	w.ClassProblem, w.ClassUnknown, w.MustCheckClass = is.problem, is.unknown, false
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known(w.Set.UID).class = classCheckOf{class: name, problem: problem, failed: err != nil, waits: len(w.Owned) > 0, at: c.own.Now()}
+	c.known(w.Set.UID).class = is
 	return nil
 }
 
@@ -108,8 +112,8 @@ func (c *Controller) checkClass(ctx context.Context, w *scale.World) error {
 func (c *Controller) untilClassCheck(set types.UID) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.known(set); !known.class.at.IsZero() {
-		return max(known.class.next().Sub(c.own.Now()), time.Millisecond)
+	if known := c.known(set); known.class.class != "" {
+		return max(known.class.next.Sub(c.own.Now()), time.Millisecond)
 	}
 	return 0
 }
@@ -126,7 +130,7 @@ func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 			continue
 		}
 		c.mu.Lock()
-		c.known(set.UID).class = classCheckOf{}
+		c.known(set.UID).class.next = time.Time{}
 		c.mu.Unlock()
 		c.runner.Enqueue(objectcache.Key(set))
 	}

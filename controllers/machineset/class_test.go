@@ -3,9 +3,11 @@ package machineset
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -39,6 +41,13 @@ func (b *bench) expectValid(when, want string) {
 	if got := b.valid(); got != want {
 		b.Errorf("%s: Valid is %q, want %q", when, got, want)
 	}
+}
+
+// changeClass writes the set's class.
+func (b *bench) changeClass(to string) {
+	b.Helper()
+	b.server.AddJSON("machineclasses", fmt.Sprintf(`{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c","annotations":{"a":%q}}}`, to))
+	b.pass(time.Second)
 }
 
 const noVM = v1alpha1.ReasonInvalidClass + ": No machine gets a VM: there is no Secret"
@@ -85,15 +94,41 @@ func TestClassThatMakesNoVMs_IsReportedBeforeAMachineIsCreated_UntilItDoes(t *te
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 
+// A driver that hangs stops the machines of its provider only, also where one tenant has many sets of it.
+func TestChecksThatHang_DelayNoMachines(t *testing.T) {
+	hangs := func(ctx context.Context, class types.NamespacedName) (string, error) {
+		if class.Namespace == "n" {
+			return "", nil
+		}
+		ctx, end := context.WithTimeout(ctx, 5*time.Second)
+		defer end()
+		<-ctx.Done()
+		return "", ctx.Err()
+	}
+	onBench(t, func(b *bench) {
+		for i := range 10 * classChecks {
+			b.add(0, func(set *v1alpha1.MachineSet) { set.Namespace, set.Name = "other", fmt.Sprint(i) })
+		}
+		b.pass(time.Second)
+		b.add(1)
+		b.pass(time.Second)
+		if n := len(b.machines()); n != 1 {
+			b.Errorf("%d machines after a second, want 1", n)
+		}
+	}, func(cfg *Config) { cfg.ClassProblem, cfg.Workers = hangs, 10*classChecks })
+}
+
 func TestClassIsCheckedAgainWhenItChanges(t *testing.T) {
 	class := &checks{problem: "there is no Secret"}
 	onBench(t, func(b *bench) {
 		b.create(0)
 		b.pass(time.Second)
 		b.expectValid("at first", noVM)
-		class.problem = ""
-		b.server.AddJSON("machineclasses", `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"`+b.set().Spec.Template.Spec.Class.Name+`"}}`)
-		b.pass(time.Second)
+		class.err = errors.New("the API server is away")
+		b.changeClass("1")
+		b.expectValid("changed, and it cannot be checked", noVM)
+		class.problem, class.err = "", nil
+		b.changeClass("2")
 		b.expectValid("with another class", "")
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
@@ -107,6 +142,24 @@ func TestCheckThatFails_HoldsNoMachines(t *testing.T) {
 		if n := len(b.machines()); n != 2 {
 			b.Errorf("%d machines, want 2", n)
 		}
+		if w := b.controller.observe(b.set()); !w.ClassCheckLast {
+			b.Error("the next check, which may hang, precedes the creation of machines")
+		}
+	}, func(cfg *Config) { cfg.ClassProblem = class.of })
+}
+
+func TestCheckThatFails_KeepsWhatAnEarlierProcessReported(t *testing.T) {
+	class := &checks{err: errors.New("the API server is away")}
+	onBench(t, func(b *bench) {
+		b.create(0, func(set *v1alpha1.MachineSet) {
+			set.Status.Conditions = []v1alpha1.MachineSetCondition{
+				{Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidClass, Message: "No machine gets a VM: there is no Secret"},
+			}
+		})
+		b.expectValid("the class cannot be checked", noVM)
+		class.err = nil
+		b.pass(31 * time.Second)
+		b.expectValid("the class is good", "")
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 

@@ -60,6 +60,12 @@ func onBench(t *testing.T, test func(b *bench), settings ...func(*Config)) {
 
 func (b *bench) create(replicas int32, changes ...func(*v1alpha1.MachineSet)) {
 	b.Helper()
+	b.add(replicas, changes...)
+	b.pass(time.Minute)
+}
+
+func (b *bench) add(replicas int32, changes ...func(*v1alpha1.MachineSet)) {
+	b.Helper()
 	labels := map[string]string{v1alpha1.LabelName: "set"}
 	set := &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set", Labels: map[string]string{v1alpha1.LabelSlot: "7"}},
@@ -75,7 +81,6 @@ func (b *bench) create(replicas int32, changes ...func(*v1alpha1.MachineSet)) {
 		change(set)
 	}
 	apiserver.Add(b.server, set)
-	b.pass(time.Minute)
 }
 
 func (b *bench) pass(d time.Duration) {

@@ -216,7 +216,7 @@ func invalidEvents() []EventReason {
 		},
 		{
 			ReasonInvalidClass, true, parents[1:],
-			"No machine gets a VM, because of the MachineClass that the template names: it, its Secret or its provider does not exist, or it is invalid. It is found out before a machine is created, and also with `replicas: 0`.",
+			"No machine gets a VM, because of the MachineClass that the template names: it, its Secret or its provider does not exist, or it is invalid. It is normally found out before a machine is created, and also with `replicas: 0`.",
 			"The message names what is missing or invalid. It is checked again when the MachineClass changes, and within 30 s, or 10 min once there are machines, which wait for it.",
 		},
 		{

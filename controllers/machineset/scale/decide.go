@@ -46,13 +46,17 @@ func Decide(w World) Verdict {
 	if v, moved := adopt(w, selector); moved {
 		return v
 	}
-	if w.MustCheckClass {
+	if w.MustCheckClass && !w.ClassCheckLast {
 		return Verdict{Do: CheckClass}
 	}
 	if v, more := carryOut(w, in); more {
 		return v
 	}
-	return balance(w, in)
+	v := balance(w, in)
+	if v.Do == Rest && w.MustCheckClass {
+		return Verdict{Do: CheckClass}
+	}
+	return v
 }
 
 // adopt adopts orphans that match, and releases machines that do not match any more.

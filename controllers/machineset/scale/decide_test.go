@@ -36,6 +36,37 @@ func TestMachinesOfASetThatIsDeletedWithOrphansStay(t *testing.T) {
 	}
 }
 
+// The class is checked before a machine is created of it, unless the check may hang.
+func TestCheckOfTheClassThatMayHang_ComesLast(t *testing.T) {
+	set := labeledSet()
+	set.Labels, set.Finalizers = map[string]string{v1alpha1.LabelSlot: "7"}, []string{v1alpha1.FinalizerName}
+	set.Spec.Replicas, set.Spec.Template.Spec.Class = 1, v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}
+	for last, want := range map[bool][]Action{
+		false: {CheckClass, ListLive, Save, Create},
+		true:  {ListLive, Save, Create, CheckClass},
+	} {
+		w := World{Now: born, Set: set, MustCheckClass: true, ClassCheckLast: last, Done: Done{Created: map[int64]bool{}}}
+		var did []Action
+		for v := Decide(w); v.Do != Rest && len(did) < 10; v = Decide(w) {
+			did = append(did, v.Do)
+			switch v.Do {
+			case ListLive:
+				w.Live = &Live{}
+			case Save:
+				w.Set = v.Set
+			case Create:
+				w.Done.Created[v.Ordinals[0]] = true
+			case CheckClass:
+				w.MustCheckClass = false
+			case Rest, Adopt, Release, Delete, Update:
+			}
+		}
+		if !slices.Equal(did, want) {
+			t.Errorf("ClassCheckLast %t: %v, want %v", last, did, want)
+		}
+	}
+}
+
 // A failed machine is replaced when it has a disruption, and not before.
 func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 	for name, tc := range map[string]struct {

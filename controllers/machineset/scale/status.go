@@ -75,6 +75,9 @@ func setValid(w World, s *v1alpha1.MachineSetStatus) {
 		}, w.Now)
 		return
 	}
+	if is := machinefacts.MachineSetCondition(s, v1alpha1.MachineSetValid); w.ClassUnknown && is != nil && is.Reason == v1alpha1.ReasonInvalidClass {
+		return
+	}
 	var remarks []string
 	if metav1.GetControllerOfNoCopy(w.Set) == nil {
 		remarks = validation.RemarksOnMachineSet(&w.Set.Spec)

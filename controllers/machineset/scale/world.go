@@ -32,8 +32,10 @@ type World struct {
 	// ClassProblem is what keeps machines of the set's class from getting VMs, as far as it is known; "" if nothing does, or a machine of the set
 	// has one.
 	ClassProblem string
-	// MustCheckClass reports whether ClassProblem may have changed.
-	MustCheckClass bool
+	// ClassUnknown reports whether no check of the class has succeeded since this process has the set: what its status says still holds.
+	ClassUnknown bool
+	// MustCheckClass reports whether ClassProblem may have changed; with ClassCheckLast, nothing else waits for the check, which may hang.
+	MustCheckClass, ClassCheckLast bool
 	// Disruptions on the set's root: the machines that may be replaced when they have failed.
 	Disruptions []disruption.Disruption
 	// Held reports whether deletions of machines are held: only those are deleted that never ran.
