@@ -40,7 +40,7 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--address=nowhere", "--address: expected an IP address, got \"nowhere\""},
 		{"--port=0", "--port: expected more than 0, got \"0\"; correct it, or leave it out for 10258"},
 		{"--port=70000", "--port: expected 1 to 65535, got 70000"},
-		{"--port=http", "--port: expected a whole number without leading zeros, got \"http\""},
+		{"--port=http", "--port: expected a whole number below 2^63 in decimal digits, without leading zeros, got \"http\""},
 		{"--concurrent-syncs=0", "--concurrent-syncs: expected more than 0"},
 		{"--kube-api-qps=-1", "--kube-api-qps: expected 0 or more"},
 		{"--kube-api-burst=-1", "--kube-api-burst: expected 0 or more"},

@@ -27,7 +27,7 @@ func (d *declared) expectation() string {
 	case "bool":
 		return "true or false"
 	case "int":
-		return "a whole number without leading zeros"
+		return "a whole number below 2^63 in decimal digits, without leading zeros"
 	case "float64":
 		return "a number"
 	case "duration":

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -66,9 +67,13 @@ func decode(content []byte) (map[string]any, error) {
 	if err := decoder.Decode(&values); err != nil {
 		return nil, err
 	}
+	documents := yamlv3.NewDecoder(bytes.NewReader(content))
 	var written map[string]yamlv3.Node
-	if err := yamlv3.Unmarshal(content, &written); err != nil {
+	if err := documents.Decode(&written); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
+	}
+	if err := documents.Decode(&yamlv3.Node{}); !errors.Is(err, io.EOF) {
+		return nil, errors.New("expected one YAML document, got another one after a line of ---, which would have no effect")
 	}
 	for key, value := range values {
 		if _, ok := value.(json.Number); ok {

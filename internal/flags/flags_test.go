@@ -136,17 +136,18 @@ func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 		{"wait_time: 1s", `there is no flag "wait_time"; the nearest is "wait-time"`},
 		{"--count: 3", `there is no flag "--count"; the nearest is "count"`},
 		{"config: other.yaml", "config: a file cannot name another file"},
-		{"count: x", `count: expected a whole number without leading zeros, got "x"; correct it, or leave it out for 3`},
-		{"count: 1.5", `count: expected a whole number without leading zeros, got "1.5"`},
+		{"count: x", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "x"; correct it, or leave it out for 3`},
+		{"count: 1.5", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "1.5"`},
+		{"count: 5.0", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "5.0"`},
 		{"count: 0", `count: expected more than 0, got "0"; correct it, or leave it out for 3`},
 		{"share: -1", `share: expected 0 or more, got "-1"`},
-		{"count: 010", `count: expected a whole number without leading zeros, got "010"`},
-		{"count: '010'", `count: expected a whole number without leading zeros, got "010"`},
-		{"count: 0x10", `count: expected a whole number without leading zeros, got "0x10"`},
-		{"count: 1_000", `count: expected a whole number without leading zeros, got "1_000"`},
-		{"count: &n -07\nold: *n", `count: expected a whole number without leading zeros, got "-07"`},
-		{"count: [3]", `count: expected a whole number without leading zeros, got "[3]"`},
-		{"count:", `count: expected a whole number without leading zeros, got "nothing"`},
+		{"count: 010", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "010"`},
+		{"count: '010'", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "010"`},
+		{"count: 0x10", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "0x10"`},
+		{"count: 1_000", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "1_000"`},
+		{"count: &n -07\nold: *n", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "-07"`},
+		{"count: [3]", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "[3]"`},
+		{"count:", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "nothing"`},
 		{"wait-time: 2", `wait-time: expected a duration such as 30s, 10m or 1h30m, got "2"; correct it, or leave it out for 2h`},
 		{"name: 0123", `name: expected a text, in quotes where YAML would read another type, got "0123"`},
 		{"name: no", `name: expected a text, in quotes where YAML would read another type, got "false"`},
@@ -156,6 +157,7 @@ func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 		{"loud: {}", "loud: expected true or false"},
 		{"v: much", `v: expected how loud, got "much"`},
 		{"count: 1\ncount: 2", "expected YAML with the names of flags as keys"},
+		{"name: a\n---\ncount: 6", "expected one YAML document, got another one"},
 		{"- count", "expected YAML with the names of flags as keys"},
 		{"count: [", "expected YAML with the names of flags as keys"},
 		{"count: x\nloud: x", "loud: expected true or false"}, // all errors are reported
@@ -166,7 +168,7 @@ func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 		}
 	}
 	_, set := declareParsed()
-	if err := set.Parse([]string{"--count=010"}); err == nil || !strings.Contains(err.Error(), `--count: expected a whole number without leading zeros, got "010"`) {
+	if err := set.Parse([]string{"--count=010"}); err == nil || !strings.Contains(err.Error(), `--count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "010"`) {
 		t.Errorf("a leading zero on the command line: %v", err)
 	}
 	_, set = declareParsed()
