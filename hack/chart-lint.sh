@@ -82,6 +82,8 @@ target.kubeconfigSecret.key=""                       /target/kubeconfigSecret/ke
 extraFlags=["v=4"]                                   /extraFlags
 extraFlags=["--bootstrap-token-signing"]             bootstrapTokens
 extraFlags=["--slots=512"]                           --slots=512
+extraFlags=["--slots=8\n"]                           /extraFlags/0
+extraFlags=["--config=/a"]                           --config=/a
 extraFlags=["--port=80"]                             --port=80
 extraFlags=["--namespace=one"]                       --namespace=one
 extraFlags=["--tls-cert-file=/a"]                    --tls-cert-file=/a

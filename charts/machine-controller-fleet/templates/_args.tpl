@@ -1,5 +1,5 @@
 {{/* The flags that the chart sets, each once, also those that have no value here. extraFlags may have none of them: what the chart renders beside
-the flag, such as access, a volume or a probe, would not follow. */}}
+the flag, such as access, a volume or a probe, would not follow. A file of flags could set them, too. */}}
 {{- define "fleet.flags" -}}
 {{- $control := .Values.control.kubeconfigSecret.name }}
 {{- $target := .Values.target.kubeconfigSecret.name }}
@@ -8,6 +8,7 @@ the flag, such as access, a volume or a probe, would not follow. */}}
 {{- range .Values.drivers }}
 {{- $sockets = append $sockets (printf "%s=/run/drivers/%s/driver.sock" .provider (include "fleet.driverName" .)) }}
 {{- end }}
+- {name: config, value: }
 - {name: replica-name, value: $(POD_NAME)}
 - {name: fleet-name, value: {{ include "fleet.name" . | quote }}}
 - {name: fleet-namespace, value: $(POD_NAMESPACE)}
@@ -48,7 +49,7 @@ the flag, such as access, a volume or a probe, would not follow. */}}
 {{- end }}
 {{- end }}
 {{- range .Values.extraFlags }}
-{{- $name := regexReplaceAll "^--([^=]*).*$" . "${1}" }}
+{{- $name := regexReplaceAll "(?s)^--([^=]*).*$" . "${1}" }}
 {{- if hasPrefix "bootstrap-token-" $name }}
 {{- fail (printf "extraFlags: expected the value bootstrapTokens instead of %s; an admission policy limits tokens to it" .) }}
 {{- else if has $name $own }}
