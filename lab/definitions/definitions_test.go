@@ -131,6 +131,32 @@ func TestStoredRulesStillHold(t *testing.T) {
 	}
 }
 
+// TestStoredValuesStay: labels and annotations that no Node may have stay in a template that has them, and others can be changed beside them. A
+// list of taints is changed as a whole.
+func TestStoredValuesStay(t *testing.T) {
+	t.Parallel()
+	all := both(t)
+	object, err := all["mcm"].create(t.Context(), manifest{"MachineDeployment", `spec: {template: {metadata: {annotations: {a b: c}}, spec: {nodeTemplate: {metadata: {labels: {a b: c, d: e f}}, ` +
+		`spec: {taints: [{key: a b, effect: Never}]}}}}}`}.object(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for patch, accepted := range map[string]bool{
+		`{"metadata":{"annotations":{"ok":"c"}}}`:                                                                           true,
+		`{"metadata":{"annotations":{"c d":"e"}}}`:                                                                          false,
+		`{"spec":{"nodeTemplate":{"metadata":{"labels":{"ok":"c"}}}}}`:                                                      true,
+		`{"spec":{"nodeTemplate":{"metadata":{"labels":{"c d":"e"}}}}}`:                                                     false,
+		`{"spec":{"nodeTemplate":{"metadata":{"labels":{"ok":"e f"}}}}}`:                                                    false,
+		`{"spec":{"nodeTemplate":{"spec":{"taints":[{"key":"ok","effect":"NoSchedule"},{"key":"a b","effect":"Never"}]}}}}`: false,
+		`{"spec":{"nodeTemplate":{"spec":{"taints":[{"key":"ok","effect":"NoSchedule"}]}}}}`:                                true,
+		`{"spec":{"class":{"name":"new"}}}`:                                                                                 true,
+	} {
+		if _, err := all["fleet"].patch(t.Context(), object, `{"spec":{"template":`+patch+`}}`, ""); (err == nil) != accepted {
+			t.Errorf("%s: want accepted %t, got: %v", patch, accepted, err)
+		}
+	}
+}
+
 func TestUnknownFields(t *testing.T) {
 	t.Parallel()
 	for name, definitions := range both(t) {
