@@ -14,8 +14,8 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,path=machineclasses,shortName=mcc
-// +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.provider`,description="Name of the driver"
-// +kubebuilder:printcolumn:name="Instance-Type",type=string,JSONPath=`.nodeTemplate.instanceType`,description="The cloud's name of the kind of VM"
+// +kubebuilder:printcolumn:name="Provider",type=string,priority=1,JSONPath=`.provider`,description="Name of the driver"
+// +kubebuilder:printcolumn:name="Instance-Type",type=string,priority=1,JSONPath=`.nodeTemplate.instanceType`,description="The cloud's name of the kind of VM"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 // +kubebuilder:printcolumn:name="Unknown-Fields",type=string,priority=1,JSONPath=`.metadata.annotations.fleet\.machine\.sapcloud\.io/unknown-fields`,description="Fields of the provider spec that the driver ignores"
 // +kubebuilder:printcolumn:name="Finalizers",type=string,priority=1,JSONPath=`.metadata.finalizers`,description="Has the fleet's finalizer while Machines use the class"
