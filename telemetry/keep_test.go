@@ -116,8 +116,8 @@ func TestStagesThatAreNotSampled_AreNotKept(t *testing.T) {
 	stage := Stage{Name: "create machine", ID: "u"}
 	from, to := time.Unix(1000, 0), time.Unix(1120, 0)
 	ctx, pass := StartPass(t.Context(), tracer, Pass{Controller: "machine", Key: "ns/m", Root: "r", Stage: stage, Queued: to, Began: to})
-	Waited(ctx, tracer, "r", Wait{Stretch{from, to}, stage, "a Node to appear"})
-	EndStage(ctx, stage, "r", &v1alpha1.Machine{}, Stretch{from, to}, "")
+	Waited(ctx, tracer, "r", Wait{Interval{from, to}, stage, "a Node to appear"})
+	EndStage(ctx, stage, "r", &v1alpha1.Machine{}, Interval{from, to}, "")
 	pass.End(trace.WithTimestamp(to))
 	if spans := exporter.GetSpans(); len(spans) != 0 {
 		t.Errorf("%d spans are exported, such as %s", len(spans), spans[0].Name)
@@ -162,8 +162,8 @@ func TestStage_IsOneTrace(t *testing.T) {
 		ctx, pass := StartPass(t.Context(), tracer, Pass{Controller: "machine", Key: "ns/m", Root: "r", Stage: stage})
 		Fail(pass, errTest)
 		if i == 1 {
-			Waited(ctx, tracer, "r", Wait{Stretch{at(5), at(9)}, stage, "a Node to appear"})
-			EndStage(ctx, stage, "r", machine, Stretch{at(1), at(20)}, "it failed")
+			Waited(ctx, tracer, "r", Wait{Interval{at(5), at(9)}, stage, "a Node to appear"})
+			EndStage(ctx, stage, "r", machine, Interval{at(1), at(20)}, "it failed")
 		}
 		pass.End()
 		all = append(all, exporter.GetSpans()...)

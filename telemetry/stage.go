@@ -40,12 +40,12 @@ func (s Stage) in(ctx context.Context) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, s.root())
 }
 
-// Stretch is a time.
-type Stretch struct{ From, To time.Time }
+// Interval is a time from one instant to another one.
+type Interval struct{ From, To time.Time }
 
 // EndStage writes the root span of a stage that has ended. The pass that ends the stage calls it, once; failure is why the stage has failed,
 // "" if it has not. Nothing happens where the pass is not recorded.
-func EndStage(ctx context.Context, s Stage, root string, about metav1.Object, took Stretch, failure string) {
+func EndStage(ctx context.Context, s Stage, root string, about metav1.Object, took Interval, failure string) {
 	pass := trace.SpanFromContext(ctx)
 	if !pass.IsRecording() || s == (Stage{}) {
 		return
@@ -62,7 +62,7 @@ func EndStage(ctx context.Context, s Stage, root string, about metav1.Object, to
 
 // Wait is a time in which an object waited for something, with what that is: one of few texts.
 type Wait struct {
-	Stretch
+	Interval
 
 	Stage Stage
 	For   string

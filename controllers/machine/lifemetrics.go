@@ -97,7 +97,7 @@ func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Mach
 	}
 	if stage, since, failure := lifecycle.StageEnded(before, after, events); stage != "" {
 		root := string(ownerref.RootUIDOf(c.cfg.View, before))
-		telemetry.EndStage(ctx, tracedStage(before, stage, since), root, before, telemetry.Stretch{From: since, To: now}, failure)
+		telemetry.EndStage(ctx, tracedStage(before, stage, since), root, before, telemetry.Interval{From: since, To: now}, failure)
 	}
 	steps := lifecycle.StepsEnded(before, events, now)
 	cause, failed := lifecycle.Failed(before, after)

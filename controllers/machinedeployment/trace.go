@@ -64,5 +64,5 @@ func (c *Controller) traceEnd(ctx context.Context, w *rollout.World, written *v1
 		set.CreationTimestamp.Time.Before(is.since) {
 		is.since = set.CreationTimestamp.Time
 	}
-	telemetry.EndStage(ctx, is.Stage, string(written.UID), written, telemetry.Stretch{From: is.since, To: c.cfg.Clock.Now()}, "")
+	telemetry.EndStage(ctx, is.Stage, string(written.UID), written, telemetry.Interval{From: is.since, To: c.cfg.Clock.Now()}, "")
 }

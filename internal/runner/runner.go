@@ -355,7 +355,7 @@ func (r *Runner[K]) waited(ctx context.Context, key K, pass *traced, began time.
 	case pass.waits == "" || !pass.span.IsRecording():
 		delete(r.waits, key)
 	default:
-		r.waits[key] = telemetry.Wait{Stretch: telemetry.Stretch{From: r.cfg.Clock.Now()}, Stage: pass.stage, For: pass.waits}
+		r.waits[key] = telemetry.Wait{Interval: telemetry.Interval{From: r.cfg.Clock.Now()}, Stage: pass.stage, For: pass.waits}
 	}
 	r.mu.Unlock()
 	if was {

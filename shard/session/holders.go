@@ -18,7 +18,7 @@ type holders struct {
 	sessions map[string]string // the session that each replica's Lease shows
 	slots    []holder          // by number
 	counted  float64           // slot-seconds without a live holder that were not taken yet
-	sight    sight
+	observed observation
 }
 
 // sign is the last sign of life of a session: a renewal of its Lease.
@@ -43,13 +43,13 @@ type gap struct {
 	died  bool   // that session did not release the slot
 }
 
-// sight is whether the silence of other sessions proves that they are dead.
-type sight int
+// observation is whether the silence of other sessions proves that they are dead.
+type observation int
 
 const (
-	begins sight = iota // not yet: what is without a holder now is counted when it does
-	sees
-	blind // not any more: what is missed is not counted
+	observationPending  observation = iota // not yet: what is without a holder now is counted when it does
+	observationReliable                    // it does
+	observationFailed                      // not any more: what is missed is not counted
 )
 
 func newHolders(s protocol.Settings, now member.Moment) *holders {
@@ -180,12 +180,12 @@ func (h *holders) count(slot int, now member.Moment) {
 // proves anything: after a time in which it did not, silence counts from its end.
 func (h *holders) take(now member.Moment, observing bool) (seconds float64) {
 	switch {
-	case !observing && h.sight == begins:
+	case !observing && h.observed == observationPending:
 		return 0
 	case !observing:
-		h.sight = blind
+		h.observed = observationFailed
 		return 0
-	case h.sight == blind:
+	case h.observed == observationFailed:
 		h.counted = 0
 		for session, last := range h.signs {
 			h.signs[session] = sign{last.renewed, now}
@@ -194,7 +194,7 @@ func (h *holders) take(now member.Moment, observing bool) (seconds float64) {
 			h.slots[slot].until = now
 		}
 	}
-	h.sight = sees
+	h.observed = observationReliable
 	for slot := range h.slots {
 		h.count(slot, now)
 	}
@@ -205,7 +205,7 @@ func (h *holders) take(now member.Moment, observing bool) (seconds float64) {
 // unowned returns how many slots have no holder, or one that has been silent for longer than a session may work without a sign of life.
 func (h *holders) unowned(now member.Moment) (slots int) {
 	for slot := range h.slots {
-		if _, is := h.unheld(slot, now, h.settings.Config.Fence); is && (h.sight == sees || h.slots[slot].session == "") {
+		if _, is := h.unheld(slot, now, h.settings.Config.Fence); is && (h.observed == observationReliable || h.slots[slot].session == "") {
 			slots++
 		}
 	}

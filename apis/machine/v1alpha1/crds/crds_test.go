@@ -71,7 +71,7 @@ func TestDefinitions(t *testing.T) {
 		"MachineClass": {
 			Names: "machineclasses [mcc]",
 			Columns: []string{
-				"Provider .provider", "Instance-Type .nodeTemplate.instanceType", "Age .metadata.creationTimestamp",
+				"Provider .provider wide", "Instance-Type .nodeTemplate.instanceType wide", "Age .metadata.creationTimestamp",
 				`Unknown-Fields .metadata.annotations.fleet\.machine\.sapcloud\.io/unknown-fields wide`, "Finalizers .metadata.finalizers wide",
 			},
 			KeepUnknown: []string{"nodeTemplate", "providerSpec"},
