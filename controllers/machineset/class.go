@@ -3,7 +3,6 @@ package machineset
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -62,16 +61,9 @@ func (c *Controller) observeClass(w *scale.World, known *done) {
 // isOld reports whether the MachineDeployment of a set has one of a newer revision.
 func (c *Controller) isOld(set *v1alpha1.MachineSet) bool {
 	root, ok := ownerref.RootOfSet(c.cfg.View, set)
-	return ok && slices.ContainsFunc(c.cfg.View.Sets.Under(root), func(other *v1alpha1.MachineSet) bool { return revision(other) > revision(set) })
-}
-
-// revision returns the number of a set's revision; 0 if it has none.
-func revision(set *v1alpha1.MachineSet) int64 {
-	n, err := strconv.ParseInt(set.Annotations[v1alpha1.AnnotationRevision], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
+	return ok && slices.ContainsFunc(c.cfg.View.Sets.Under(root), func(other *v1alpha1.MachineSet) bool {
+		return machinefacts.Revision(other) > machinefacts.Revision(set)
+	})
 }
 
 func hasVM(m *v1alpha1.Machine) bool { return m.Spec.ProviderID != "" }

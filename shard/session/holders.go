@@ -161,8 +161,8 @@ func (h *holders) unheld(slot int, now member.Moment, silence time.Duration) (si
 	return h.dead(h.slots[slot].session, now, silence)
 }
 
-// count counts the time in which a slot had no live holder, from its first holder on. The silence of a session counts when others may take its slots over: until
-// then it may be back, and counts what it has missed itself.
+// count counts the time in which a slot had no live holder, from its first holder on. The silence of a session counts when others may take
+// its slots over: until then it may be back, and counts what it has missed itself.
 func (h *holders) count(slot int, now member.Moment) {
 	is := &h.slots[slot]
 	since, unheld := h.unheld(slot, now, h.settings.Config.TakeOver)

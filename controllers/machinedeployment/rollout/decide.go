@@ -174,19 +174,11 @@ func newRevision(w World, newSet *v1alpha1.MachineSet) int64 {
 	highest := int64(0)
 	for _, set := range w.Owned {
 		if newSet == nil || set.UID != newSet.UID {
-			highest = max(highest, revision(set))
+			highest = max(highest, machinefacts.Revision(set))
 		}
 	}
-	if newSet != nil && revision(newSet) > highest {
-		return revision(newSet)
+	if newSet != nil && machinefacts.Revision(newSet) > highest {
+		return machinefacts.Revision(newSet)
 	}
 	return highest + 1
-}
-
-func revision(set *v1alpha1.MachineSet) int64 {
-	n, err := strconv.ParseInt(set.Annotations[v1alpha1.AnnotationRevision], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // rollBack gives the deployment the template of an earlier revision, and removes the request for it, in one write. What follows is a
@@ -39,15 +40,15 @@ func findRevision(w World, desired int64) (called string, set *v1alpha1.MachineS
 	standing := slices.DeleteFunc(slices.Clone(w.Owned), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
 	if desired == 0 {
 		slices.SortStableFunc(standing, func(a, b *v1alpha1.MachineSet) int {
-			return cmp.Or(cmp.Compare(revision(b), revision(a)), byAge(b, a))
+			return cmp.Or(cmp.Compare(machinefacts.Revision(b), machinefacts.Revision(a)), byAge(b, a))
 		})
 		if len(standing) < 2 {
 			return "before the current one", nil
 		}
-		return fmt.Sprint(revision(standing[1])), standing[1]
+		return fmt.Sprint(machinefacts.Revision(standing[1])), standing[1]
 	}
 	for _, s := range standing {
-		if revision(s) == desired {
+		if machinefacts.Revision(s) == desired {
 			return fmt.Sprint(desired), s
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // sets are the sets of a deployment, counted.
@@ -65,7 +66,9 @@ func (s *sets) lastNew() []*tally {
 
 // wasNew reports whether a set was the new one until the template changed.
 func (s *sets) wasNew(t *tally) bool {
-	return !slices.ContainsFunc(s.w.Owned, func(other *v1alpha1.MachineSet) bool { return revision(other) > revision(t.set) })
+	return !slices.ContainsFunc(s.w.Owned, func(other *v1alpha1.MachineSet) bool {
+		return machinefacts.Revision(other) > machinefacts.Revision(t.set)
+	})
 }
 
 // active returns the sets that should have machines, the oldest first.

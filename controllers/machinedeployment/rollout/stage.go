@@ -1,6 +1,9 @@
 package rollout
 
-import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+import (
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+)
 
 // UnderWay returns the revision of the rollout that a deployment is in; is is false if it is in none. owned are its sets.
 func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (rolledOut int64, is bool) {
@@ -10,7 +13,7 @@ func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (roll
 	}
 	newSet := NewSet(d, owned)
 	rolledOut = newRevision(World{Owned: owned}, newSet)
-	resized := isComplete && newSet != nil && revision(newSet) == rolledOut
+	resized := isComplete && newSet != nil && machinefacts.Revision(newSet) == rolledOut
 	return rolledOut, !resized
 }
 
