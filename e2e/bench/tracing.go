@@ -123,7 +123,7 @@ func (v *variant) work(ctx context.Context, namespace string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := pause(ctx, 5*settled); err != nil { // late work, and spans that are sent every 5 s
+	if err := pause(ctx, 5*settled); err != nil { // late work, and spans that were not sent yet
 		return 0, err
 	}
 	after, err := cpuSeconds(ctx, v.lab)

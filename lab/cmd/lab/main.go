@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fault := faultFlags(c.flags, command)
 		return c.run(args, 1, 2, func() error { return c.fault(ctx, fault()) })
 	case "trace":
-		epoch := c.flags.Int64("until-epoch", 0, "wait until an owner that holds the machine's slot in this `epoch` or a later one has sent spans, which it does every 5 s; at most 2 min")
+		epoch := c.flags.Int64("until-epoch", 0, "wait until an owner that holds the machine's slot in this `epoch` or a later one has sent spans, which it does each second; at most 2 min")
 		return c.run(args, 1, 1, func() error { return c.trace(ctx, *epoch) })
 	case "snapshot":
 		return c.run(args, 1, 1, func() error { return c.snapshot(ctx) })
