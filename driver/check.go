@@ -72,6 +72,9 @@ func (vm VM) described(err error) (VM, string) {
 			vm.NodeName = ""
 		}
 	}
+	if len(vm.State) > MaxVMState || !isID(vm.State) { // nothing depends on it
+		vm.State = ""
+	}
 	if problem := wrongAddresses(vm.Addresses); problem != "" {
 		wrong, vm.Addresses = append(wrong, problem), nil
 	}

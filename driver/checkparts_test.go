@@ -63,3 +63,16 @@ func (e ending) DeleteMachine(ctx context.Context, req DeleteMachineRequest) (De
 	resp.Gone = false
 	return resp, err
 }
+
+// Nothing depends on the state of a VM: one that is invalid is not shown, and the VM is.
+func TestChecked_InvalidState_IsDropped(t *testing.T) {
+	for state, want := range map[string]string{
+		"stopped": "stopped", strings.Repeat("x", MaxVMState): strings.Repeat("x", MaxVMState),
+		strings.Repeat("x", MaxVMState+1): "", "a\nb": "", "\xff": "",
+	} {
+		resp, err := Checked(liar{vm: VM{ProviderID: "cloud:///i-1", State: state}}).GetMachineStatus(t.Context(), GetMachineStatusRequest{})
+		if err != nil || resp.ProviderID != "cloud:///i-1" || resp.State != want {
+			t.Errorf("%q: want the VM with the state %q, got %+v, %v", state, want, resp.VM, err)
+		}
+	}
+}

@@ -116,6 +116,9 @@ type VM struct {
 	NodeName string
 	// Addresses of the VM, as far as the cloud knows them yet.
 	Addresses []corev1.NodeAddress
+	// State is the cloud's own name of the state that the VM is in, such as "running" or "stopped"; "" when the driver does not report it. It
+	// has at most MaxVMState printable bytes without spaces, is shown when the VM's Node does not report, and nothing depends on it.
+	State string
 }
 
 // InitializeMachineRequest requests the post-create step.

@@ -25,6 +25,8 @@ const (
 	MaxAddresses = 64
 	// MaxAddress is how many bytes an address has at most: a DNS name has 253.
 	MaxAddress = 253
+	// MaxVMState is how many bytes the state of a VM has at most. A longer one is not shown.
+	MaxVMState = 64
 	// MaxLastKnownState is how many bytes of a driver's own note are kept. It is stored on the Machine, which every write and
 	// every watch carries.
 	MaxLastKnownState = 16 << 10

@@ -113,6 +113,7 @@ type Controller struct {
 	calls            *calls // of drivers
 	accounts         *accounts
 	writes           *rates.Rates[types.UID]
+	evidence         *rates.Rates[string]           // on calls that ask for the VMs of silent Nodes, by namespace
 	memory           *memory[types.UID, remembered] // of machines, by their UID
 	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
 	namesakes        *namesakes                     // of machines, in other namespaces
@@ -147,6 +148,8 @@ func New(cfg Config) (*Controller, error) {
 		calls:   newCalls(cfg.Workers),
 		metrics: newLifeMetrics(cfg.Drivers.Providers(), newLastMachines(cfg.View)),
 		writes:  rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
+
+		evidence: rates.New[string](rates.EvidenceBurst, rates.EvidenceInterval),
 	}
 	c.drains = newDrainer(c)
 	c.accounts = newAccounts(own, func(key types.NamespacedName) { c.runner.Enqueue(key) })
@@ -356,6 +359,8 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.checkFields(ctx, p)
 	case lifecycle.FindVM, lifecycle.CreateVM, lifecycle.InitializeVM, lifecycle.DeleteVM:
 		return c.callDriver(ctx, p, verdict)
+	case lifecycle.AskCloud:
+		return c.askCloud(ctx, p)
 	case lifecycle.MakeToken:
 		return c.makeToken(ctx, p)
 	case lifecycle.ProlongToken:

@@ -55,6 +55,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 		c.noteSecrets(p, secrets)
 	}
 	p.world.Proven = c.memory.of(m.UID).proven
+	c.observeEvidence(p)
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
 	p.world.Disruption, p.world.Rollout, p.world.NoComponentsTaint = c.disruption(m), c.rollout(m), c.omitsComponentsTaint(m)

@@ -246,7 +246,7 @@ func TestProviderIDsOfNodes(t *testing.T) {
 	own := target.Machine.Spec.ProviderID
 	target.Machine.Spec.ProviderID = strings.Replace(own, region, zone, 1)
 	target.Class = classOf(string(changed(t, map[string]any{"srcAndDstChecksEnabled": nil})))
-	if resp, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); err != nil || resp.ProviderID != own {
+	if resp, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); err != nil || resp.ProviderID != own || resp.State != "running" {
 		t.Errorf("%q, %v; want %q", resp.ProviderID, err, own)
 	}
 	target.Machine.Spec.ProviderID = "aws:///eu-west-1/i-0a" // EC2 rejects an ID of this length

@@ -294,6 +294,9 @@ func isID(text, prefix string) bool {
 // describe returns what the fleet knows of a VM.
 func (a *account) describe(vm types.Instance) driver.VM {
 	found := driver.VM{ProviderID: a.providerID(vm), NodeName: sdk.ToString(vm.PrivateDnsName)}
+	if vm.State != nil {
+		found.State = string(vm.State.Name)
+	}
 	add := func(kind corev1.NodeAddressType, address string) {
 		if address != "" && len(found.Addresses) < driver.MaxAddresses {
 			found.Addresses = append(found.Addresses, corev1.NodeAddress{Type: kind, Address: address})

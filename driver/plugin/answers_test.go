@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
 )
 
-var someVM = driver.VM{ProviderID: "test:///m", NodeName: "m", Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}}
+var someVM = driver.VM{ProviderID: "test:///m", NodeName: "m", State: "running", Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}}
 
 // asked fails the test unless the driver got the request that the fleet has made.
 func asked(t *testing.T, wanted, got any) {

@@ -91,7 +91,7 @@ func fromScope(received *driverv1.ScopeRequest) (driver.ScopeRequest, error) {
 
 // toVM returns a VM as it is sent.
 func toVM(vm driver.VM) *driverv1.VM {
-	sent := &driverv1.VM{ProviderId: vm.ProviderID, NodeName: vm.NodeName}
+	sent := &driverv1.VM{ProviderId: vm.ProviderID, NodeName: vm.NodeName, State: vm.State}
 	for _, a := range vm.Addresses {
 		sent.Addresses = append(sent.Addresses, &driverv1.Address{Type: string(a.Type), Address: a.Address})
 	}
@@ -100,7 +100,7 @@ func toVM(vm driver.VM) *driverv1.VM {
 
 // fromVM returns a VM that was received.
 func fromVM(received *driverv1.VM) driver.VM {
-	vm := driver.VM{ProviderID: received.GetProviderId(), NodeName: received.GetNodeName()}
+	vm := driver.VM{ProviderID: received.GetProviderId(), NodeName: received.GetNodeName(), State: received.GetState()}
 	for _, a := range received.GetAddresses() {
 		vm.Addresses = append(vm.Addresses, corev1.NodeAddress{Type: corev1.NodeAddressType(a.GetType()), Address: a.GetAddress()})
 	}

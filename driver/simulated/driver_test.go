@@ -114,7 +114,7 @@ func TestCreate(t *testing.T) {
 	}
 	want := driver.CreateMachineResponse{VM: driver.VM{ProviderID: "simulated:///r/z/i-1", NodeName: "a", Addresses: []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: "10.64.0.2"}, {Type: corev1.NodeHostName, Address: "a"},
-	}}}
+	}, State: "pending"}}
 	if diff := cmp.Diff(want, resp); diff != "" {
 		t.Errorf("response (-want +got):\n%s", diff)
 	}

@@ -251,7 +251,7 @@ func alive(vm cloudapi.Instance) bool {
 }
 
 func describe(vm cloudapi.Instance) driver.VM {
-	found := driver.VM{ProviderID: vm.ProviderID, NodeName: vm.Name}
+	found := driver.VM{ProviderID: vm.ProviderID, NodeName: vm.Name, State: string(vm.State)}
 	if vm.PrivateIP != "" {
 		found.Addresses = append(found.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: vm.PrivateIP})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,6 +45,7 @@ var facts = map[string]func(w *World, value string) error{
 	"cloud":      setFailure,    // cloud: create_machine Internal; and retry-after 1m
 	"backoff":    setBackoff,    // backoff: until 15s, step 10s, after Internal Unavailable, reported NotFound
 	"trouble":    setPassError,  // trouble: PermissionDenied; an API server refuses something
+	"evidence":   setEvidence,   // evidence: may be asked for; "the cloud has its VM"
 	"drain":      setDrain,      // drain: going on, stuck, drained, given up; and "…" the text of its report
 	"inputs":     setInputs,     // inputs: changed; class or secret, since the cloud failed
 	"set":        setSet,        // set: old, new; without this line it is not seen
@@ -368,6 +370,15 @@ func setFailure(w *World, value string) error {
 		return err
 	}
 	return nil
+}
+
+func setEvidence(w *World, value string) (err error) {
+	if value == "may be asked for" {
+		w.Evidence.MayAsk = true
+		return nil
+	}
+	w.Evidence.Text, err = strconv.Unquote(value)
+	return err
 }
 
 func setPassError(w *World, value string) error {

@@ -70,6 +70,7 @@ func (l *life) world() World {
 		w.Proven = ownVM.ProviderID
 	}
 	w.Disruption, w.VM = l.disruption, l.ending
+	w.Evidence.MayAsk = l.faulty
 	l.see(&w)
 	return w
 }
@@ -198,6 +199,9 @@ func (l *life) act(w *World, v Verdict) {
 			w.VM = VMFact{State: VMPresent, VM: ownVM}
 			l.proven, w.Proven = true, ownVM.ProviderID
 		}
+	case AskCloud:
+		w.VM, w.Evidence = VMFact{State: rapid.SampledFrom([]VMState{VMUnknown, VMAbsent, VMPresent}).Draw(l.t, "answer"), VM: ownVM}, EvidenceFact{}
+		w.Evidence.Text = EvidenceOf(*w)
 	case CreateVM:
 		l.mayCreate(w)
 		fails, effect := l.cloudFails(w)

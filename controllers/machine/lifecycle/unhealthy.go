@@ -43,6 +43,14 @@ func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
 	if v, decided := beginAnew(w, m); decided {
 		return v
 	}
+	if isEvidenceDue(w) {
+		return do(AskCloud)
+	}
+	if evidence := shownEvidence(w); evidence != "" {
+		setOperation(w, m, v1alpha1.LastOperation{
+			Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing, Description: notReadyReason(w, m) + evidence,
+		})
+	}
 	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
 	switch {
 	case may && w.Now.Before(w.Reach.Settled()):
@@ -60,8 +68,8 @@ func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
 	}
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing,
-		Description: fmt.Sprintf("%s, for longer than the health timeout. Replacement pending: disruption budget exhausted or circuit breaker open",
-			notReadyReason(w, m)),
+		Description: fmt.Sprintf("%s, for longer than the health timeout%s. Replacement pending: disruption budget exhausted or circuit breaker open",
+			notReadyReason(w, m), shownEvidence(w)),
 	})
 	return Verdict{Do: Rest, Machine: m}
 }
@@ -85,7 +93,7 @@ func notReadyReason(w World, m *v1alpha1.Machine) string {
 
 // failHealth has the machine fail for its health.
 func failHealth(w World, m *v1alpha1.Machine) Verdict {
-	message := notReadyReason(w, m) + ", for longer than the health timeout; the machine has failed"
+	message := notReadyReason(w, m) + ", for longer than the health timeout; the machine has failed" + shownEvidence(w)
 	setPhase(w, m, v1alpha1.MachineFailed, false)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateFailed, Description: message,

@@ -27,6 +27,8 @@ const (
 	AddFinalizers Action = "Hold"
 	// FindVM asks the cloud for the machine's VM.
 	FindVM Action = "FindVM"
+	// AskCloud asks the cloud for the VM of a machine whose Node is silent, and records the answer in World.Evidence. It never fails.
+	AskCloud Action = "AskCloud"
 	// CheckFields asks the driver which fields of the class' provider spec it ignores, and reports them on the class.
 	CheckFields Action = "CheckFields"
 	// MakeToken makes the machine's bootstrap token, or reads the one that it has.
@@ -130,6 +132,8 @@ func (a Action) reason() string {
 		return "the class or a Secret lacks the finalizer"
 	case FindVM:
 		return "whether the cloud has a VM of the machine is not known"
+	case AskCloud:
+		return "the Node is silent, and the cloud may show why"
 	case CheckFields:
 		return "whether the driver ignores fields of the class is not known"
 	case MakeToken:

@@ -59,6 +59,8 @@ type World struct {
 	TokenExpiry time.Time
 	// Drain of the Node, before its VM is deleted.
 	Drain drain.Report
+	// Evidence is what the cloud has reported of the VM of a machine whose Node is silent.
+	Evidence EvidenceFact
 	// PassError is an error for which the machine makes no progress; nil while there is none. If there is, the verdict only reports it.
 	PassError *PassError
 	// Failure is the cloud's answer to the last action of this pass, when that was an error.

@@ -548,10 +548,13 @@ func (x *Target) GetToken() string {
 
 // VM is what the cloud reports of a machine.
 type VM struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProviderId    string                 `protobuf:"bytes,1,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
-	NodeName      string                 `protobuf:"bytes,2,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
-	Addresses     []*Address             `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ProviderId string                 `protobuf:"bytes,1,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`
+	NodeName   string                 `protobuf:"bytes,2,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
+	Addresses  []*Address             `protobuf:"bytes,3,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// The cloud's own name of the state that the VM is in, such as "running" or "stopped", without spaces, at most 64 bytes; empty when the
+	// driver does not report it. It is shown when the VM's Node does not report, and nothing depends on it.
+	State         string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -605,6 +608,13 @@ func (x *VM) GetAddresses() []*Address {
 		return x.Addresses
 	}
 	return nil
+}
+
+func (x *VM) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
 }
 
 // Address is an address of a VM.
@@ -1849,12 +1859,13 @@ const file_driver_plugin_v1_driver_proto_rawDesc = "" +
 	"\x05token\x18\x06 \x01(\tR\x05token\x1a9\n" +
 	"\vSecretEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\x8e\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xa4\x01\n" +
 	"\x02VM\x12\x1f\n" +
 	"\vprovider_id\x18\x01 \x01(\tR\n" +
 	"providerId\x12\x1b\n" +
 	"\tnode_name\x18\x02 \x01(\tR\bnodeName\x12J\n" +
-	"\taddresses\x18\x03 \x03(\v2,.fleet.machine.sapcloud.io.driver.v1.AddressR\taddresses\"7\n" +
+	"\taddresses\x18\x03 \x03(\v2,.fleet.machine.sapcloud.io.driver.v1.AddressR\taddresses\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\"7\n" +
 	"\aAddress\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"b\n" +

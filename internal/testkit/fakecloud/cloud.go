@@ -49,6 +49,7 @@ type Resource struct {
 	driver.Resource
 
 	Addresses      []corev1.NodeAddress
+	State          string // of the VM
 	OtherID        string // another form of a VM's provider ID
 	Account        string // empty for "account"
 	ControlCluster string
@@ -66,7 +67,7 @@ type Resource struct {
 func (r *Resource) Live() bool { return r.Ends.IsZero() }
 
 func (r *Resource) vm() driver.VM {
-	return driver.VM{ProviderID: r.ID, NodeName: r.NodeName, Addresses: r.Addresses}
+	return driver.VM{ProviderID: r.ID, NodeName: r.NodeName, Addresses: r.Addresses, State: r.State}
 }
 
 // isOf reports whether a resource is a Machine's.

@@ -1,0 +1,64 @@
+package lifecycle
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// EvidenceFact is what the cloud has reported of the VM of a machine whose Node is silent. It is for people: no decision depends on it.
+type EvidenceFact struct {
+	// MayAsk reports whether the cloud may be asked: it was not since the machine is unhealthy, and the limit on such calls allows one.
+	MayAsk bool
+	// Text is what it has reported; "" when it was not asked.
+	Text string
+}
+
+// isSilent reports whether the machine is unhealthy because its Node is gone, or its kubelet does not report: it may be that the VM does not run.
+func isSilent(w World) bool {
+	if w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineUnknown || isForeign(w, w.Machine) {
+		return false
+	}
+	return w.Node.State == NodeAbsent || w.Node.State == NodePresent && readiness(w.Node.Node) == corev1.ConditionUnknown
+}
+
+// readiness returns the status of the Node's Ready condition; "" when it has none.
+func readiness(node *corev1.Node) corev1.ConditionStatus {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// isEvidenceDue reports whether the cloud is to be asked for the VM of a machine whose Node is silent.
+func isEvidenceDue(w World) bool {
+	_, missing := missingForCloud(w)
+	return w.Evidence.MayAsk && !w.Reach.Away && missing == "" && isSilent(w)
+}
+
+// shownEvidence returns what a text about a silent Node ends with: what the cloud has reported of its VM; "" when that is nothing.
+func shownEvidence(w World) string {
+	if w.Evidence.Text == "" || !isSilent(w) {
+		return ""
+	}
+	return "; " + w.Evidence.Text
+}
+
+// EvidenceOf returns what the cloud has answered in this pass about the VM of a machine whose Node is silent; "" when that shows nothing.
+func EvidenceOf(w World) string {
+	switch {
+	case w.Failure != nil:
+		return fmt.Sprintf("the cloud does not report whether it has its VM (%s)", w.Failure.Code)
+	case w.VM.State == VMAbsent:
+		return "the cloud has no VM of this machine"
+	case (w.VM.State == VMPresent || w.VM.State == VMUninitialized) && w.VM.VM.State != "":
+		return fmt.Sprintf("the cloud reports the state of its VM as %q", w.VM.VM.State)
+	case w.VM.State == VMPresent || w.VM.State == VMUninitialized:
+		return "the cloud has its VM"
+	}
+	return ""
+}
