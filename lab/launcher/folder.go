@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -84,26 +85,45 @@ func (f Folder) ReadState() (State, error) {
 	return state, err
 }
 
-// clear makes the folder if it is missing, and removes the files of an earlier run.
+// clear removes the files of an earlier run, and makes the folder for logs. Error: the folder has files of such names, and no run has made them.
 func (f Folder) clear() error {
-	if err := os.MkdirAll(f.path(logsDir), 0o755); err != nil {
-		return fmt.Errorf("making the lab's folder: %w", err)
+	paths, err := f.remaining()
+	if err != nil {
+		return err
 	}
-	for _, pattern := range remains {
-		paths, err := filepath.Glob(filepath.Join(globQuote(string(f)), pattern))
-		if err != nil {
-			return fmt.Errorf("looking for %s of an earlier run: %w", pattern, err)
+	if _, err := os.Stat(f.path(stateFile)); absent(err) {
+		if at := slices.IndexFunc(paths, func(path string) bool { return !isEmptyFolder(path) }); at >= 0 {
+			return fmt.Errorf("want an empty or new folder, or that of an earlier lab, which has a %s: %s is there, which a lab would remove; name another folder",
+				stateFile, paths[at])
 		}
-		for _, path := range paths {
-			if err := os.RemoveAll(path); err != nil {
-				return fmt.Errorf("removing the files of an earlier run: %w", err)
-			}
+	}
+	for _, path := range paths {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing the files of an earlier run: %w", err)
 		}
 	}
 	if err := os.MkdirAll(f.path(logsDir), 0o755); err != nil {
 		return fmt.Errorf("making the folder for logs: %w", err)
 	}
 	return nil
+}
+
+// remaining returns the paths of what an earlier run has left, its state last.
+func (f Folder) remaining() (all []string, err error) {
+	for _, pattern := range remains {
+		paths, err := filepath.Glob(filepath.Join(globQuote(string(f)), pattern))
+		if err != nil {
+			return nil, fmt.Errorf("looking for %s of an earlier run: %w", pattern, err)
+		}
+		all = append(all, paths...)
+	}
+	return all, nil
+}
+
+// isEmptyFolder reports whether a path is a folder with nothing in it.
+func isEmptyFolder(path string) bool {
+	entries, err := os.ReadDir(path)
+	return err == nil && len(entries) == 0
 }
 
 // globQuote makes a path match only itself.

@@ -234,10 +234,30 @@ func TestDownOfNothing(t *testing.T) {
 	}
 }
 
+// A folder of other things that have the names of a lab's files is refused, and keeps them. An empty folder of such a name is not one.
+func TestClear_FolderThatNoLabHasMade_IsRefused(t *testing.T) {
+	folder := newFolder(t)
+	if err := os.MkdirAll(folder.path("logs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := folder.clear(); err != nil {
+		t.Errorf("with an empty folder: %v", err)
+	}
+	if err := os.MkdirAll(folder.path("cloudsim/mine"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := folder.clear(); err == nil || !strings.Contains(err.Error(), "cloudsim") {
+		t.Errorf("want an error that names cloudsim, got %v", err)
+	}
+	if _, err := os.Stat(folder.path("cloudsim/mine")); err != nil {
+		t.Errorf("it is not there any more: %v", err)
+	}
+}
+
 // Files that a lab did not make are kept.
 func TestClear(t *testing.T) {
 	folder := newFolder(t)
-	for _, path := range []string{"admin.kubeconfig", "pki/control/ca.key", "etcd/data", "logs/etcd.log", "audit.log", "target-audit.log", "notes.txt", "mine/pki/x"} {
+	for _, path := range []string{"admin.kubeconfig", "pki/control/ca.key", "etcd/data", "logs/etcd.log", "audit.log", "target-audit.log", "state.json", "notes.txt", "mine/pki/x"} {
 		if err := os.MkdirAll(filepath.Dir(folder.path(path)), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func (o *Options) Validate() error {
 	}
 	makers := map[string]string{hyperkubeBinary: "make build", cloudsimBinary: "make build", fleetBinary: "make build"}
 	if o.Tracing {
-		makers[jaegerBinary] = "hack/build-jaeger.sh"
+		makers[jaegerBinary] = "make build-jaeger"
 	}
 	if o.MachineConfiguration {
 		makers[daemonBinary] = "make build"
