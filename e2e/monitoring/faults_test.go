@@ -42,6 +42,9 @@ const manyMachines = 20
 // massOfMachines is more than are deleted without an alert.
 const massOfMachines = 40
 
+// slowMachines are so much work that their replica has more than its share, whatever roots of other faults the other replicas have.
+const slowMachines = 10 * syncs
+
 // unreachedRoots are so many MachineDeployments that each replica holds the slots of some.
 const unreachedRoots = 24
 
@@ -185,8 +188,8 @@ func ofFleet() []fault {
 		}},
 		{"creates take long, and are all of one root", []string{"KeysWait", "Imbalance"}, func(s *scene) func() {
 			s.must(s.lab.Prepare(s.ctx, "slow", ""))
-			s.clouds(`{"latency":{"CreateInstance":{"mean":"40s"}}}`)
-			s.deploy("slow", "pool", 3*syncs)
+			s.clouds(`{"latency":{"CreateInstance":{"mean":"30s"}}}`)
+			s.deploy("slow", "pool", slowMachines)
 			return func() {
 				s.clouds(`{"latency":{"CreateInstance":{"mean":"200ms"}}}`)
 				s.must(s.lab.ScaleDeployment(s.ctx, "slow", "pool", 0))
@@ -201,6 +204,7 @@ func ofFleet() []fault {
 		{"a replica loses the cloud", []string{"AccountUnreached"}, func(s *scene) func() {
 			_, followers := s.roles()
 			s.must(s.lab.Prepare(s.ctx, "unreached", ""))
+			s.works(followers[0])
 			s.must(s.lab.SetFault(s.ctx, followers[0], harness.LinkCloud, harness.Cut(harness.Both)))
 			for i := range unreachedRoots {
 				s.deploy("unreached", fmt.Sprint("pool-", i), 1)
@@ -214,11 +218,15 @@ func ofFleet() []fault {
 		}},
 		{"a replica loses the control cluster for seconds, three times", []string{"FenceTrips"}, func(s *scene) func() {
 			_, followers := s.roles()
-			for range 3 {
+			for trips := 0.0; trips < 3; { // a process that was cut off for too long ends, and its count with it
+				s.works(followers[0])
 				s.must(s.lab.SetFault(s.ctx, followers[0], harness.LinkControl, harness.Cut(harness.Both)))
 				s.suspended(followers[0], 1)
 				s.must(s.lab.Heal(s.ctx, followers[0]))
 				s.suspended(followers[0], 0)
+				var err error
+				trips, err = s.lab.Metric(s.ctx, followers[0], "mcf_suspensions_total")
+				s.must(err)
 			}
 			return nil
 		}},
@@ -279,6 +287,20 @@ func (s *scene) namespaceOfAnother(name string) {
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds},
 	}, metav1.CreateOptions{})
 	s.must(err)
+}
+
+// works waits until a replica works on slots, whatever the faults before have done to it: one that was unfit holds none at first, and one that
+// was suspended for long is about to end.
+func (s *scene) works(replica string) {
+	s.Helper()
+	s.suspended(replica, 0)
+	s.eventually(replica+" holds slots", func(ctx context.Context) error {
+		slots, err := s.lab.Metric(ctx, replica, "mcf_owned_slots")
+		if err == nil && slots == 0 {
+			err = errors.New("it does not yet")
+		}
+		return err
+	})
 }
 
 // suspended waits until a replica is suspended (1), or is not (0).
