@@ -219,10 +219,12 @@ func (a *accounts) collectors(providers []string) []prometheus.Collector {
 	return all
 }
 
-// keep records in the world that a call is held, and emits the Event of that on the machine's root, once for each opening.
+// keep records in the world that a call is held, and emits the Event of that on the machine's root, once for each opening. The Event has no
+// time: each probe that fails moves the next one.
 func (c *Controller) keep(ctx context.Context, p *pass, call accountCall, of hold) {
-	text := fmt.Sprintf("the account's circuit breaker is open until %s, because %s has failed for %d machines in a row; no call was made, and the last one failed with %s: %s",
-		of.until.UTC().Format(time.RFC3339), call.key.op, breaker.Failures, of.code, of.reason)
+	why := fmt.Sprintf("%s has failed for %d machines in a row", call.key.op, breaker.Failures)
+	last := fmt.Sprintf("the last one failed with %s: %s", of.code, of.reason)
+	text := fmt.Sprintf("the account's circuit breaker is open until %s, because %s; no call was made, and %s", of.until.UTC().Format(time.RFC3339), why, last)
 	p.held = true
 	p.world.Failure = &lifecycle.Failure{Code: of.code, Op: call.key.op, Message: text, Held: true, RetryAfter: max(of.until.Sub(c.accounts.clock.Now()), time.Millisecond)}
 	root, known := ownerref.RootOf(c.cfg.View, p.world.Machine)
@@ -230,7 +232,8 @@ func (c *Controller) keep(ctx context.Context, p *pass, call accountCall, of hol
 		return
 	}
 	if about, ok := root.(runtime.Object); ok {
-		telemetry.Emit(ctx, c.cfg.Events, about, v1alpha1.EventAccountCircuitBreakerOpen, "The cloud is not called for now: "+text)
+		telemetry.Emit(ctx, c.cfg.Events, about, v1alpha1.EventAccountCircuitBreakerOpen, fmt.Sprintf(
+			"The account's circuit breaker is open, because %s: calls are made for one machine at a time until the cloud answers; %s", why, last))
 	}
 }
 

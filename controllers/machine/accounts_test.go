@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,6 +94,12 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 		}
 		if got := b.reported.Count(v1alpha1.EventReason{Reason: v1alpha1.EventAccountCircuitBreakerOpen, Warning: true}); got != 1 {
 			t.Errorf("the MachineSet has %d Events, want one", got)
+		}
+		// The Event is emitted once, and the time of the next probe changes with each that fails.
+		want := []string{"The account's circuit breaker is open, because get_machine_status has failed for 5 machines in a row: " +
+			"calls are made for one machine at a time until the cloud answers; the last one failed with Unauthenticated: injected by the test"}
+		if diff := cmp.Diff(want, b.reported.Texts(v1alpha1.EventAccountCircuitBreakerOpen)); diff != "" {
+			t.Errorf("Events of the MachineSet (-want +got):\n%s", diff)
 		}
 		b.cloud.Work()
 		b.server.Merge("secrets", "n", "s", `{"stringData":{"token":"new"},"data":{"token":"bmV3"}}`)

@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -12,15 +13,26 @@ import (
 
 // EventLog is an EventRecorder that keeps the Events. The zero value has none.
 type EventLog struct {
-	mu  sync.Mutex
-	all []string
+	mu    sync.Mutex
+	all   []string
+	texts map[string][]string // messages by reason
 }
 
 // Eventf is events.EventRecorder's.
-func (l *EventLog) Eventf(_, _ runtime.Object, eventtype, reason, _, _ string, _ ...any) {
+func (l *EventLog) Eventf(_, _ runtime.Object, eventtype, reason, _, note string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all = append(l.all, eventtype+" "+reason)
+	if l.texts == nil {
+		l.texts = map[string][]string{}
+	}
+	l.all, l.texts[reason] = append(l.all, eventtype+" "+reason), append(l.texts[reason], fmt.Sprintf(note, args...))
+}
+
+// Texts returns the messages of the Events with a reason, the first one first.
+func (l *EventLog) Texts(reason string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.texts[reason])
 }
 
 // List returns type and reason of all Events, the first one first.
