@@ -25,10 +25,6 @@ const (
 	putOffClassCheck = 5 * time.Second
 )
 
-// classChecks is the maximum number of concurrent checks. Secrets are read one after the other: a replica that takes over thousands of sets without
-// machines must not delay the creation of others' VMs. No set waits for one of them, because all may be of a driver that hangs.
-const classChecks = 4
-
 // classCheckOf is the result of the checks of a set's class.
 type classCheckOf struct {
 	class   string // "" before the first check
@@ -71,28 +67,21 @@ func hasVM(m *v1alpha1.Machine) bool { return m.Spec.ProviderID != "" }
 // checkClass checks the class of a set. A check that fails changes nothing, and is repeated later: the machines have to be created all the
 // same. So is one that would have to wait for others. Errors: the end of ctx, or of the ownership.
 func (c *Controller) checkClass(ctx context.Context, w *scale.World) error {
-	is := classCheckOf{class: w.Set.Spec.Template.Spec.Class.Name, problem: w.ClassProblem, unknown: w.ClassUnknown, failed: w.ClassCheckLast}
-	again := putOffClassCheck
-	select {
-	case c.checking <- struct{}{}:
-		defer func() { <-c.checking }()
-		problem, err := c.cfg.ClassProblem(ctx, types.NamespacedName{Namespace: w.Set.Namespace, Name: is.class})
-		is.failed = err != nil
+	class := types.NamespacedName{Namespace: w.Set.Namespace, Name: w.Set.Spec.Template.Spec.Class.Name}
+	is := classCheckOf{class: class.Name, problem: w.ClassProblem, unknown: w.ClassUnknown, failed: w.ClassCheckLast}
+	is.next = c.own.Now().Add(putOffClassCheck)
+	if result, known := c.checks.of(ctx, class); known {
+		is.failed = result.err != nil
 		switch {
-		case err == nil:
-			is.problem, is.unknown = problem, false
-		case ctx.Err() != nil || runner.NotOurs(err):
-			return err
+		case result.err == nil:
+			is.problem, is.unknown = result.problem, false
+		case ctx.Err() != nil || runner.NotOurs(result.err):
+			return result.err
 		default:
-			klog.FromContext(ctx).V(1).Info("Could not check the MachineClass", telemetry.KeyMachineClass, klog.KRef(w.Set.Namespace, is.class), "err", err)
+			klog.FromContext(ctx).V(1).Info("Could not check the MachineClass", telemetry.KeyMachineClass, klog.KRef(class.Namespace, class.Name), "err", result.err)
 		}
-		again = classCheck
-		if (is.problem != "" || is.failed) && len(w.Owned) == 0 {
-			again = brokenClassCheck
-		}
-	default:
+		is.next = result.next((is.problem != "" || is.failed) && len(w.Owned) == 0)
 	}
-	is.next = c.own.Now().Add(again)
 	w.ClassProblem, w.ClassUnknown, w.MustCheckClass = is.problem, is.unknown, false
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,6 +105,7 @@ func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 	if class == nil {
 		class = before
 	}
+	c.checks.forget(objectcache.Key(class))
 	for _, set := range c.cfg.View.Sets.In(class.Namespace) {
 		is := machinefacts.MachineSetCondition(&set.Status, v1alpha1.MachineSetValid)
 		if set.Spec.Template.Spec.Class.Name != class.Name || is == nil || is.Reason != v1alpha1.ReasonInvalidClass {

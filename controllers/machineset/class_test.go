@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
@@ -20,12 +22,15 @@ import (
 type checks struct {
 	problem string
 	err     error
+	takes   time.Duration
 	times   int
 }
 
 func (c *checks) of(context.Context, types.NamespacedName) (string, error) {
 	c.times++
-	return c.problem, c.err
+	problem, err := c.problem, c.err
+	time.Sleep(c.takes)
+	return problem, err
 }
 
 // valid returns reason and message of the condition Valid; "" if there is none.
@@ -94,11 +99,11 @@ func TestClassThatMakesNoVMs_IsReportedBeforeAMachineIsCreated_UntilItDoes(t *te
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 
-// A driver that hangs stops the machines of its provider only, also where one tenant has many sets of it.
+// A driver that hangs stops the machines of its provider only, also where one tenant has many sets of it, and delays no check of another tenant.
 func TestChecksThatHang_DelayNoMachines(t *testing.T) {
 	hangs := func(ctx context.Context, class types.NamespacedName) (string, error) {
 		if class.Namespace == "n" {
-			return "", nil
+			return "there is no Secret", nil
 		}
 		ctx, end := context.WithTimeout(ctx, 5*time.Second)
 		defer end()
@@ -106,8 +111,10 @@ func TestChecksThatHang_DelayNoMachines(t *testing.T) {
 		return "", ctx.Err()
 	}
 	onBench(t, func(b *bench) {
-		for i := range 10 * classChecks {
-			b.add(0, func(set *v1alpha1.MachineSet) { set.Namespace, set.Name = "other", fmt.Sprint(i) })
+		for i := range 2 * checksAtOnce {
+			b.add(0, func(set *v1alpha1.MachineSet) {
+				set.Namespace, set.Name, set.Spec.Template.Spec.Class.Name = "other", fmt.Sprint(i), fmt.Sprint("c", i)
+			})
 		}
 		b.pass(time.Second)
 		b.add(1)
@@ -115,7 +122,64 @@ func TestChecksThatHang_DelayNoMachines(t *testing.T) {
 		if n := len(b.machines()); n != 1 {
 			b.Errorf("%d machines after a second, want 1", n)
 		}
-	}, func(cfg *Config) { cfg.ClassProblem, cfg.Workers = hangs, 10*classChecks })
+		b.expectValid("after a second", noVM)
+	}, func(cfg *Config) { cfg.ClassProblem, cfg.Workers = hangs, 2*checksAtOnce })
+}
+
+// All namespaces together have a limit of checks, too. The end of this process's ownership is no result for others.
+func TestClassChecks_AreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClassChecks(clock.RealClock{}, func(ctx context.Context, _ types.NamespacedName) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		ctx, end := context.WithCancel(t.Context())
+		for i := range 2 * checksAtOnce {
+			go c.of(ctx, types.NamespacedName{Namespace: fmt.Sprint(i), Name: "c"})
+		}
+		synctest.Wait()
+		if c.total != checksAtOnce {
+			t.Errorf("%d checks run, want %d", c.total, checksAtOnce)
+		}
+		end()
+		synctest.Wait()
+		if c.total != 0 || len(c.running)+len(c.results) > 0 {
+			t.Errorf("%d checks run after the end, in %d namespaces, with %d results", c.total, len(c.running), len(c.results))
+		}
+	})
+}
+
+// A class is checked once, and not once for each of its sets.
+func TestClassOfManySets_IsCheckedOnce(t *testing.T) {
+	class := &checks{problem: "there is no Secret", takes: time.Second}
+	onBench(t, func(b *bench) {
+		for i := range 20 {
+			b.add(0, func(set *v1alpha1.MachineSet) { set.Name = fmt.Sprint(i) })
+		}
+		expect := func(when string, invalid, checks int) {
+			b.Helper()
+			n := 0
+			for _, set := range apiserver.ReadAll[v1alpha1.MachineSet](b.server, "machinesets") {
+				if machinefacts.MachineSetCondition(&set.Status, v1alpha1.MachineSetValid) != nil {
+					n++
+				}
+			}
+			if n != invalid || class.times > checks {
+				b.Errorf("%s: %d sets are invalid after %d checks, want %d after at most %d", when, n, class.times, invalid, checks)
+			}
+			class.times = 0
+		}
+		b.pass(10 * time.Second)
+		expect("at first", 20, 1)
+		b.pass(5*time.Minute + 10*time.Second)
+		expect("later", 20, 10)
+		class.problem = ""
+		b.changeClass("1")
+		b.pass(10 * time.Second)
+		expect("after a change", 0, 1)
+		b.pass(time.Hour)
+		expect("while it works", 0, 6)
+	}, func(cfg *Config) { cfg.ClassProblem, cfg.Workers = class.of, 20 })
 }
 
 func TestClassIsCheckedAgainWhenItChanges(t *testing.T) {
@@ -130,6 +194,12 @@ func TestClassIsCheckedAgainWhenItChanges(t *testing.T) {
 		class.problem, class.err = "", nil
 		b.changeClass("2")
 		b.expectValid("with another class", "")
+		class.problem, class.takes = "there is no Secret", 3*time.Second
+		b.pass(10 * time.Minute) // a check has begun
+		class.problem = ""
+		b.changeClass("3")
+		b.pass(6 * time.Second)
+		b.expectValid("changed while it was checked", "")
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 

@@ -92,8 +92,8 @@ type Controller struct {
 	mu   sync.Mutex
 	done map[types.UID]*done
 
-	listing  chan struct{} // its capacity limits concurrent lists
-	checking chan struct{} // its capacity limits concurrent checks of classes
+	listing chan struct{} // its capacity limits concurrent lists
+	checks  *classChecks
 }
 
 // done is what this process has done for a set and the cache does not show yet. It only saves requests that would have no
@@ -125,7 +125,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
 	}
 	c := &Controller{
-		cfg: cfg, own: apitime.Own(cfg.Clock), pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists), checking: make(chan struct{}, classChecks),
+		cfg: cfg, own: apitime.Own(cfg.Clock), pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists), checks: newClassChecks(apitime.Own(cfg.Clock), cfg.ClassProblem),
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
