@@ -10,7 +10,7 @@ import (
 
 // Driver is one cloud. Implementations are safe for concurrent use. What applies to all methods is in the package comment.
 type Driver interface {
-	// GetUnknownFields returns the fields of the class' provider spec that CreateMachine would ignore: because the driver does not know
+	// GetUnknownFields returns the fields of the class' provider spec that CreateMachine would ignore, or refuses: because the driver does not know
 	// them, or because it knows them and makes no use of them. A misspelled field is one that it does not know. The fleet reports all of
 	// them on the class before it has a VM made, and refuses to have one made if they concern security or price, until a user allows it.
 	// It makes no request. A driver may reject a spec that has no such field and of which CreateMachine could make no VM, as it would: that is reported
@@ -90,6 +90,8 @@ type GetUnknownFieldsResponse struct {
 	// Fields are their paths in the provider spec, each once, such as "properties.priority", or "disks[].size" for a field of elements of
 	// a list: at most MaxUnknownFields of MaxFieldPath bytes, without spaces and commas.
 	Fields []string
+	// Refused reports whether CreateMachine refuses a provider spec with one of them; if not, it ignores them.
+	Refused bool
 }
 
 // CreateMachineRequest requests a VM.

@@ -34,7 +34,7 @@ func (c *Controller) checkFields(ctx context.Context, p *pass) error {
 		p.world.Failure = &lifecycle.Failure{Code: code, Op: driver.OpFields, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err)}
 		return nil
 	}
-	fact := lifecycle.FieldsFact{Read: true, Unreported: code == driver.Unimplemented, Unknown: resp.Fields}
+	fact := lifecycle.FieldsFact{Read: true, Unreported: code == driver.Unimplemented, Unknown: resp.Fields, Refused: resp.Refused}
 	if err := c.reportFields(ctx, p, fact); err != nil {
 		return err
 	}

@@ -13,8 +13,9 @@ import (
 // unknownField is a field that no provider spec has.
 const unknownField = "conformanceEncryption"
 
-// unknownFields returns what GetUnknownFields returns for the class with another provider spec. It skips the test if the driver has no answer.
-func (s *suite) unknownFields(spec string) []string {
+// unknownFields returns what GetUnknownFields returns for the class with another provider spec, with sorted fields. It skips the test if the driver has
+// no answer.
+func (s *suite) unknownFields(spec string) driver.GetUnknownFieldsResponse {
 	s.t.Helper()
 	ctx, cancel := s.bounded()
 	defer cancel()
@@ -28,13 +29,14 @@ func (s *suite) unknownFields(spec string) []string {
 	default:
 		s.t.Fatalf("GetUnknownFields: code %v, want OK", code)
 	}
-	return slices.Sorted(slices.Values(resp.Fields))
+	slices.Sort(resp.Fields)
+	return resp
 }
 
 // testUnknownFields adds a field to each object of the provider spec. Of an object with texts only it is not known whether it may have any
 // keys.
 func testUnknownFields(s *suite) {
-	if got := s.unknownFields(string(s.Class.ProviderSpec.Raw)); len(got) > 0 {
+	if got := s.unknownFields(string(s.Class.ProviderSpec.Raw)).Fields; len(got) > 0 {
 		s.t.Errorf("GetUnknownFields reports %q of the class of the Env; expected one whose fields are all used", got)
 	}
 	spec := map[string]any{}
@@ -48,8 +50,15 @@ func testUnknownFields(s *suite) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), s.unknownFields(string(raw))); diff != "" {
+	got := s.unknownFields(string(raw))
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), got.Fields); diff != "" {
 		s.t.Errorf("GetUnknownFields for %s (-want +got):\n%s", raw, diff)
+	}
+	ctx, cancel := s.bounded()
+	defer cancel()
+	_, err = s.Driver.CreateMachine(ctx, driver.CreateMachineRequest{Target: s.withSpec(s.machine(), string(raw)), UserData: s.UserData})
+	if code := s.check(driver.OpCreate, err); got.Refused != (code == driver.InvalidArgument) {
+		s.t.Errorf("CreateMachine for %s: code %v, and GetUnknownFields answers with Refused %t", raw, code, got.Refused)
 	}
 }
 

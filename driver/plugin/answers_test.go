@@ -97,7 +97,7 @@ func TestRequestsAndAnswersOfADriver(t *testing.T) {
 	answered(t, found, got6, err)
 
 	fields := driver.GetUnknownFieldsRequest{Class: of("m").Class}
-	unknown := driver.GetUnknownFieldsResponse{Fields: []string{"a.b", "c[].d"}}
+	unknown := driver.GetUnknownFieldsResponse{Fields: []string{"a.b", "c[].d"}, Refused: true}
 	d.fields = func(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
 		asked(t, fields, req)
 		return unknown, nil

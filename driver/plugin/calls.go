@@ -21,7 +21,7 @@ func (c *Client) GetUnknownFields(ctx context.Context, req driver.GetUnknownFiel
 		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.Unimplemented, "the driver does not report which fields it ignores")
 	}
 	got, err := invoke(ctx, c, driver.OpFields, c.remote.GetUnknownFields, &driverv1.GetUnknownFieldsRequest{Class: class})
-	return driver.GetUnknownFieldsResponse{Fields: got.GetFields()}, err
+	return driver.GetUnknownFieldsResponse{Fields: got.GetFields(), Refused: got.GetRefused()}, err
 }
 
 // CreateMachine calls the driver.

@@ -39,7 +39,7 @@ func (s *service) GetUnknownFields(ctx context.Context, req *driverv1.GetUnknown
 		return nil, undecodable(err)
 	}
 	resp, err := s.driver.GetUnknownFields(ctx, driver.GetUnknownFieldsRequest{Class: class})
-	return &driverv1.GetUnknownFieldsResponse{Fields: resp.Fields, Failure: toFailure(driver.OpFields, err)}, nil
+	return &driverv1.GetUnknownFieldsResponse{Fields: resp.Fields, Refused: resp.Refused, Failure: toFailure(driver.OpFields, err)}, nil
 }
 
 // CreateMachine calls the driver.

@@ -234,6 +234,7 @@ func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRe
 	if _, invalid := ParseProviderSpec(raw); err == nil && len(resp.Fields) == 0 && invalid != nil {
 		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.InvalidArgument, "%w", invalid)
 	}
+	resp.Refused = len(resp.Fields) > 0
 	return resp, err
 }
 

@@ -67,8 +67,8 @@ func TestBadProviderSpecs(t *testing.T) {
 		}
 		class := &v1alpha1.MachineClass{ProviderSpec: runtime.RawExtension{Raw: []byte(text)}}
 		unknown, err := (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: class})
-		if len(unknown.Fields) == 0 && driver.CodeOf(err) != driver.InvalidArgument {
-			t.Errorf("%s: it has no unknown fields, and the error is %v", text, err)
+		if unknown.Refused != (len(unknown.Fields) > 0) || len(unknown.Fields) == 0 && driver.CodeOf(err) != driver.InvalidArgument {
+			t.Errorf("%s: want refused fields or InvalidArgument, got %+v, %v", text, unknown, err)
 		}
 	}
 }

@@ -72,7 +72,6 @@ var wrongHere = []manifest{
 var otherwise = []struct{ kind, part, by, message string }{
 	{"", "rollbackTo", "Event", "RollbackRevisionNotFound of the MachineDeployment"},
 	{"", "emplate: {metadata", "not at all", "unknown fields of metadata are kept, because objects of Machine Controller Manager have some"},
-	{"MachineClass", "providerSpec", "Event", "UnknownFields of the MachineClass"},
 	{"Machine", "taints", "Event", "NodeRefused of the Machine, when its VM has joined: Machines are created of stored templates, too"},
 	{"Machine", "nodeConditions", "not at all", "a Machine has no condition for it; it has no effect on a Node without the condition"},
 	{"Machine", "kind", "not at all", "a Machine has no condition for it; it is read as MachineClass"},
@@ -269,6 +268,6 @@ func problemOf(t *testing.T, class *v1alpha1.MachineClass) string {
 	if err != nil {
 		w.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), Message: driver.MessageOf(err)}
 	}
-	w.Class.Fields = lifecycle.FieldsFact{Read: err == nil, Unknown: resp.Fields}
+	w.Class.Fields = lifecycle.FieldsFact{Read: err == nil, Unknown: resp.Fields, Refused: resp.Refused}
 	return lifecycle.ClassProblem(w)
 }

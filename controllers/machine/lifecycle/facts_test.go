@@ -167,6 +167,10 @@ func setClass(w *World, value string) error {
 			w.Class.Fields.Unknown = strings.Split(fields, ",")
 			return nil
 		}
+		if fields, isList := strings.CutPrefix(value, "refused fields "); isList {
+			w.Class.Fields.Unknown, w.Class.Fields.Refused = strings.Split(fields, ","), true
+			return nil
+		}
 		return merge(w.Class.Class, value)
 	}
 	return nil

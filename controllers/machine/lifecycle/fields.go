@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// FieldsFact is what is known of the fields of the class' provider spec that its driver ignores.
+// FieldsFact is what is known of the fields of the class' provider spec that its driver ignores or refuses.
 type FieldsFact struct {
 	// Read is false until the driver was asked.
 	Read bool
@@ -17,6 +17,8 @@ type FieldsFact struct {
 	Unreported bool
 	// Unknown are their paths.
 	Unknown []string
+	// Refused reports whether the driver refuses them; if not, it ignores them.
+	Refused bool
 }
 
 // concerns returns what the names of fields contain that concern the security or the price of a VM, in lower case. What an unknown field means
@@ -41,14 +43,17 @@ func concernsUser(path string) bool {
 	return slices.ContainsFunc(concerns(), func(part string) bool { return strings.Contains(name, part) })
 }
 
-// refusedFields returns the fields for which no VM is made of a class: those that the driver ignores, that concern security or price, and
-// that no user has allowed.
-func refusedFields(class *v1alpha1.MachineClass, unknown []string) []string {
+// refusedFields returns the fields for which no VM is made of a class: those that the driver refuses; or those that it ignores, that concern security
+// or price, and that no user has allowed.
+func refusedFields(class *v1alpha1.MachineClass, fact FieldsFact) []string {
+	if fact.Refused {
+		return fact.Unknown
+	}
 	var allowed []string
 	for path := range strings.SplitSeq(class.Annotations[v1alpha1.AnnotationAllowUnknownFields], ",") {
 		allowed = append(allowed, strings.TrimSpace(path))
 	}
-	return slices.DeleteFunc(slices.Clone(unknown), func(path string) bool { return !concernsUser(path) || slices.Contains(allowed, path) })
+	return slices.DeleteFunc(slices.Clone(fact.Unknown), func(path string) bool { return !concernsUser(path) || slices.Contains(allowed, path) })
 }
 
 // checkFields asks the driver which fields of the class it ignores, and reports whether no VM is made because of them.
@@ -56,21 +61,25 @@ func checkFields(w World) (Verdict, bool) {
 	if !w.Class.Fields.Read {
 		return do(CheckFields), true
 	}
-	refused := refusedFields(w.Class.Class, w.Class.Fields.Unknown)
+	refused := refusedFields(w.Class.Class, w.Class.Fields)
 	if len(refused) == 0 {
 		return Verdict{}, false
 	}
-	return failCreate(w, w.Machine.DeepCopy(), driver.InvalidArgument, refusal(w.Class.Class, refused)), true
+	return failCreate(w, w.Machine.DeepCopy(), driver.InvalidArgument, refusal(w.Class.Class, w.Class.Fields, refused)), true
 }
 
 // refusal returns why no VM is made of a class, and what to do about it.
-func refusal(class *v1alpha1.MachineClass, refused []string) string {
+func refusal(class *v1alpha1.MachineClass, fact FieldsFact, refused []string) string {
+	if fact.Refused {
+		return fmt.Sprintf("no VM is created of MachineClass %q, because its driver refuses fields of providerSpec that it does not know: %s; correct or remove them",
+			class.Name, listed(refused))
+	}
 	return fmt.Sprintf("no VM is created of MachineClass %q, because its driver would ignore fields of providerSpec that can concern security or price: %s; "+
-		"correct or remove them, or, unless the driver refuses them itself, allow VMs without them by the annotation %s=%s of the MachineClass",
+		"correct or remove them, or allow VMs without them by the annotation %s=%s of the MachineClass",
 		class.Name, listed(refused), v1alpha1.AnnotationAllowUnknownFields, strings.Join(refused, ","))
 }
 
-// FieldsNote returns what is recorded on the class about the fields that its driver ignores, and the text of the Event about it; "" when
+// FieldsNote returns what is recorded on the class about the fields that its driver ignores or refuses, and the text of the Event about it; "" when
 // there are none.
 func FieldsNote(class *v1alpha1.MachineClass, fact FieldsFact) (note, event string) {
 	switch {
@@ -80,9 +89,14 @@ func FieldsNote(class *v1alpha1.MachineClass, fact FieldsFact) (note, event stri
 	case len(fact.Unknown) == 0:
 		return "", ""
 	}
+	if fact.Refused {
+		event = fmt.Sprintf("The driver of provider %q refuses fields of providerSpec that it does not know: %s; no VM is created until they are corrected or removed",
+			class.Provider, listed(fact.Unknown))
+		return listed(fact.Unknown), event
+	}
 	event = fmt.Sprintf("The driver of provider %q ignores fields of providerSpec, because it does not know them or makes no use of them: %s", class.Provider, listed(fact.Unknown))
-	if refused := refusedFields(class, fact.Unknown); len(refused) > 0 {
-		event += "; " + refusal(class, refused)
+	if refused := refusedFields(class, fact); len(refused) > 0 {
+		event += "; " + refusal(class, fact, refused)
 	}
 	return listed(fact.Unknown), event
 }

@@ -59,7 +59,9 @@ func parseSpec(raw []byte) (spec providerSpec, err error) {
 
 // GetUnknownFields returns the fields that parseSpec rejects.
 func (*cloud) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
-	return driver.UnknownFields(req.Class.ProviderSpec.Raw, providerSpec{})
+	resp, err := driver.UnknownFields(req.Class.ProviderSpec.Raw, providerSpec{})
+	resp.Refused = len(resp.Fields) > 0
+	return resp, err
 }
 
 // CreateMachine makes the VM. The name of its file is the Machine's UID, and the file system makes a file of a name once: that is the

@@ -719,7 +719,9 @@ type GetUnknownFieldsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The fields of the provider spec that a create would ignore, by their paths, each once: such as "properties.priority", or "disks[].size"
 	// for a field of elements of a list. At most 100 of 256 bytes, without spaces and commas.
-	Fields        []string `protobuf:"bytes,1,rep,name=fields,proto3" json:"fields,omitempty"`
+	Fields []string `protobuf:"bytes,1,rep,name=fields,proto3" json:"fields,omitempty"`
+	// Whether CreateMachine refuses a provider spec with one of them; if not, it ignores them.
+	Refused       bool     `protobuf:"varint,2,opt,name=refused,proto3" json:"refused,omitempty"`
 	Failure       *Failure `protobuf:"bytes,15,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -760,6 +762,13 @@ func (x *GetUnknownFieldsResponse) GetFields() []string {
 		return x.Fields
 	}
 	return nil
+}
+
+func (x *GetUnknownFieldsResponse) GetRefused() bool {
+	if x != nil {
+		return x.Refused
+	}
+	return false
 }
 
 func (x *GetUnknownFieldsResponse) GetFailure() *Failure {
@@ -1870,9 +1879,10 @@ const file_driver_plugin_v1_driver_proto_rawDesc = "" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"b\n" +
 	"\x17GetUnknownFieldsRequest\x12G\n" +
-	"\x05class\x18\x01 \x01(\v21.fleet.machine.sapcloud.io.driver.v1.MachineClassR\x05class\"z\n" +
+	"\x05class\x18\x01 \x01(\v21.fleet.machine.sapcloud.io.driver.v1.MachineClassR\x05class\"\x94\x01\n" +
 	"\x18GetUnknownFieldsResponse\x12\x16\n" +
-	"\x06fields\x18\x01 \x03(\tR\x06fields\x12F\n" +
+	"\x06fields\x18\x01 \x03(\tR\x06fields\x12\x18\n" +
+	"\arefused\x18\x02 \x01(\bR\arefused\x12F\n" +
 	"\afailure\x18\x0f \x01(\v2,.fleet.machine.sapcloud.io.driver.v1.FailureR\afailure\"x\n" +
 	"\x14CreateMachineRequest\x12C\n" +
 	"\x06target\x18\x01 \x01(\v2+.fleet.machine.sapcloud.io.driver.v1.TargetR\x06target\x12\x1b\n" +
