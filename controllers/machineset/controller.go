@@ -293,6 +293,9 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 // are looked for again, because no event reports a change of those in other slots.
 func (c *Controller) decide(w *scale.World) scale.Verdict {
 	verdict := scale.Decide(*w)
+	if verdict.Do == scale.Rest {
+		verdict.Waiting = scale.Waits(*w, verdict)
+	}
 	if w.MustLook || w.Done.Contest > 0 || verdict.Do == scale.Adopt {
 		return verdict
 	}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
@@ -39,6 +41,10 @@ var update = flag.Bool("update", false, "write the verdicts in testdata and the 
 //	event: Joined "…"                                  for each Event; the message only if it is not that of the last operation
 //	other: {…}                                         any other field of Verdict that is not zero, as JSON
 func TestScenarios(t *testing.T) {
+	documented, err := os.ReadFile("../../../docs/operations/tracing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	scenario.Run(t, "testdata/*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		w := given(t, s)
@@ -50,8 +56,29 @@ func TestScenarios(t *testing.T) {
 		if again := Decide(w); !reflect.DeepEqual(v, again) {
 			t.Errorf("Decide says something else the second time: %+v and %+v", v, again)
 		}
+		expectWaitNamed(t, string(documented), w, v)
 		return describe(t, w, v)
 	})
+}
+
+// expectWaitNamed checks that what a machine waits for has a name, which the documentation of traces lists. A machine that runs, or is gone,
+// waits for nothing; one that is preserved is decided on again when that ends.
+func expectWaitNamed(t *testing.T, documented string, w World, v Verdict) {
+	t.Helper()
+	m := w.Machine
+	if v.Machine != nil {
+		m = v.Machine
+	}
+	phase := m.Status.CurrentStatus.Phase
+	isDone := phase == v1alpha1.MachineRunning || phase == v1alpha1.MachineAvailable || m.DeletionTimestamp != nil && len(m.Finalizers) == 0
+	isTimed := v.Wake > 0 && !machinefacts.IsPreserved(m, w.Now)
+	switch waits := Waits(w, v); {
+	case v.Do != Rest:
+	case waits == "" && (!isDone || isTimed):
+		t.Errorf("the machine in phase %q rests, for %s, and what it waits for has no name", phase, v.Wake)
+	case waits != "" && !strings.Contains(documented, "`"+waits+"`"):
+		t.Errorf("docs/operations/tracing.md does not list the wait for %q", waits)
+	}
 }
 
 // given is the world of a scenario.

@@ -13,7 +13,7 @@ func checkSetUp(w World) (v Verdict, decided bool) {
 	case VMUninitialized: // it remains so: nothing is created for a machine that has failed
 		v = Verdict{Do: Rest, Machine: observed(w)}
 		if w.VM.Invalid != "" { // whether it is, the driver has not shown
-			v.Wake = ownerRetry
+			v.Wake, v.Waiting = ownerRetry, aboutVM
 		}
 		return v, true
 	case VMUnknown:
@@ -22,7 +22,7 @@ func checkSetUp(w World) (v Verdict, decided bool) {
 	}
 	switch _, missing := missingForCloud(w); {
 	case missing != "" || w.Failure != nil:
-		return Verdict{Do: Rest, Machine: observed(w), Wake: ownerRetry}, true
+		return Verdict{Do: Rest, Machine: observed(w), Wake: ownerRetry, Waiting: aboutVM}, true
 	case !w.Secret.Read:
 		return do(ReadSecret), true
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
@@ -56,6 +57,12 @@ func StageEnded(before, after *v1alpha1.Machine, events []Event) (stage Stage, s
 	return was, since, ""
 }
 
+// byUser is what a machine waits for that shows what is wrong.
+const byUser = "a correction by a user"
+
+// aboutVM is what a machine waits for whose VM has to be known before it can go on.
+const aboutVM = "an answer of the cloud about the VM"
+
 // Waits returns what a machine waits for when a pass rests with a verdict, one of few texts; "" if for nothing.
 func Waits(w World, v Verdict) string {
 	if v.Waiting != "" {
@@ -66,32 +73,76 @@ func Waits(w World, v Verdict) string {
 		m = v.Machine
 	}
 	w.Machine = m
-	stage, _ := StageOf(m)
-	_, isLater := waiting(w)
-	deadline, mayFail := machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
-	switch phase := m.Status.CurrentStatus.Phase; {
+	switch _, isLater := waiting(w); {
 	case w.Reach.Away:
 		return "an API server that is away"
-	case w.Drain.State == drain.Draining && w.Drain.IsStuck, w.UpdateDrain.State == drain.Draining && w.UpdateDrain.IsStuck:
+	case w.Drain.State == drain.Draining && w.Drain.IsStuck, w.UpdateDrain.State == drain.Draining && w.UpdateDrain.IsStuck, w.PreservedDrain.State == preserve.DrainFailed:
 		return "a drain that is blocked"
-	case w.Drain.State == drain.Draining, w.UpdateDrain.State == drain.Draining:
+	case w.Drain.State == drain.Draining, w.UpdateDrain.State == drain.Draining, w.PreservedDrain.State == preserve.DrainRunning:
 		return "a drain"
 	case w.Failure != nil && w.Failure.Held:
 		return "the circuit breaker of the account"
 	case isLater:
 		return "the next call of the cloud after a failure"
-	case stage == StageDelete && w.VM.State == VMEnding:
-		return "the end of the VM"
-	case stage == StageUpdate:
+	case w.PassError != nil:
+		return "the next request to an API server after a failure"
+	}
+	switch stage, _ := StageOf(m); stage {
+	case StageCreate:
+		return waitsInCreation(w)
+	case StageUpdate:
 		return "the update in place"
-	case phase == v1alpha1.MachinePending && w.Node.State != NodePresent:
+	case StageDelete:
+		return waitsInDeletion(w)
+	}
+	return waitsInPhase(w)
+}
+
+func waitsInCreation(w World) string {
+	isPending := w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending
+	switch {
+	case isPending && w.Node.State != NodePresent:
 		return "a Node to appear"
-	case phase == v1alpha1.MachinePending:
+	case isPending:
 		return "a healthy Node"
-	case phase == v1alpha1.MachineUnknown && mayFail && w.Disruption == DisruptionPending && !w.Now.Before(deadline):
+	case w.VM.State == VMEnding:
+		return "the end of the VM"
+	}
+	return byUser
+}
+
+func waitsInDeletion(w World) string {
+	switch {
+	case !hasFinalizer(w.Machine) && len(w.Machine.Finalizers) > 0:
+		return "the finalizers of other clients"
+	case !hasFinalizer(w.Machine):
+		return ""
+	case w.VM.State == VMEnding:
+		return "the end of the VM"
+	}
+	return byUser
+}
+
+// waitsInPhase returns what a machine waits for that is in no stage.
+func waitsInPhase(w World) string {
+	m := w.Machine
+	deadline, mayFail := machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
+	uncordon, isLater := uncordonAt(m)
+	switch phase := m.Status.CurrentStatus.Phase; {
+	case phase == v1alpha1.MachineFailed && machinefacts.IsPreserved(m, w.Now):
+		return "the end of a preservation"
+	case phase == v1alpha1.MachineFailed:
+		return "its deletion"
+	case phase == v1alpha1.MachineInPlaceUpdateSuccessful:
+		return "a healthy Node"
+	case mayFail && w.Disruption == DisruptionPending && !w.Now.Before(deadline):
 		return "the disruption budget"
 	case phase == v1alpha1.MachineUnknown:
 		return "an unhealthy Node to recover"
+	case phase == v1alpha1.MachineInPlaceUpdateFailed, w.Node.Refused != "":
+		return byUser
+	case isLater && w.Now.Before(uncordon):
+		return "the time to uncordon the Node"
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
@@ -54,23 +55,42 @@ func TestStageEnded(t *testing.T) {
 }
 
 func TestWaits(t *testing.T) {
-	for want, w := range map[string]World{
-		"an API server that is away":         {Machine: inPhase(v1alpha1.MachineRunning, false), Reach: reach.Fact{Away: true}},
-		"a drain":                            {Machine: inPhase(v1alpha1.MachineTerminating, true), Drain: drain.Report{State: drain.Draining}},
-		"the circuit breaker of the account": {Machine: inPhase(v1alpha1.MachineCrashLoopBackOff, false), Failure: &Failure{Held: true}},
-		"a drain that is blocked":            {Machine: inPhase(v1alpha1.MachineRunning, false), UpdateDrain: drain.Report{State: drain.Draining, IsStuck: true}},
-		"the end of the VM":                  {Machine: inPhase(v1alpha1.MachineTerminating, true), VM: VMFact{State: VMEnding}},
-		"the update in place":                {Machine: inPhase(v1alpha1.MachineInPlaceUpdating, false)},
-		"a Node to appear":                   {Machine: inPhase(v1alpha1.MachinePending, false)},
-		"a healthy Node":                     {Machine: inPhase(v1alpha1.MachinePending, false), Node: NodeFact{State: NodePresent}},
-		"an unhealthy Node to recover":       {Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Hour}},
-		"the disruption budget":              {Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Minute}},
-		"":                                   {Machine: inPhase(v1alpha1.MachineRunning, false)},
-		"the next call of the cloud after a failure": {Machine: retrying()},
+	for _, tc := range []struct {
+		want string
+		w    World
+	}{
+		{"an API server that is away", World{Machine: inPhase(v1alpha1.MachineRunning, false), Reach: reach.Fact{Away: true}}},
+		{"a drain", World{Machine: inPhase(v1alpha1.MachineTerminating, true), Drain: drain.Report{State: drain.Draining}}},
+		{"the circuit breaker of the account", World{Machine: inPhase(v1alpha1.MachineCrashLoopBackOff, false), Failure: &Failure{Held: true}}},
+		{"a drain that is blocked", World{Machine: inPhase(v1alpha1.MachineRunning, false), UpdateDrain: drain.Report{State: drain.Draining, IsStuck: true}}},
+		{"the end of the VM", World{Machine: with(inPhase(v1alpha1.MachineTerminating, true), v1alpha1.FinalizerName), VM: VMFact{State: VMEnding}}},
+		{"the update in place", World{Machine: inPhase(v1alpha1.MachineInPlaceUpdating, false)}},
+		{"a Node to appear", World{Machine: inPhase(v1alpha1.MachinePending, false)}},
+		{"a healthy Node", World{Machine: inPhase(v1alpha1.MachinePending, false), Node: NodeFact{State: NodePresent}}},
+		{"an unhealthy Node to recover", World{Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Hour}}},
+		{"the disruption budget", World{Machine: inPhase(v1alpha1.MachineUnknown, false), Limits: Limits{HealthTimeout: time.Minute}}},
+		{"", World{Machine: inPhase(v1alpha1.MachineRunning, false)}},
+		{"the next call of the cloud after a failure", World{Machine: retrying()}},
+		{"a drain", World{Machine: inPhase(v1alpha1.MachineFailed, false), PreservedDrain: PreservedDrain{State: preserve.DrainRunning}}},
+		{"a drain that is blocked", World{Machine: inPhase(v1alpha1.MachineFailed, false), PreservedDrain: PreservedDrain{State: preserve.DrainFailed}}},
+		{"the next request to an API server after a failure", World{Machine: inPhase(v1alpha1.MachineCrashLoopBackOff, false), PassError: &PassError{}}},
+		{"a correction by a user", World{Machine: inPhase(v1alpha1.MachineCrashLoopBackOff, false)}},
+		{"the end of the VM", World{Machine: inPhase("", false), VM: VMFact{State: VMEnding}}},
+		{"a correction by a user", World{Machine: with(inPhase(v1alpha1.MachineTerminating, true), v1alpha1.FinalizerName)}},
+		{"the finalizers of other clients", World{Machine: with(inPhase(v1alpha1.MachineTerminating, true), "other")}},
+		{"", World{Machine: inPhase(v1alpha1.MachineTerminating, true)}},
+		{"its deletion", World{Machine: inPhase(v1alpha1.MachineFailed, false)}},
+		{"the end of a preservation", World{Machine: preservedUntil(400)}},
+		{"its deletion", World{Machine: preservedUntil(200)}},
+		{"a healthy Node", World{Machine: inPhase(v1alpha1.MachineInPlaceUpdateSuccessful, false)}},
+		{"a correction by a user", World{Machine: inPhase(v1alpha1.MachineInPlaceUpdateFailed, false), Limits: Limits{HealthTimeout: time.Hour}}},
+		{"a correction by a user", World{Machine: inPhase(v1alpha1.MachineRunning, false), Node: NodeFact{Refused: "no"}}},
+		{"the time to uncordon the Node", World{Machine: uncordonedAt("1970-01-01T00:06:00Z")}},
+		{"", World{Machine: uncordonedAt("1970-01-01T00:04:00Z")}},
 	} {
-		w.Now = time.Unix(300, 0)
-		if got := Waits(w, Verdict{Do: Rest}); got != want {
-			t.Errorf("it waits for %q, want %q", got, want)
+		tc.w.Now = time.Unix(300, 0)
+		if got := Waits(tc.w, Verdict{Do: Rest}); got != tc.want {
+			t.Errorf("a machine in phase %q waits for %q, want %q", tc.w.Machine.Status.CurrentStatus.Phase, got, tc.want)
 		}
 	}
 	w := World{Now: time.Unix(300, 0), Machine: inPhase(v1alpha1.MachineRunning, false), Node: NodeFact{RestUntil: time.Unix(316, 0)}}
@@ -83,5 +103,24 @@ func TestWaits(t *testing.T) {
 func retrying() *v1alpha1.Machine {
 	m := inPhase(v1alpha1.MachineCrashLoopBackOff, false)
 	m.Annotations = map[string]string{v1alpha1.AnnotationBackoff: `{"at":"1970-01-01T00:05:05Z"}`}
+	return m
+}
+
+func with(m *v1alpha1.Machine, finalizer string) *v1alpha1.Machine {
+	m.Finalizers = []string{finalizer}
+	return m
+}
+
+// preservedUntil returns a failed machine.
+func preservedUntil(seconds int64) *v1alpha1.Machine {
+	m := inPhase(v1alpha1.MachineFailed, false)
+	m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Unix(seconds, 0)}
+	return m
+}
+
+// uncordonedAt returns a machine whose Node is uncordoned at a time.
+func uncordonedAt(at string) *v1alpha1.Machine {
+	m := inPhase(v1alpha1.MachineRunning, false)
+	m.Annotations = map[string]string{v1alpha1.AnnotationUncordonAt: at}
 	return m
 }

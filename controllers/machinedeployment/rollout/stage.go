@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
@@ -30,10 +32,19 @@ func Waits(w World, v Verdict) string {
 	switch {
 	case w.Deployment.Spec.Paused:
 		return "the end of a pause"
+	case isInvalid(d.Status):
+		return "a correction by a user"
+	case stalledFor(d.Status) != "":
+		return stalledFor(d.Status)
 	case newSet == nil:
 		return "old machines to be gone"
+	case newSet.Status.AvailableReplicas < newSet.Spec.Replicas && machinefacts.MachineSetCondition(&newSet.Status, v1alpha1.MachineSetCreationDelayed) != nil:
+		return "the end of a delay of creations"
 	case newSet.Status.AvailableReplicas < newSet.Spec.Replicas:
 		return "new machines to be available"
+	}
+	if machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentDeletionsHeld) != nil {
+		return "the end of a hold of deletions"
 	}
 	for _, set := range w.Owned {
 		if set.UID != newSet.UID && set.Status.Replicas > set.Spec.Replicas {
@@ -41,6 +52,35 @@ func Waits(w World, v Verdict) string {
 		}
 	}
 	return "the next step of a rollout"
+}
+
+// isInvalid reports whether the deployment is not reconciled until it is corrected. With a class that makes no VMs it is.
+func isInvalid(st v1alpha1.MachineDeploymentStatus) bool {
+	valid := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentValid)
+	return valid != nil && valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass
+}
+
+// stalledFor returns what a rollout waits for that makes no progress; "" if it does, or waits for machines to be available or gone.
+func stalledFor(st v1alpha1.MachineDeploymentStatus) string {
+	stalled := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentRolloutStalled)
+	if stalled == nil {
+		return ""
+	}
+	switch stalled.Reason {
+	case v1alpha1.ReasonMachineSetFrozen:
+		return "the end of a freeze"
+	case v1alpha1.ReasonFailedCreate, v1alpha1.ReasonFailedDelete:
+		return "the next request to an API server after a failure"
+	case v1alpha1.ReasonMachineCreateFailed, v1alpha1.ReasonInPlaceUpdateFailed, v1alpha1.ReasonInPlaceUpdateNotSupported:
+		return "a correction by a user"
+	case v1alpha1.ReasonMachinesPreserved:
+		return "the end of a preservation"
+	case v1alpha1.ReasonMachinesUpdating:
+		return "the update in place"
+	case v1alpha1.ReasonNodesNotSelected:
+		return "Nodes to be selected by a user"
+	}
+	return ""
 }
 
 // Ends reports whether the write of a deployment ends a rollout.

@@ -50,18 +50,33 @@ func TestWaits(t *testing.T) {
 	d := deployment(3)
 	shrinking := older("old", 0, 1)
 	shrinking.Status.Replicas = 2
+	delayed := setOf(d, "new", 3, 1)
+	delayed.Status.Conditions = []v1alpha1.MachineSetCondition{{Type: v1alpha1.MachineSetCreationDelayed, Status: corev1.ConditionTrue}}
 	for want, tc := range map[string]struct {
 		d    *v1alpha1.MachineDeployment
 		sets []*v1alpha1.MachineSet
 	}{
-		"the end of a pause":           {paused, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1)}},
-		"new machines to be available": {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1), shrinking}},
-		"old machines to be gone":      {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking}},
-		"the next step of a rollout":   {d, []*v1alpha1.MachineSet{setOf(d, "new", 2, 2), older("old", 0, 1)}},
+		"the end of a pause":                                {paused, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1)}},
+		"new machines to be available":                      {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1), shrinking}},
+		"old machines to be gone":                           {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking}},
+		"the next step of a rollout":                        {d, []*v1alpha1.MachineSet{setOf(d, "new", 2, 2), older("old", 0, 1)}},
+		"the end of a freeze":                               {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonMachineSetFrozen), nil},
+		"the next request to an API server after a failure": {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonFailedCreate), nil},
+		"a correction by a user":                            {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonInPlaceUpdateFailed), nil},
+		"the end of a preservation":                         {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonMachinesPreserved), nil},
+		"the update in place":                               {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonMachinesUpdating), nil},
+		"Nodes to be selected by a user":                    {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonNodesNotSelected), nil},
+		"the end of a hold of deletions":                    {having(v1alpha1.MachineDeploymentDeletionsHeld, "HoldAnnotation"), []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking}},
+		"the end of a delay of creations":                   {d, []*v1alpha1.MachineSet{delayed}},
 	} {
 		if got := Waits(worldOf(tc.d, tc.sets...), Verdict{}); got != want {
 			t.Errorf("it waits for %q, want %q", got, want)
 		}
+	}
+	invalid := having(v1alpha1.MachineDeploymentValid, v1alpha1.ReasonInvalidSpec)
+	invalid.Status.Conditions[0].Status = corev1.ConditionFalse
+	if got := Waits(worldOf(invalid), Verdict{}); got != "a correction by a user" {
+		t.Errorf("an invalid deployment waits for %q", got)
 	}
 	complete := deployment(3)
 	complete.Status.ObservedGeneration = complete.Generation
@@ -69,4 +84,11 @@ func TestWaits(t *testing.T) {
 	if got := Waits(worldOf(d), Verdict{Deployment: complete}); got != "" {
 		t.Errorf("without a rollout it waits for %q", got)
 	}
+}
+
+// having returns a deployment with a condition that is True.
+func having(condition v1alpha1.MachineDeploymentConditionType, reason string) *v1alpha1.MachineDeployment {
+	d := deployment(3)
+	d.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{Type: condition, Status: corev1.ConditionTrue, Reason: reason}}
+	return d
 }

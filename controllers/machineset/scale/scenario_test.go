@@ -292,6 +292,9 @@ func (b *bench) describe(v Verdict) string {
 		lines = append(lines, differ("create", split(before.Create), split(after.Create))...)
 		lines = append(lines, differ("delete", names(before.Delete), names(after.Delete))...)
 	case Rest:
+		if waits := Waits(b.World, v); waits != "" {
+			lines = append(lines, "waits for "+waits)
+		}
 		if v.Set == nil {
 			lines[0] += ": the status is not written"
 			break

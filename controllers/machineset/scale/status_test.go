@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // counts are the numbers of a status.
@@ -124,5 +126,30 @@ func TestWake_WhenAPreservationEnds(t *testing.T) {
 	m := labeled("1", v1alpha1.MachineFailed, kept)
 	if got := nextChange(World{Now: born, Set: labeledSet(), Owned: []*v1alpha1.Machine{m}}); got != time.Hour {
 		t.Errorf("%s, want %s", got, time.Hour)
+	}
+}
+
+// TestWaits has what no scenario of TestBalance shows.
+func TestWaits(t *testing.T) {
+	invalid, delayed, deleted := labeledSet(), labeledSet(), labeledSet()
+	invalid.Status.Conditions = []v1alpha1.MachineSetCondition{{Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidSpec}}
+	delayed.Spec.Replicas = 1
+	machinefacts.Intents{Losses: &machinefacts.Losses{Count: 2, Until: metav1.Time{Time: born.Add(time.Minute)}}}.Write(delayed)
+	deleted.DeletionTimestamp = &metav1.Time{Time: born}
+	left := []*v1alpha1.Machine{labeled("a", v1alpha1.MachineRunning, ending)}
+	for _, tc := range []struct {
+		want string
+		w    World
+	}{
+		{"", World{Set: labeledSet()}},
+		{"a correction by a user", World{Set: invalid}},
+		{"the end of a delay of creations", World{Set: delayed}},
+		{"machines to be gone", World{Set: deleted, Owned: left}},
+		{"", World{Set: deleted}},
+	} {
+		tc.w.Now = born
+		if got := Waits(tc.w, Verdict{Do: Rest}); got != tc.want {
+			t.Errorf("the set waits for %q, want %q", got, tc.want)
+		}
 	}
 }

@@ -125,6 +125,8 @@ type Verdict struct {
 	Wake time.Duration
 	// Untidy reports whether all intents are observed and still recorded on the set, with Rest.
 	Untidy bool
+	// Waiting is what the set waits for, with Rest, as Waits returns it. It is for traces: the caller of Decide sets it.
+	Waiting string
 	// Events report what has changed with the status of Set, with Rest.
 	Events []Event
 }
@@ -139,8 +141,8 @@ type Event struct {
 // Next returns the name of the action, and whether the pass rests.
 func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
 
-// Waits returns "": what a set waits for is in the traces of its machines.
-func (Verdict) Waits() string { return "" }
+// Waits returns what the set waits for, with Rest.
+func (v Verdict) Waits() string { return v.Waiting }
 
 // Reason returns why, without text of clouds, kubelets and users: the reason of an Event, or "", and a sentence.
 func (v Verdict) Reason() (code, why string) {
