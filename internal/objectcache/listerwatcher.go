@@ -2,6 +2,7 @@ package objectcache
 
 import (
 	"context"
+	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,11 +51,14 @@ func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.List
 	return l.Health.list(ctx, l, options)
 }
 
-// WatchWithContext watches. Errors are the source's.
+// WatchWithContext watches. Errors are the source's, and io.EOF after the end of ctx: reflectors report any other one, although they were stopped.
 func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.LabelSelector = l.Selector
 	l.Health.begin(l)
 	events, err := l.Source.Watch(ctx, options)
+	if err != nil && ctx.Err() != nil {
+		return nil, io.EOF
+	}
 	if err != nil {
 		l.Health.failed(l, err)
 		return nil, err

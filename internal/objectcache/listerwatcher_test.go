@@ -3,12 +3,16 @@ package objectcache
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/watchlist"
+	"k8s.io/klog/v2"
 )
 
 // A reflector requests any version in the cache, and the next page by a token.
@@ -40,4 +44,27 @@ func TestListIsConsistentForAllOptions(t *testing.T) {
 	if !watchlist.DoesClientNotSupportWatchListSemantics(l) {
 		t.Error("lists would be streamed")
 	}
+}
+
+// A watch that ends on purpose while its request is under way, as where the watches of a replica are merged, reports no error.
+func TestWatch_StoppedInItsRequest_ReportsNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
+		store := NewStore[*corev1.Pod]()
+		go Watch(ctx, "pods", Source{
+			List: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return &corev1.PodList{}, nil },
+			Watch: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			},
+		}, "", &Mirror[*corev1.Pod]{Store: store, Mine: store.Each})
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		if diff := cmp.Diff([]string(nil), lines); diff != "" {
+			t.Errorf("lines of the log (-want +got):\n%s", diff)
+		}
+	})
 }
