@@ -88,7 +88,8 @@ extraFlags=["--port=80"]                             --port=80
 extraFlags=["--namespace=one"]                       --namespace=one
 extraFlags=["--tls-cert-file=/a"]                    --tls-cert-file=/a
 nameOverride="One"                                   nameOverride
-commonLabels={"app.kubernetes.io/name":"x"}          app.kubernetes.io/name
+commonLabels={"app.kubernetes.io/name":"x"}          commonLabels: expected no label that the chart sets itself
+commonLabels={"team":"a","helm.sh/chart":"x"}        got helm.sh/chart; remove it
 drivers=[{"provider":"azure","image":"x","metricsPort":0}] /drivers/0/metricsPort
 extraFlags=["--machine-configuration"]               --machine-configuration
 machineConfiguration={"enabled":true,"templates":{"a.yaml":""}} a.yaml

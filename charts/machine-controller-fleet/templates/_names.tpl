@@ -89,7 +89,14 @@ app.kubernetes.io/name: machine-controller-fleet
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* The labels of all objects. Helm names another value than commonLabels if the schema refuses one of its keys. */}}
 {{- define "fleet.labels" -}}
+{{- $reserved := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" -}}
+{{- range $key, $_ := .Values.commonLabels -}}
+{{- if has $key $reserved -}}
+{{- fail (printf "commonLabels: expected no label that the chart sets itself (%s), got %s; remove it" (join ", " $reserved) $key) -}}
+{{- end -}}
+{{- end -}}
 {{ include "fleet.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
