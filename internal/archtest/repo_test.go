@@ -77,7 +77,13 @@ func parse(name string, source []byte) (goFile, error) {
 // walk calls visit for every file of the repository that is not hidden, built or test data.
 func walk(t *testing.T, visit func(name string)) {
 	t.Helper()
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+	if err := walkAll(visit); err != nil {
+		t.Fatalf("walk the repository: %v", err)
+	}
+}
+
+func walkAll(visit func(name string)) error {
+	return filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -92,9 +98,25 @@ func walk(t *testing.T, visit func(name string)) {
 		visit(filepath.ToSlash(relative))
 		return err
 	})
+}
+
+// packageComments returns the comments of packages, by their folders. It panics on an error: those who use it have no test.
+func packageComments() map[string]string {
+	comments := map[string]string{}
+	err := walkAll(func(name string) {
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(name)), nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			panic(err)
+		}
+		comments[path.Dir(name)] += file.Doc.Text()
+	})
 	if err != nil {
-		t.Fatalf("walk the repository: %v", err)
+		panic(err)
 	}
+	return comments
 }
 
 // load reads all Go files of the repository, regardless of build tags.

@@ -1,5 +1,5 @@
 // Package load decides how much of the work of one replica each replica carries, so that an autoscaler can choose the number of
-// replicas.
+// replicas. It is pure.
 //
 // Work has three dimensions, each with its own bound: machines take memory, machines in transition take workers, and keys that
 // are overdue show that workers are missing. The load in a dimension is the work divided by what one replica should carry, so

@@ -1,4 +1,4 @@
-// Package candidates decides which Nodes of a MachineConfigPool are assigned the pool's target next, and what the pool's status is.
+// Package candidates decides which Nodes of a MachineConfigPool are assigned the pool's target next, and what the pool's status is. It is pure.
 //
 //   - Members: which Node belongs to which pool. A Node belongs to one pool at most.
 //   - Decide: assignments, answers to requests for drains, taints, counts and conditions of one pool.

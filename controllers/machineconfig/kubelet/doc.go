@@ -1,5 +1,5 @@
 // Package kubelet folds the KubeletConfigs of a pool over the pool's default into one KubeletConfiguration, and makes the MachineConfig
-// that has it.
+// that has it. It is pure.
 //
 // A KubeletConfig has fields of a KubeletConfiguration (kubelet.config.k8s.io/v1beta1). They are merged as a JSON merge patch (RFC 7386), the
 // oldest first: objects are merged by key, lists and values replace, null removes. So false, 0 and an empty list are values like all others.

@@ -1,5 +1,5 @@
 // Package render decides what the Nodes of a MachineConfigPool are configured with: it selects MachineConfigs, merges them, validates
-// the result, names it by its content, and decides which results nothing needs any more.
+// the result, names it by its content, and decides which results nothing needs any more. It is pure.
 //
 //   - Select and Affected: which MachineConfigs belong to a pool, as Deployments select pods; which pools a change concerns.
 //   - Merge: in the order of the names, the first is the base, each later one is merged over it by Ignition's own library.

@@ -1,4 +1,4 @@
-// Package template renders templates with the values of the ControllerConfig to MachineConfigs, one for each template and role.
+// Package template renders templates with the values of the ControllerConfig to MachineConfigs, one for each template and role. It is pure.
 //
 // A template has a name of the form NN-name.yaml, for all roles, or NN-name.role.yaml, for one role, where it replaces that for all. It is a
 // text/template that results in a Fragment as YAML, or in nothing: then there is no MachineConfig. The MachineConfig is named

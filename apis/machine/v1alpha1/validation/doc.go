@@ -1,4 +1,4 @@
-// Package validation reports what is wrong with an object that the API server has accepted.
+// Package validation reports what is wrong with an object that the API server has accepted. It is pure.
 //
 // The CustomResourceDefinitions reject most of it, but not all: MCM's own definitions check nothing, an object may be
 // older than a rule, and some rules cannot be written in a definition. What is found here keeps a controller from acting
