@@ -14,7 +14,7 @@ const batch = 20
 // Decide returns the next actions. It is total: all facts have a verdict.
 func Decide(f Facts) Verdict {
 	force, next := forced(f)
-	v := decide(f, force, next)
+	v := decide(f, force, next.since)
 	v.Memory.Health = f.health()
 	if v.Memory.Attempts == nil {
 		v.Memory.Attempts = f.Memory.Attempts
@@ -32,7 +32,7 @@ func Decide(f Facts) Verdict {
 	if force != nil {
 		v.Cause = force.cause
 	}
-	v.Progress.Node, v.Progress.Deadline, v.Progress.Cause = f.Node.Name, f.Order.deadline(), v.Cause
+	v.Progress.Node, v.Progress.Deadline, v.Progress.Next, v.Progress.Cause = f.Node.Name, next.since, next.cause, v.Cause
 	return v
 }
 

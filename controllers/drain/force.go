@@ -68,13 +68,13 @@ func (f Facts) health() map[corev1.NodeConditionType]Health {
 	return all
 }
 
-// forced returns the force of the drain, and otherwise the time at which it will be forced without a change.
-func forced(f Facts) (is *force, next time.Time) {
-	next = f.Order.deadline()
+// forced returns the force of the drain, and otherwise the one that follows without a change.
+func forced(f Facts) (is *force, next force) {
+	next = force{CauseTimeout, f.Order.deadline()}
 	if f.Order.Force {
 		return &force{CauseOrder, f.Order.Since}, next
 	}
-	causes, health := []force{{CauseTimeout, next}}, f.health()
+	causes, health := []force{next}, f.health()
 	for _, c := range []force{{cause: CauseNotReady}, {cause: CauseReadonly}} {
 		is := health[conditionOf[c.cause]]
 		if !is.Bad {
@@ -90,7 +90,9 @@ func forced(f Facts) (is *force, next time.Time) {
 		if !f.Now.Before(c.since) {
 			return &c, next
 		}
-		next = earliest(next, c.since)
+		if c.since.Before(next.since) {
+			next = c
+		}
 	}
 	return nil, next
 }

@@ -33,8 +33,9 @@ type Progress struct {
 	Detaching []string
 	// Blocked pods could not be removed.
 	Blocked []Blocked
-	// Deadline is when the remaining pods are deleted without grace.
+	// Deadline is when the remaining pods are deleted without grace if nothing changes, and Next is why.
 	Deadline time.Time
+	Next     Cause
 	// Cause of the force, if the drain is forced.
 	Cause Cause
 }
@@ -52,6 +53,8 @@ type Blocked struct {
 	IsUnevictable bool
 	// Why is the refusal of the API server, if no known budget is the reason.
 	Why string
+	// Until is when the pod is deleted without grace although it may not be evicted; zero while it has not been refused.
+	Until time.Time
 }
 
 // isStuck reports whether the pod stays unless a user changes something, or the drain is forced.
@@ -118,8 +121,37 @@ func (p Progress) until(parts []string) string {
 	if p.Cause != "" {
 		return strings.Join(append(parts, "no grace is given: "+p.Cause.String()), "; ")
 	}
-	return strings.Join(append(parts, "what is left at "+p.Deadline.UTC().Format(time.RFC3339)+" is deleted without grace"), "; ")
+	if early := p.deletedEarly(); early != "" {
+		parts = append(parts, early)
+	}
+	last := "what is left at " + written(p.Deadline) + " is deleted without grace"
+	if p.Next != CauseTimeout {
+		last += ": by then " + p.Next.String()
+	}
+	return strings.Join(append(parts, last), "; ")
 }
+
+// deletedEarly returns which pods are deleted before the deadline, because their evictions have been tried for long enough by then.
+func (p Progress) deletedEarly() string {
+	var at time.Time
+	var pods []string
+	for _, h := range slices.SortedStableFunc(slices.Values(p.Blocked), func(a, b Blocked) int { return a.Until.Compare(b.Until) }) {
+		if !h.Until.IsZero() && h.Until.Before(p.Deadline) {
+			at = earliest(at, h.Until)
+			pods = append(pods, h.Pod.String())
+		}
+	}
+	switch len(pods) {
+	case 0:
+		return ""
+	case 1:
+		return pods[0] + " is deleted without grace at " + written(at) + " if it cannot be evicted by then (maxEvictRetries)"
+	}
+	return list(pods) + " are deleted without grace from " + written(at) + " on if they cannot be evicted by then (maxEvictRetries)"
+}
+
+// written returns a time as it is written in messages.
+func written(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // blockedBy returns what blocks the pods, grouped by reason: first the reasons that a user has to remove.
 func (p Progress) blockedBy() []string {

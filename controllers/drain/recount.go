@@ -95,7 +95,7 @@ func (r *removal) awaitCount(pod *corev1.Pod, blockers []*policyv1.PodDisruption
 	if one.Why != "" {
 		blockers = nil
 	}
-	r.progress = addBlocked(r.progress, pod, blockers, one.Why)
+	r.block(pod, blockers, one.Why)
 }
 
 // isAnswered reports whether all budgets have been written since their recount was requested.

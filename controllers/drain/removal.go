@@ -81,7 +81,7 @@ func (f Facts) isIgnored(pod *corev1.Pod, a Attempt) bool {
 // consider removes a pod if it is its turn.
 func (r *removal) consider(pod *corev1.Pod) {
 	if a := r.facts.Memory.Attempts[pod.UID]; r.going[pod.UID] && r.facts.isIgnored(pod, a) {
-		r.progress = addBlocked(r.progress, pod, nil, cmp.Or(a.Why, stayed))
+		r.block(pod, nil, cmp.Or(a.Why, stayed))
 		return
 	}
 	if r.going[pod.UID] {
@@ -102,13 +102,13 @@ func (r *removal) consider(pod *corev1.Pod) {
 	}
 	if at, isDue := r.due(pod, len(blockers) == 0); !isDue {
 		r.next = earliest(r.next, at)
-		r.progress = addBlocked(r.progress, pod, blockers, r.facts.Memory.Attempts[pod.UID].Why)
+		r.block(pod, blockers, r.facts.Memory.Attempts[pod.UID].Why)
 		return
 	}
 	if how == "" {
 		r.next = earliest(r.next, r.evictUntil(pod))
 		r.blockedSince[pod.UID] = r.since(pod)
-		r.progress = addBlocked(r.progress, pod, blockers, "")
+		r.block(pod, blockers, "")
 		return
 	}
 	volumes := r.volumesWith(pod)
@@ -128,6 +128,14 @@ func (r *removal) consider(pod *corev1.Pod) {
 	r.free -= len(volumes)
 	for _, v := range volumes {
 		r.traffic.moving[v.key] = v.known
+	}
+}
+
+// block reports a pod that could not be removed, and when it is deleted although it may not be evicted.
+func (r *removal) block(pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why string) {
+	r.progress = addBlocked(r.progress, pod, by, why)
+	if _, isBlocked := r.blockedSince[pod.UID]; isBlocked {
+		r.progress.Blocked[len(r.progress.Blocked)-1].Until = latestOf(r.evictUntil(pod), r.facts.Memory.Attempts[pod.UID].NotBefore)
 	}
 }
 
