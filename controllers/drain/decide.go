@@ -15,7 +15,7 @@ const batch = 20
 func Decide(f Facts) Verdict {
 	force, next := forced(f)
 	v := decide(f, force, next.since)
-	v.Memory.Health = f.health()
+	v.Memory.Health, v.Memory.Forced = f.health(), f.Memory.Forced
 	if v.Memory.Attempts == nil {
 		v.Memory.Attempts = f.Memory.Attempts
 	}
@@ -33,6 +33,7 @@ func Decide(f Facts) Verdict {
 		v.Cause = force.cause
 	}
 	v.Progress.Node, v.Progress.Deadline, v.Progress.Next, v.Progress.Cause = f.Node.Name, next.since, next.cause, v.Cause
+	v.Progress.Forced = f.Memory.Forced
 	return v
 }
 

@@ -185,6 +185,8 @@ type Memory struct {
 	Volumes map[string]VolumeMemory
 	// BlindSince is since when something cannot be watched; zero while all can.
 	BlindSince time.Time
+	// Forced are the pods that were deleted without grace.
+	Forced Forced
 	// Health has those of the Node's conditions that can force a drain.
 	Health map[corev1.NodeConditionType]Health
 }

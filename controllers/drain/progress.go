@@ -38,7 +38,29 @@ type Progress struct {
 	Next     Cause
 	// Cause of the force, if the drain is forced.
 	Cause Cause
+	// Forced are the pods that were deleted without grace.
+	Forced Forced
 }
+
+// Forced are pods that a drain has deleted without grace, as far as this process knows. The zero value is none.
+type Forced struct {
+	names []string // of the first of them
+	count int
+}
+
+// With returns the pods with one more.
+func (f Forced) With(pod *corev1.Pod) Forced {
+	if f.count++; f.count <= named {
+		f.names = append(slices.Clip(f.names), podKey(pod).String())
+	}
+	return f
+}
+
+// IsNone reports whether there are none.
+func (f Forced) IsNone() bool { return f.count == 0 }
+
+// String names some of the pods.
+func (f Forced) String() string { return listOf(f.names, f.count) }
 
 // Blocked is a pod that could not be removed.
 type Blocked struct {
@@ -206,9 +228,12 @@ func (h Blocked) cause() string {
 }
 
 // list joins the first of the names.
-func list(names []string) string {
-	if len(names) > named {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
+func list(names []string) string { return listOf(names, len(names)) }
+
+// listOf joins the first names of so many.
+func listOf(names []string, count int) string {
+	if count > named {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), count-named)
 	}
 	return strings.Join(names, " and ")
 }

@@ -71,11 +71,24 @@ func (t Reported) Again() Report {
 
 // End returns the report of a drain that has ended. wasThere reports whether there was something to drain.
 func End(v Verdict, wasThere bool) Report {
-	r := Report{State: v.State, Ending: wasThere, Text: fmt.Sprintf("Node %s is drained; its VM is deleted now", v.Progress.Node)}
+	return Report{State: v.State, Ending: wasThere, Text: ended(v) + "; its VM is deleted now"}
+}
+
+// ended returns how a drain has ended, and which pods were deleted without grace for it.
+func ended(v Verdict) string {
+	text := fmt.Sprintf("Node %s is drained", v.Progress.Node)
 	if v.State != Drained {
-		r.Text = fmt.Sprintf("The drain of Node %s was ended by force, because %s; its VM is deleted now", v.Progress.Node, v.Cause)
+		text = fmt.Sprintf("The drain of Node %s was ended by force, because %s", v.Progress.Node, v.Cause)
 	}
-	return r
+	if forced := v.Progress.Forced; !forced.IsNone() {
+		text += "; deleted without grace: " + forced.String()
+	}
+	return text
+}
+
+// EvictionTimedOut returns the message about pods of a drain that is not forced, which were deleted without grace.
+func EvictionTimedOut(node string, order Order, pods Forced) string {
+	return fmt.Sprintf("Pods of Node %s that could not be evicted for %s (maxEvictRetries) were deleted without grace: %s", node, order.EvictTime, pods)
 }
 
 // NextForUpdate returns the report of a drain of a Node that is updated while its VM stays: how far it is, or how it has ended.
@@ -88,16 +101,7 @@ func (t Reported) NextForUpdate(now time.Time, v Verdict) (Reported, Report) {
 	case v.Progress.Left > 0:
 		return t, Report{State: Draining, Text: v.Progress.String(), IsStuck: true, Wake: UndrainedPause}
 	}
-	return t, endForUpdate(v)
-}
-
-// endForUpdate returns the report of a drain that has ended, of a Node that is updated while its VM stays.
-func endForUpdate(v Verdict) Report {
-	r := Report{State: v.State, Text: fmt.Sprintf("Node %s is drained", v.Progress.Node)}
-	if v.State != Drained {
-		r.Text = fmt.Sprintf("The drain of Node %s was ended by force, because %s", v.Progress.Node, v.Cause)
-	}
-	return r
+	return t, Report{State: v.State, Text: ended(v)}
 }
 
 // GiveUp returns the report of a drain that is forced while the target cluster does not answer, so that nothing can be drained.

@@ -32,6 +32,8 @@ type Task struct {
 	Listed bool
 	// Cordon marks the Node as unschedulable, and returns it as written; nil when the Node is gone, or another one has its name.
 	Cordon func(ctx context.Context) (*corev1.Node, error)
+	// Warn reports that pods which could not be evicted were deleted without grace, although the drain is not forced.
+	Warn func(ctx context.Context, message string)
 }
 
 // Continue carries out the actions of a drain that are possible now. It does not wait: what the drain depends on is watched, and a

@@ -193,7 +193,7 @@ func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, 
 // continues as in a process that has just taken over.
 func (d *Drain) afterOutage(order drain.Order) {
 	if order.Reach.Back.After(d.back) {
-		d.back, d.memory, d.failingSince = order.Reach.Back, drain.Memory{}, time.Time{}
+		d.back, d.memory, d.failingSince = order.Reach.Back, drain.Memory{Forced: d.memory.Forced}, time.Time{}
 	}
 }
 

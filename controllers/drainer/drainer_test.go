@@ -207,7 +207,10 @@ func TestBudgetThatAnotherClientHasUsedKeepsThePod(t *testing.T) {
 func TestPodsAreDeletedByUID(t *testing.T) {
 	pod := targettest.PodOn("m", "web", "")
 	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "va-uid"}}
-	d, task, cluster := drainBench(t, pod, attachment)
+	last := targettest.PodOn("m", "last", "")
+	d, task, cluster := drainBench(t, pod, last, attachment)
+	var warned []string
+	task.Warn = func(_ context.Context, message string) { warned = append(warned, message) }
 	facts := drain.Facts{}
 	verdict := drain.Verdict{
 		Pods:        []drain.Removal{{Pod: pod, How: drain.Delete}, {Pod: targettest.PodOn("m", "gone", ""), How: drain.Delete}},
@@ -232,6 +235,15 @@ func TestPodsAreDeletedByUID(t *testing.T) {
 		if a := facts.Memory.Attempts[uid]; !a.Accepted || !a.Forced {
 			t.Errorf("%s: attempt %+v", uid, a)
 		}
+	}
+	if forced := facts.Memory.Forced.String(); forced != "a/web" {
+		t.Errorf("deleted without grace: %q, want the pod that was there", forced)
+	}
+	if want := []string{"Pods of Node m that could not be evicted for 1h0m0s (maxEvictRetries) were deleted without grace: a/web"}; !slices.Equal(warned, want) {
+		t.Errorf("warnings %q, want %q", warned, want)
+	}
+	if err := d.remove(t.Context(), task, &facts, drain.Verdict{Pods: []drain.Removal{{Pod: last, How: drain.Delete}}, Cause: drain.CauseTimeout}); err != nil || len(warned) > 1 || facts.Memory.Forced.String() != "a/web and a/last" {
+		t.Errorf("error %v, warnings %q of a drain that is forced, which names %s at its end", err, warned, facts.Memory.Forced)
 	}
 }
 

@@ -50,10 +50,11 @@ func TestExpiredDrainIsGivenUpOnlyWhenThereIsNoOutage(t *testing.T) {
 	}
 }
 
-// After an outage a drain does not count since when it was blocked before.
+// After an outage a drain does not count since when it was blocked before. The pods that it has deleted without grace are named at its end.
 func TestDrainForgetsAfterAnOutage(t *testing.T) {
 	d, task, _ := drainBench(t, targettest.PodOn("m", "web", ""))
 	blocked := map[types.UID]time.Time{"web": now.Add(-time.Hour)}
+	d.memory.Forced = d.memory.Forced.With(targettest.PodOn("m", "db", ""))
 	for _, step := range []struct {
 		back time.Time
 		kept bool
@@ -72,6 +73,9 @@ func TestDrainForgetsAfterAnOutage(t *testing.T) {
 	}
 	if since := d.memory.BlockedSince["web"]; since.Equal(blocked["web"]) {
 		t.Error("the drain continues with what it knew before the outage")
+	}
+	if forced := d.memory.Forced.String(); forced != "a/db" {
+		t.Errorf("deleted without grace: %q", forced)
 	}
 }
 

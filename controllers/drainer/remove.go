@@ -28,9 +28,13 @@ func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v dra
 	if attempts == nil {
 		attempts = map[types.UID]drain.Attempt{}
 	}
+	var forced drain.Forced
 	defer func() {
 		facts.Memory.Attempts = attempts
 		d.memory = facts.Memory
+		if v.Cause == "" && !forced.IsNone() {
+			task.Warn(ctx, drain.EvictionTimedOut(task.Node.Name, task.Order, forced))
+		}
 	}()
 	d.removed = true
 	note := func(uid types.UID, how drain.How, err error) error {
@@ -44,8 +48,12 @@ func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v dra
 		if r.Moves > 0 && !d.of.detaches.reserve(task.Cluster, d.errand, task.Owner.Namespace, r.Moves) {
 			return nil // other drains were faster; the next decision is about what is left
 		}
-		if err := note(r.Pod.UID, r.How, removePod(ctx, task.Cluster, r, d.of.cfg.Clock.Now())); err != nil {
+		removed := removePod(ctx, task.Cluster, r, d.of.cfg.Clock.Now())
+		if err := note(r.Pod.UID, r.How, removed); err != nil {
 			return err
+		}
+		if r.How == drain.Delete && removed == nil {
+			forced, facts.Memory.Forced = forced.With(r.Pod), facts.Memory.Forced.With(r.Pod)
 		}
 	}
 	for _, a := range v.Attachments {

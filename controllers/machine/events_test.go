@@ -86,6 +86,17 @@ var plays = map[string]func(b *bench){
 		b.tries(driver.OpDelete)
 		b.touches()
 	},
+	v1alpha1.EventEvictionTimedOut: func(b *bench) {
+		b.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpDelete)
+		b.addBlockingBudget()
+		b.create(drainTimeout(time.Hour), func(m *v1alpha1.Machine) { m.Spec.MaxEvictRetries = new(int32(2)) })
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.pod("web", labelled("held"))
+		b.delete()
+		b.reportsSoon("; a/web is deleted without grace at ")
+		b.tries(driver.OpDelete)
+		b.touches()
+	},
 	v1alpha1.EventJoined: func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)

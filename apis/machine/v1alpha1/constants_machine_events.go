@@ -18,6 +18,7 @@ const (
 	EventDrainBlocked      = "DrainBlocked"
 	EventDrained           = "Drained"
 	EventDrainForced       = "DrainForced"
+	EventEvictionTimedOut  = "EvictionTimedOut"
 	EventDeletionTriggered = "DeletionTriggered"
 	EventNodeRefused       = "NodeRefused"
 	EventNotOwned          = "NotOwned"
@@ -204,8 +205,14 @@ func drainEvents() []EventReason {
 			"",
 		},
 		{
+			EventEvictionTimedOut, true,
+			[]string{"Machine", "MachineConfigPool"},
+			"Pods of a Node that is drained were deleted without grace, whatever their PodDisruptionBudgets allow, because their evictions had been rejected for the time of `maxEvictRetries`. The drain goes on. The message names the Node and up to three pods.",
+			"Change what the PodDisruptionBudget allows, or raise `spec.maxEvictRetries`.",
+		},
+		{
 			EventDrainForced, true, machine,
-			"The drain of the Node was ended by force, and the VM is deleted. The message has the cause: the drain timeout is over, the Node has been unhealthy for 5 min, the machine has the label `force-deletion`, or volumes were not detached.",
+			"The drain of the Node was ended by force, and the VM is deleted. The message has the cause: the drain timeout is over, the Node has been unhealthy for 5 min, the machine has the label `force-deletion`, or volumes were not detached. It names up to three pods that were deleted without grace.",
 			"Look at what did not leave in time, or raise `spec.drainTimeout`.",
 		},
 	}

@@ -40,7 +40,7 @@ func poolEvents() []EventReason {
 		},
 		{
 			EventNodeDrainForced, true, pool,
-			"The drain of a Node for a configuration was ended by force: the drain timeout is over, or the Node has been unhealthy for 5 min. Its update continues. The message has the cause.",
+			"The drain of a Node for a configuration was ended by force: the drain timeout is over, or the Node has been unhealthy for 5 min. Its update continues. The message has the cause, and names up to three pods that were deleted without grace.",
 			"Look at what did not leave in time, or raise the drain timeout.",
 		},
 	}

@@ -2,6 +2,7 @@ package update
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,6 +191,7 @@ type replica struct {
 	ended      sync.WaitGroup
 	evict      func(e *policyv1.Eviction) error
 	hold       string
+	retries    int // for evictions; 180 if 0
 
 	state    sync.Mutex
 	owns     bool
@@ -215,7 +217,7 @@ func (c *cluster) start(owns bool, change func(r *replica)) *replica {
 		c.server.Remove("pods", e.Namespace, e.Name)
 		return nil
 	}
-	settings := drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
+	settings := drain.Settings{Timeout: time.Hour, MaxEvictRetries: cmp.Or(r.retries, 180), DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
 	r.drains = drainer.New(drainer.Config{
 		Clock: clock.RealClock{}, Settings: settings, Patience: 5 * time.Second, Confirm: time.Minute,
 		Backoff: func(time.Duration, driver.Code, time.Duration) (time.Duration, time.Duration) {

@@ -167,6 +167,9 @@ func (c *Controller) drain(ctx context.Context, p *pass, r candidates.Request) (
 			node, err = c.begin(ctx, pool, node)
 			return node, err
 		},
+		Warn: func(ctx context.Context, message string) {
+			telemetry.Emit(ctx, c.cfg.Events, p.pool, machinev1alpha1.EventEvictionTimedOut, message)
+		},
 	})
 	if err != nil || !isSame {
 		return 0, err

@@ -211,6 +211,25 @@ func TestBlockedDrain_StatusAndEventNameThePod(t *testing.T) {
 	})
 }
 
+func TestPodThatCannotBeEvicted_EventNamesItAndTheUpdateGoesOn(t *testing.T) {
+	few := func(c *cluster, r *replica) {
+		blocked(c, r)
+		r.retries = 2
+	}
+	story(t, few, func(c *cluster, _ *replica) {
+		c.daemon("n1", "state", "working", "desiredDrain", "drain-b")
+		c.run(39 * time.Second)
+		if got := c.emitted(machinev1alpha1.EventEvictionTimedOut); got != 0 {
+			t.Errorf("%d Events, want none yet", got)
+		}
+		c.run(2 * time.Second)
+		c.wantNode("n1", true, prefix.LastAppliedDrain(), "drain-b")
+		if got := c.emitted(machinev1alpha1.EventEvictionTimedOut); got != 1 {
+			t.Errorf("%d Events, want 1", got)
+		}
+	})
+}
+
 // The annotations of a Node are written by its kubelet: they have no effect on other Nodes, and none beyond maxUnavailable.
 func TestForgedRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
