@@ -21,6 +21,11 @@ const (
 	DisruptionUnneeded
 )
 
+// pending is the remark on a machine that waits for its disruption. It names no single cause: the machine is not decided on again when
+// that changes, and the conditions of its root are.
+const pending = "Replacement pending: deletions are held, the deletion budget or the disruption budget is exhausted, or a circuit breaker is open; " +
+	"see the conditions DeletionsHeld and CircuitBreakerOpen of its MachineDeployment, or of its MachineSet if that has no controller"
+
 // unreported is how long a machine waits for its disruption before it reports that: mostly it gets it at once.
 const unreported = 10 * time.Second
 
@@ -68,8 +73,7 @@ func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
 	}
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing,
-		Description: fmt.Sprintf("%s, for longer than the health timeout%s. Replacement pending: disruption budget exhausted or circuit breaker open",
-			notReadyReason(w, m), shownEvidence(w)),
+		Description: fmt.Sprintf("%s, for longer than the health timeout%s. %s", notReadyReason(w, m), shownEvidence(w), pending),
 	})
 	return Verdict{Do: Rest, Machine: m}
 }
