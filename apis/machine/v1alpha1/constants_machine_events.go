@@ -121,7 +121,7 @@ func preservationEvents() []EventReason {
 		},
 		{
 			EventPreservationEnded, false, machine,
-			"The machine is not preserved any more: its time is over, it has recovered, or the request for it was removed. If it has failed, its MachineSet replaces it.",
+			"The machine is not preserved any more: its time is over, it has recovered, or the request for it was removed. The message says which. If it has failed, its MachineSet replaces it.",
 			"",
 		},
 		{

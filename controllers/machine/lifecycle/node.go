@@ -308,8 +308,8 @@ func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.V
 	switch {
 	case p.Began:
 		v = v.with(v1alpha1.EventPreserved, fmt.Sprintf("The machine is preserved until %s", p.Until.UTC().Format(time.RFC3339)))
-	case p.Ended:
-		v = v.with(v1alpha1.EventPreservationEnded, "The machine is not preserved any more")
+	case p.Ended != "":
+		v = v.with(v1alpha1.EventPreservationEnded, "The machine is not preserved any more, because "+p.Ended)
 	}
 	return v, p
 }

@@ -55,8 +55,9 @@ type Verdict struct {
 	Drain bool
 	// Until is when the preservation of the machine ends; zero if it is not preserved.
 	Until time.Time
-	// Began and Ended report whether the preservation begins, or has ended, with this verdict.
-	Began, Ended bool
+	// Began reports whether the preservation begins with this verdict, and Ended is why it has ended with it; "" if it has not.
+	Began bool
+	Ended string
 	// Unknown is an invalid value of the annotation; "" if there is none.
 	Unknown string
 }
@@ -218,21 +219,35 @@ func stop(w World, a asked, begun, forget bool) Verdict {
 			return v
 		}
 	}
-	askedFor := len(m.Annotations)
+	asks := len(m.Annotations)
 	if forget {
 		delete(m.Annotations, v1alpha1.AnnotationPreserve)
 		delete(m.Annotations, v1alpha1.AnnotationLastAppliedNodePreserveValue)
 	}
 	status := &m.Status.CurrentStatus
 	switch over := machinefacts.IsPreservationOver(m, w.Now); {
+	case over && machinefacts.HasFailed(m) && len(m.Annotations) == asks: // it had ended before
 	case over && machinefacts.HasFailed(m):
-		v.Ended = len(m.Annotations) < askedFor
+		v.Ended = a.whyEnded(over)
 	case status.PreserveExpiryTime != nil:
-		status.PreserveExpiryTime, v.Ended = nil, true
+		status.PreserveExpiryTime, v.Ended = nil, a.whyEnded(over)
 		delete(m.Annotations, v1alpha1.AnnotationPreserveBegan)
 		delete(m.Annotations, v1alpha1.AnnotationPreserveProlonged)
 	}
 	return v
+}
+
+// whyEnded returns why a preservation has ended, with this request and, with over, after its time.
+func (a asked) whyEnded(over bool) string {
+	switch {
+	case over:
+		return "its time is over"
+	case a.value == "":
+		return "annotation " + v1alpha1.AnnotationPreserve + " was removed"
+	case a.value == v1alpha1.PreserveFalse:
+		return "annotation " + v1alpha1.AnnotationPreserve + " is " + a.value
+	}
+	return "it has recovered"
 }
 
 // Matters reports whether preservation may concern the machine whatever the annotation of its Node.

@@ -146,7 +146,7 @@ func describe(w World, v Verdict) string {
 	if !v.Until.IsZero() {
 		out = append(out, "until +"+v.Until.Sub(now).String())
 	}
-	for word, is := range map[string]bool{"began": v.Began, "ended": v.Ended, "unknown value " + v.Unknown: v.Unknown != ""} {
+	for word, is := range map[string]bool{"began": v.Began, "ended, because " + v.Ended: v.Ended != "", "unknown value " + v.Unknown: v.Unknown != ""} {
 		if is {
 			out = append(out, word)
 		}
