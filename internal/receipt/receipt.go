@@ -79,7 +79,7 @@ func (r Receipt) Line() ([]byte, error) {
 
 // Text returns the receipt of a deletion that was accepted as the message of an Event.
 func (r Receipt) Text() string {
-	text := fmt.Sprintf("Started to delete %s %s", r.Kind, cmp.Or(r.ProviderID, r.Name, "without a known provider ID"))
+	text := fmt.Sprintf("Started to delete %s %s", r.Kind, cmp.Or(r.Name, r.ProviderID, "without a known provider ID"))
 	if r.Machine != "" && r.Kind != Machine {
 		text += " of machine " + r.Machine
 	}

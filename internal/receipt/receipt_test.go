@@ -50,7 +50,7 @@ func TestText(t *testing.T) {
 	machine.Object = Object{Kind: Machine, Namespace: "shoot--a", Name: "m", UID: "u", Machine: "m", MachineUID: "u", Node: "node-m"}
 	bare, node := hidden, vm()
 	bare.Object, bare.Reason = Object{Kind: VM, ProviderID: "sim:///vm-1"}, Because(Orphaned, "")
-	node.Object, node.By = Object{Kind: Node, Name: "node-m", Machine: "m", Node: "node-m"}, By{Replica: "r-0", Slot: vm().Slot}
+	node.Object, node.By = Object{Kind: Node, Name: "node-m", ProviderID: "sim:///vm-1", Machine: "m", Node: "node-m"}, By{Replica: "r-0", Slot: vm().Slot}
 	unowned := bare
 	unowned.By = By{Replica: "r-0", Epoch: vm().Epoch}
 	for _, c := range []struct {
