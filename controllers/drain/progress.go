@@ -27,6 +27,9 @@ type Progress struct {
 	Ending int
 	// Late pods are those of them whose grace period ended some time ago.
 	Late []string
+	// Slow pods are those of them with a long grace period that is not over, and SlowUntil is the end of the last one.
+	Slow      []string
+	SlowUntil time.Time
 	// Waiting pods, or volumes of which all pods have left, wait until others have moved.
 	Waiting []string
 	// Detaching volumes are used by no pod any more.
@@ -126,6 +129,9 @@ func (p Progress) String() string {
 		parts[0] += fmt.Sprintf(", %d waiting until other volumes have moved (%s)", n, list(slices.Sorted(slices.Values(p.Waiting))))
 	}
 	parts = append(parts, p.blockedBy()...)
+	if len(p.Slow) > 0 {
+		parts = append(parts, list(slices.Sorted(slices.Values(p.Slow)))+" may take until "+written(p.SlowUntil)+" to end (terminationGracePeriodSeconds)")
+	}
 	if len(p.Late) > 0 {
 		parts = append(parts, list(slices.Sorted(slices.Values(p.Late)))+" not ended within the grace period")
 	}

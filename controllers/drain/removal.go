@@ -30,6 +30,8 @@ const (
 	// lateWatch is how late a watch may show what the API server has accepted. What it does not show by then is tried
 	// again.
 	lateWatch = 10 * time.Second
+	// longGrace is the longest grace period of a pod that is not named while it is ending.
+	longGrace = time.Minute
 	// lateEnd is how long the grace period of a pod is over before it is named. Until then its kubelet may just be slow.
 	lateEnd = 30 * time.Second
 )
@@ -86,7 +88,7 @@ func (r *removal) consider(pod *corev1.Pod) {
 	}
 	if r.going[pod.UID] {
 		r.progress.Ending++
-		r.noteLate(pod)
+		r.noteEnding(pod)
 		return
 	}
 	guards := guards(r.facts, pod)
@@ -139,16 +141,21 @@ func (r *removal) block(pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why
 	}
 }
 
-// noteLate names a pod that has not ended although its grace period is over, or sets the time to check it again.
-func (r *removal) noteLate(pod *corev1.Pod) {
+// noteEnding names a pod that has not ended although its grace period is over, or sets the time to check it again, and names it if that
+// is long.
+func (r *removal) noteEnding(pod *corev1.Pod) {
 	if pod.DeletionTimestamp == nil {
 		return
 	}
-	if late := r.facts.of(*pod.DeletionTimestamp).Add(lateEnd); r.facts.Now.Before(late) {
-		r.next = earliest(r.next, late)
+	ends, grace := r.facts.of(*pod.DeletionTimestamp), pod.DeletionGracePeriodSeconds
+	switch late := ends.Add(lateEnd); {
+	case !r.facts.Now.Before(late):
+		r.progress.Late = append(r.progress.Late, podKey(pod).String())
 		return
+	case grace != nil && *grace > int64(longGrace.Seconds()):
+		r.progress.Slow, r.progress.SlowUntil = append(r.progress.Slow, podKey(pod).String()), latestOf(r.progress.SlowUntil, ends)
 	}
-	r.progress.Late = append(r.progress.Late, podKey(pod).String())
+	r.next = earliest(r.next, ends.Add(lateEnd))
 }
 
 // how returns how a pod is removed; "" means that its budgets have to change first.

@@ -256,6 +256,8 @@ func (s *story) change(p *corev1.Pod, key, value string, o options) {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "inline", VolumeSource: corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{}}})
 	case "ending":
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.facts.Now}, new(int64(30))
+	case "grace":
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.facts.Now.Add(mustDuration(value))}, new(int64(mustDuration(value).Seconds()))
 	case "volumes", "ephemeral":
 		for name := range strings.SplitSeq(value, ",") {
 			s.claim(p, name, key == "ephemeral")
