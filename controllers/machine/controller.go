@@ -319,7 +319,7 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		measured := c.memory.of(before.UID).timing // a machine that is gone after the write is forgotten at once
 		written, err := c.machines.Commit(ctx, before, verdict.Machine)
 		p.world.Machine = written
-		if followsNode(before) && written.ResourceVersion != before.ResourceVersion {
+		if followsNode(before, p.world.Drain) && written.ResourceVersion != before.ResourceVersion {
 			c.writes.Count(before.UID, c.cfg.Clock.Now())
 		}
 		if apierrors.IsNotFound(err) {

@@ -93,7 +93,7 @@ func nameNode(w World) Verdict {
 // forceDrainIgnored is the remark on a machine whose user expects the label to end the drain of a deletion.
 const forceDrainIgnored = "; the label " + v1alpha1.LabelForceDrain + " has no effect on a deletion; set " + v1alpha1.LabelForceDeletion + "=true to end the drain by force"
 
-// reportProgress rests until the drain continues, and reports its progress.
+// reportProgress rests until the drain continues, and reports its progress and the conditions of the Node.
 func reportProgress(w World) Verdict {
 	if w.Drain.Text == "" {
 		return rest(w.Drain.Wake)
@@ -105,6 +105,9 @@ func reportProgress(w World) Verdict {
 	}
 	if _, isLabeled := m.Labels[v1alpha1.LabelForceDrain]; isLabeled && !isForced(m) {
 		op.Description += forceDrainIgnored
+	}
+	if w.Node.State == NodePresent {
+		mirror(m, w.Node.Node)
 	}
 	v := Verdict{Do: Rest, Machine: m, Wake: w.Drain.Wake}
 	if w.Drain.IsStuck {
