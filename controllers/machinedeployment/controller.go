@@ -164,7 +164,9 @@ func (c *Controller) step(ctx context.Context, w *rollout.World, verdict rollout
 	if err != nil {
 		return 0, err
 	}
-	c.report(ctx, w.Deployment, verdict.Events)
+	if verdict.Do != rollout.Create || !w.Done.Collided {
+		c.report(ctx, w.Deployment, verdict.Events)
+	}
 	return 0, nil
 }
 

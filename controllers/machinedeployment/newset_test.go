@@ -55,6 +55,12 @@ func TestSetOfAnotherOwnerHasTheName(t *testing.T) {
 		if count := b.deployment().Status.CollisionCount; count == nil || *count != 1 {
 			t.Errorf("the collision count is %v, want 1", count)
 		}
+		for _, reason := range []string{v1alpha1.EventRolloutStarted, v1alpha1.EventScalingMachineSet} {
+			row, _ := v1alpha1.FindEventReason(reason)
+			if n := b.reported.Count(row); n != 1 {
+				t.Errorf("%s was reported %d times, want once: the set of the other name was not created", reason, n)
+			}
+		}
 		foreign := apiserver.Read[v1alpha1.MachineSet](b.server, "machinesets", "n", name)
 		if foreign == nil || len(foreign.OwnerReferences) > 0 || len(foreign.Finalizers) > 0 || foreign.Spec.Replicas != 0 {
 			t.Errorf("the other set is now %+v", foreign)

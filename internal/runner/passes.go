@@ -36,7 +36,7 @@ type Pass[W any, V Verdict] struct {
 	// Rest ends the pass with the verdict that rests.
 	Rest func(ctx context.Context, world W, verdict V) (Result, error)
 	// Defers reports whether an error of the verdict's action ends the pass only after Rest, because the object has to show it. Nil
-	// means that each error ends the pass at once.
+	// means that each error ends the pass at once. That a namespace in deletion refuses an object always does: there is nothing to show.
 	Defers func(verdict V) bool
 }
 
@@ -50,10 +50,10 @@ func (p Pass[W, V]) Run(ctx context.Context, world W) (Result, error) {
 		switch {
 		case step.rest:
 			return step.result, errors.Join(append(deferred, err)...)
-		case err != nil && step.defers:
+		case err != nil && step.defers && !isRefusedByEnding(err):
 			deferred = append(deferred, err)
 		case err != nil:
-			return Result{}, err
+			return Result{}, errors.Join(append(deferred, err)...)
 		case step.wait > 0:
 			return Result{RequeueAfter: step.wait}, errors.Join(deferred...)
 		}

@@ -6,9 +6,18 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 )
 
 // script is a world whose verdicts are known before: its actions one after the other, and then rest.
@@ -35,6 +44,8 @@ func (s *script) next() scriptVerdict {
 var (
 	errAct  = errors.New("act")
 	errRest = errors.New("rest")
+
+	errEnding = &apierrors.StatusError{ErrStatus: metav1.Status{Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}
 )
 
 // passOf acts by the names of actions: those that begin with "fail" fail, those with "wait" wait for 5 s, and "forever" is never over.
@@ -48,6 +59,8 @@ func passOf(rest error, defers func(scriptVerdict) bool) Pass[*script, scriptVer
 				s.actions = s.actions[1:]
 			}
 			switch {
+			case v == "fail because the namespace ends":
+				return 0, errEnding
 			case strings.HasPrefix(string(v), "fail"):
 				return 0, fmt.Errorf("%s: %w", v, errAct)
 			case strings.HasPrefix(string(v), "wait"):
@@ -79,6 +92,10 @@ func TestPass(t *testing.T) {
 		{name: "an error of another action is not deferred", actions: []string{"fail", "b"}, defers: defersLate, done: []string{"fail"}, errs: []error{errAct}},
 		{name: "a deferred error ends the pass after its rest", actions: []string{"fail late", "b"}, defers: defersLate, done: []string{"fail late", "b", "rest"}, wait: time.Minute, errs: []error{errAct}},
 		{name: "a deferred error does not hide that of the rest", actions: []string{"fail late"}, defers: defersLate, rest: errRest, done: []string{"fail late", "rest"}, wait: time.Minute, errs: []error{errAct, errRest}},
+		{
+			name: "a refusal by a namespace in deletion is not deferred", actions: []string{"fail late", "fail because the namespace ends", "b"},
+			defers: func(scriptVerdict) bool { return true }, done: []string{"fail late", "fail because the namespace ends"}, errs: []error{errAct, errEnding},
+		},
 		{name: "what cannot be done now ends the pass", actions: []string{"a", "wait", "b"}, done: []string{"a", "wait"}, wait: 5 * time.Second},
 		{name: "a deferred error is not lost in a wait", actions: []string{"fail late", "wait"}, defers: defersLate, done: []string{"fail late", "wait"}, wait: 5 * time.Second, errs: []error{errAct}},
 		{name: "the rest fails", rest: errRest, done: []string{"rest"}, wait: time.Minute, errs: []error{errRest}},
@@ -110,4 +127,39 @@ func TestPassThatDoesNotRestIsEnded(t *testing.T) {
 	if len(world.done) != maxActions || err == nil || !strings.Contains(err.Error(), "forever") || !errors.Is(err, errAct) {
 		t.Errorf("%d actions, want %d; error %v", len(world.done), maxActions, err)
 	}
+}
+
+// TestNamespacesInDeletion_AreNoFailureOfTheirKeys: what they refuse is logged once for each, and tried again seldom.
+func TestNamespacesInDeletion_AreNoFailureOfTheirKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &ktesting.BufferTL{}
+		metrics, attempts := NewMetrics(prometheus.NewRegistry()), 0
+		r, err := New(Config[types.NamespacedName]{
+			Name: "test", Metrics: metrics, MaxBackoff: time.Minute,
+			Reconcile: func(context.Context, types.NamespacedName) (Result, error) {
+				attempts++
+				return Result{}, fmt.Errorf("create: %w", errors.Join(errEnding, errEnding))
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig(ktesting.Verbosity(2)))))
+		defer stop()
+		go r.Run(ctx)
+		for _, name := range []string{"a", "b", "c"} {
+			r.Enqueue(types.NamespacedName{Namespace: "one", Name: name})
+			r.Enqueue(types.NamespacedName{Namespace: "two", Name: name})
+		}
+		elapse(150 * time.Second)
+		if attempts != 3*6 {
+			t.Errorf("%d attempts, want one a minute for each of 6 keys", attempts)
+		}
+		if _, keys := r.oldestFailure(); keys != 0 || testutil.ToFloat64(metrics.errors.WithLabelValues("test")) != 0 {
+			t.Errorf("%d keys fail, want none", keys)
+		}
+		if lines := strings.Count(log.String(), "Namespace is being deleted"); lines != 2 || !strings.Contains(log.String(), `namespace="two"`) {
+			t.Errorf("%d lines, want one for each namespace:\n%s", lines, log)
+		}
+	})
 }

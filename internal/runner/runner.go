@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -112,6 +114,7 @@ type Runner[K comparable] struct {
 	queue   workqueue.TypedRateLimitingInterface[K]
 	waiting *fairQueue[K] // stores the keys of queue
 	traces  bool
+	ending  *rates.Rates[string] // how often it is logged that a tenant's namespace is being deleted
 
 	mu      sync.Mutex
 	failing map[K]time.Time // since when
@@ -155,6 +158,7 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	}
 	r := &Runner[K]{
 		cfg: cfg, waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock), traces: telemetry.Traces(cfg.Tracer), failing: map[K]time.Time{}, waits: map[K]telemetry.Wait{},
+		ending: rates.New[string](1, endingInterval),
 	}
 	r.queue = r.newQueue()
 	if notifier, ok := cfg.Gate.(Notifier[K]); ok {
@@ -275,6 +279,10 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 			fault := &PanicError{Value: p, Stack: debug.Stack()}
 			err = fault
 			r.panicked(ctx, key, fault)
+		}
+		if isRefusedByEnding(err) {
+			r.logEnding(ctx, key, err)
+			result, err = Result{RequeueAfter: r.cfg.MaxBackoff}, nil
 		}
 		r.cfg.Metrics.observe(ctx, r.cfg.Name, r.cfg.Clock.Since(start), result, err)
 		switch {
@@ -415,15 +423,37 @@ func NotOurs(err error) bool {
 	return ok && refusal.NotOurs()
 }
 
-// isConflict reports whether an error is a conflict of a write with that of another client, and nothing else: of several errors all are.
-func isConflict(err error) bool {
+// isConflict reports whether an error is a conflict of a write with that of another client, and nothing else.
+func isConflict(err error) bool { return all(err, apierrors.IsConflict) }
+
+// isRefusedByEnding reports whether an error is the refusal to create an object in a namespace that is being deleted, and nothing else. It is no
+// failure: nothing can be created there any more, and the objects that exist are deleted next.
+func isRefusedByEnding(err error) bool {
+	return all(err, func(one error) bool { return apierrors.HasStatusCause(one, corev1.NamespaceTerminatingCause) })
+}
+
+// all reports whether something holds for an error; for several errors, whether it holds for each.
+func all(err error, holds func(error) bool) bool {
 	if several, ok := errors.AsType[interface {
 		error
 		Unwrap() []error
 	}](err); ok {
-		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !isConflict(one) })
+		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !all(one, holds) })
 	}
-	return apierrors.IsConflict(err)
+	return holds(err)
+}
+
+// endingInterval is how often it is logged that a namespace accepts no objects: it has mostly been deleted by then.
+const endingInterval = time.Hour
+
+// logEnding logs that a pass has ended because the namespace of its key is being deleted: once for the namespace.
+func (r *Runner[K]) logEnding(ctx context.Context, key K, err error) {
+	namespace, now := r.cfg.Tenant(key), r.cfg.Clock.Now()
+	if r.ending.Wait(namespace, now) > 0 {
+		return
+	}
+	r.ending.Count(namespace, now)
+	klog.FromContext(ctx).Info("Namespace is being deleted and accepts no objects; none is created in it any more", telemetry.KeyNamespace, namespace, "err", err)
 }
 
 // errPanicked takes the place of a panic in traces: its value and its stack may contain anything.

@@ -38,8 +38,11 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	set.Spec.Replicas = s.fresh.size
 	s.complement(s.fresh, set)
 	v = Verdict{Do: Create, Sets: []*v1alpha1.MachineSet{set}}
+	if beginsWithSet(s.w) {
+		v.Events = append(v.Events, started(set.Annotations[v1alpha1.AnnotationRevision], set))
+	}
 	if set.Spec.Replicas > 0 {
-		v.Events = []Event{scaled(set, 0)}
+		v.Events = append(v.Events, scaled(set, 0))
 	}
 	return v, true
 }

@@ -142,7 +142,7 @@ func prepare(w World) (Verdict, bool) {
 	}
 	if newSet := NewSet(w.Deployment, w.Owned); newSet != nil || !d.Spec.Paused && d.Spec.RollbackTo == nil {
 		next := strconv.FormatInt(newRevision(w, newSet), 10)
-		if d.Annotations[v1alpha1.AnnotationRevision] != next && !d.Spec.Paused {
+		if d.Annotations[v1alpha1.AnnotationRevision] != next && !d.Spec.Paused && (newSet != nil || !beginsWithSet(w)) {
 			v.Events = append(v.Events, started(next, newSet))
 		}
 		annotate(d, v1alpha1.AnnotationRevision, next)

@@ -2,19 +2,26 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// started returns the Event of a rollout that begins with the write of the deployment's revision: each rollout has another one. newSet is nil
-// where it is still to be created.
+// started returns the Event of a rollout that begins: with the creation of its new set where beginsWithSet, else with the write of the
+// deployment's revision. Each rollout has another one. newSet is nil where old machines are deleted before it is created.
 func started(revision string, newSet *v1alpha1.MachineSet) Event {
 	message := "Started the rollout of revision " + revision
 	if newSet != nil {
 		message += ", machine set " + newSet.Name
 	}
 	return Event{Reason: v1alpha1.EventRolloutStarted, Message: message}
+}
+
+// beginsWithSet reports whether a rollout whose new set does not exist begins with the creation of that, which the API server may refuse, and
+// not with the deletion of old machines.
+func beginsWithSet(w World) bool {
+	return !isRecreating(w.Deployment) || !slices.ContainsFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp == nil })
 }
 
 // rolloutEvents returns the Events of what a status reports of a rollout, and the previous one does not.
