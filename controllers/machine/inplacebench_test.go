@@ -226,7 +226,7 @@ func TestMachineWithFailedUpdateIsReplacedAndStaysFailed(t *testing.T) {
 			if took := b.becomes(v1alpha1.MachineInPlaceUpdateFailed, 21*time.Minute); took < 19*time.Minute {
 				b.Errorf("the update has failed after %s", took)
 			}
-			b.stageIs(v1alpha1.NodeReasonReadyForUpdate)
+			b.stageIs(v1alpha1.NodeReasonUpdateFailed)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,20 +259,32 @@ func TestAnUpdateThatSucceedsLateCounts(t *testing.T) {
 	})
 }
 
-// A user mends what has kept the agent from it, and takes its answer off the Node.
+// A user corrects what has kept the agent from it, and removes the result from the Node, also where the agent has not reported it.
 func TestAnUpdateThatHasFailedIsTriedAgain(t *testing.T) {
-	onBench(t, func(b *bench) {
-		b.isUpdated()
-		b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed)
-		b.becomes(v1alpha1.MachineInPlaceUpdateFailed, time.Second)
-		b.labelNode(v1alpha1.LabelUpdateResult, "")
-		b.becomes(v1alpha1.MachineInPlaceUpdating, 2*time.Second)
-		b.stageIs(v1alpha1.NodeReasonReadyForUpdate)
-		b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultSuccessful)
-		b.becomes(v1alpha1.MachineRunning, 2*time.Second)
-		b.pass(time.Second)
-		b.isBack()
-	})
+	for name, fails := range map[string]func(b *bench){
+		"the agent reports it": func(b *bench) {
+			b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed)
+			b.becomes(v1alpha1.MachineInPlaceUpdateFailed, time.Second)
+		},
+		"the agent reports nothing": func(b *bench) {
+			b.becomes(v1alpha1.MachineInPlaceUpdateFailed, 21*time.Minute)
+			b.pass(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.isUpdated()
+				fails(b)
+				b.labelNode(v1alpha1.LabelUpdateResult, "")
+				b.becomes(v1alpha1.MachineInPlaceUpdating, 2*time.Second)
+				b.stageIs(v1alpha1.NodeReasonReadyForUpdate)
+				b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultSuccessful)
+				b.becomes(v1alpha1.MachineRunning, 2*time.Second)
+				b.pass(time.Second)
+				b.isBack()
+			})
+		})
+	}
 }
 
 func TestAMachineIsDeletedWhileItsNodeIsUpdated(t *testing.T) {

@@ -102,7 +102,7 @@ var lives = []struct {
 		},
 		{
 			func(*bench) {}, 20 * time.Minute,
-			"InPlaceUpdateFailed" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=ReadyForUpdate",
+			"InPlaceUpdateFailed" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=UpdateFailed",
 		},
 		{
 			func(b *bench) { b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultSuccessful) }, time.Minute,

@@ -53,6 +53,9 @@ func Decide(w World) Verdict {
 		machinefacts.Uncordon(n)
 	case isOver(w, is):
 		machinefacts.EndInPlaceUpdate(n, !w.NoComponentsTaint)
+	case isTimedOut(w, is):
+		metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateFailedReason, noResult)
 	}
 	return Verdict{Node: n, Drain: stage == v1alpha1.NodeReasonSelectedForUpdate}
 }
@@ -149,6 +152,15 @@ func isWithdrawn(w World, is string) bool {
 func isOver(w World, is string) bool {
 	return is == v1alpha1.NodeReasonUpdateSuccessful && Result(w.Node) == v1alpha1.UpdateResultSuccessful &&
 		w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && !w.InOldSet
+}
+
+// noResult is the reason of a failure that no agent has reported.
+const noResult = "the agent has reported no result within the timeout"
+
+// isTimedOut reports whether the agent has reported no result in time. The failure is recorded on the Node like one that it reports, so that it is
+// tried again in the same way; an agent that is late may replace it.
+func isTimedOut(w World, is string) bool {
+	return is == v1alpha1.NodeReasonReadyForUpdate && Result(w.Node) == "" && w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed
 }
 
 // WhyFailed returns the agent's reason for a failure, to be appended to a sentence; "" if there is none.

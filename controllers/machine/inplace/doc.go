@@ -25,7 +25,8 @@
 //     depends on the labels.
 //
 // A selection that is withdrawn before the machine is InPlaceUpdating ends the drain and the cordon. Afterwards the agent may be
-// working, and only a result or the timeout ends the update. A failed update is tried again when its result is removed from the Node.
+// working, and only a result or the timeout ends the update. The timeout sets the result failed. A failed update is tried again when its
+// result is removed from the Node.
 //
 // Not guaranteed: that a cordon was set by the fleet. Machine Controller Manager does not check that either.
 package inplace

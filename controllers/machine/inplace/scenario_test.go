@@ -121,6 +121,11 @@ func describe(w World, v Verdict) string {
 				line("without the %s %s", what, key)
 			}
 		}
+		for _, key := range slices.Sorted(maps.Keys(after)) {
+			if before[key] != after[key] {
+				line("%s %s: %s", what, key, after[key])
+			}
+		}
 	}
 	keys("label", w.Node.Labels, v.Node.Labels)
 	keys("annotation", w.Node.Annotations, v.Node.Annotations)
