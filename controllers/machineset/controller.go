@@ -278,7 +278,7 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	}
 	known := c.remember(set, w.Owned)
 	w.Done.Created, w.Done.Deleted, w.Done.Released = known.created, known.deleted, known.released
-	_, w.Held = c.cfg.Held(set.Namespace)
+	w.HeldBy, w.Held = c.cfg.Held(set.Namespace)
 	w.TidyLater = isRolling(set) && (known.untidy.IsZero() || w.Now.Sub(known.untidy) < tidyAfter)
 	selector := metav1.FormatLabelSelector(set.Spec.Selector)
 	if set.Generation == set.Status.ObservedGeneration { // the writer of that status has looked for orphans

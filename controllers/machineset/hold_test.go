@@ -4,6 +4,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // While deletions are held, a set that is scaled down keeps the machines that run. When the hold ends they are deleted at once.
@@ -11,7 +16,13 @@ func TestHoldKeepsMachines(t *testing.T) {
 	var held atomic.Bool
 	held.Store(true)
 	onBench(t, func(b *bench) {
-		b.create(3)
+		isController := true
+		b.create(3, func(set *v1alpha1.MachineSet) {
+			set.OwnerReferences = []metav1.OwnerReference{{Controller: &isController}}
+		})
+		isReported := func() bool {
+			return machinefacts.MachineSetCondition(&b.set().Status, v1alpha1.MachineSetDeletionsHeld) != nil
+		}
 		for _, m := range b.machines() {
 			b.runs(m.Name)
 		}
@@ -19,6 +30,9 @@ func TestHoldKeepsMachines(t *testing.T) {
 		b.pass(time.Hour)
 		if n := len(b.machines()); n != 3 {
 			b.Errorf("%d machines while deletions are held, want 3", n)
+		}
+		if !isReported() {
+			b.Error("the set does not report that its deletions are held")
 		}
 		held.Store(false)
 		b.controller.HoldChanged("other")
@@ -30,6 +44,9 @@ func TestHoldKeepsMachines(t *testing.T) {
 		b.pass(time.Second)
 		if n := b.standing(); n != 1 {
 			b.Errorf("%d machines after the hold, want 1", n)
+		}
+		if isReported() {
+			b.Error("the set reports a hold that has ended")
 		}
 	}, func(cfg *Config) {
 		cfg.Held = func(string) (string, bool) { return "annotation", held.Load() }

@@ -21,13 +21,15 @@ const (
 	// MachineDeploymentDeletionsHeld is True while machines of the deployment that should be deleted or replaced are not, because
 	// deletions are held or the deletion budget is exhausted. Else it is not there.
 	MachineDeploymentDeletionsHeld MachineDeploymentConditionType = "DeletionsHeld"
-	// MachineSetDeletionsHeld is what MachineDeploymentDeletionsHeld is, on a set without a controller.
+	// MachineSetDeletionsHeld is what MachineDeploymentDeletionsHeld is, on a set without a controller. One with a controller has it while
+	// machines that it should delete are not, because deletions are held.
 	MachineSetDeletionsHeld MachineSetConditionType = "DeletionsHeld"
 )
 
 // Reasons of the DeletionsHeld conditions.
 const (
-	// ReasonHoldAnnotation means that a Namespace or the leader Lease has AnnotationHoldDeletions.
+	// ReasonHoldAnnotation means that a Namespace or the leader Lease has AnnotationHoldDeletions. It is a reason of
+	// MachineDeploymentRolloutStalled, too.
 	ReasonHoldAnnotation = "HoldAnnotation"
 	// ReasonDeletionBudget means that the deletion budget of the namespace is exhausted: AnnotationMaxDeletions, or the fleet's setting.
 	ReasonDeletionBudget = "DeletionBudget"

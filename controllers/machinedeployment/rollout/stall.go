@@ -48,6 +48,7 @@ var waitChecks = []stallCheck{
 	{"machine terminating", (*sets).findTerminating},
 	{"new machines missing", (*sets).findMissing},
 	{"old MachineSet invalid", (*sets).findInvalid},
+	{"deletions held", (*sets).findHeld},
 	{"old machines not deleted", (*sets).findNotDeleted},
 	{"old machines not in the cache", (*sets).findUncached},
 	{"in-place update in progress", (*sets).findUpdating},

@@ -117,6 +117,16 @@ func (s *sets) findInvalid() *stall {
 	return nil
 }
 
+// findHeld finds an old MachineSet that deletes no machines because deletions are held. The user removes the annotation when its reason is gone.
+func (s *sets) findHeld() *stall {
+	for _, t := range s.old {
+		if c := machinefacts.MachineSetCondition(&t.set.Status, v1alpha1.MachineSetDeletionsHeld); c != nil && c.Status == corev1.ConditionTrue {
+			return &stall{c.Reason, fmt.Sprintf("Old MachineSet %s: %s", t.set.Name, c.Message)}
+		}
+	}
+	return nil
+}
+
 // findNotDeleted finds an old MachineSet that has more machines than its replicas, has observed them, and deletes none. The user
 // looks at its conditions and Events.
 func (s *sets) findNotDeleted() *stall {

@@ -110,6 +110,11 @@ var stallCases = []stallCase{
 	{check: "old MachineSet invalid", when: "it has no machines", sets: []string{"a size=0 invalid", "b size=1 Running"}},
 	{check: "old MachineSet invalid", when: "the new set is invalid", sets: []string{"a size=1 Running", "b size=1 invalid Running"}},
 	{
+		check: "deletions held", when: "an old set has more machines than its replicas", sets: []string{"a size=1 held Running Running", "b size=1 Running"},
+		want: v1alpha1.ReasonHoldAnnotation, about: "d-a: Deletions are held by a person",
+	},
+	{check: "deletions held", when: "the new set has too many", sets: []string{"a size=1 Running", "b size=1 held Running Running"}},
+	{
 		check: "old machines not deleted", when: "an old set has more machines than its replicas", sets: []string{"a size=1 Running Running", "b size=1 Running"},
 		want: v1alpha1.ReasonMachinesNotDeleted, about: "d-a has 2 machines, its spec has 1",
 	},
@@ -237,6 +242,7 @@ func TestStalled_SeveralCauses_ReportsTheFirst(t *testing.T) {
 		{"rejected before not available", "", "a size=1 Running", "b size=3 refused=FailedCreate Pending", v1alpha1.ReasonFailedCreate},
 		{"not available before terminating", "", "a size=1 Terminating", "b size=3 Pending", v1alpha1.ReasonMachinesNotAvailable},
 		{"terminating before missing", "", "a size=0 Terminating", "b size=3 Running", v1alpha1.ReasonMachinesTerminating},
+		{"held before not deleted", "", "a size=1 held Running Running", "b size=3 Running Running Running", v1alpha1.ReasonHoldAnnotation},
 		{"failed in place before frozen", "strategy=InPlaceUpdate", "a size=1 Running/failed", "b size=3 frozen", v1alpha1.ReasonInPlaceUpdateFailed},
 		{"updating before not selectable", "strategy=InPlaceUpdate", "a size=2 Unknown Running/selected", "b size=0", v1alpha1.ReasonMachinesUpdating},
 	} {

@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not given,
 //	                                  revision=, kept and tainted (marks), by= (the set that replaces its machines), frozen, refused= (why it cannot make or delete
 //	                                  machines), uncreatable (a VM of it could not be created), coming= (the ordinal of a machine that it is about to make), deleting= (machines that it is about
-//	                                  to delete: a-0,a-1), invalid, closed (it must not make machines while they are updated in place), ending (it is being deleted); and its machines, Running:20s where it matters for how long,
+//	                                  to delete: a-0,a-1), invalid, held (its deletions are), closed (it must not make machines while they are updated in place), ending (it is being deleted); and its machines, Running:20s where it matters for how long,
 //	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
 //	left: 1                           machines of old sets that the API server has
 //	named: a-0~5m b-1                 machines that the autoscaler names, and how long ago; changed: 5m is when it changed the replicas.
@@ -206,6 +206,10 @@ func (s *story) set(words []string) {
 		case "invalid":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
 				Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: cmp.Or(value, v1alpha1.ReasonInvalidSpec), Message: "its intents cannot be read",
+			}}
+		case "held":
+			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
+				Type: v1alpha1.MachineSetDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation, Message: "Deletions are held by a person",
 			}}
 		case "heard":
 			annotate(set, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))

@@ -3,6 +3,9 @@ package scale
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
@@ -16,4 +19,33 @@ func holds(w World, m *v1alpha1.Machine) bool {
 // deletable returns the machines that may be deleted.
 func deletable(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.Machine) bool { return holds(w, m) })
+}
+
+// setHeld records on a set with a controller that machines are not deleted because deletions are held. A set without one is a root, on which the
+// controller of remediation records that.
+func setHeld(w World, s *v1alpha1.MachineSetStatus) {
+	switch {
+	case metav1.GetControllerOfNoCopy(w.Set) == nil:
+	case w.HeldBy == "" || !anyWaits(w):
+		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetDeletionsHeld)
+	default:
+		machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
+			Type: v1alpha1.MachineSetDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation,
+			Message: "Machines wait to be deleted. Deletions are held by the " + w.HeldBy,
+		}, w.Now)
+	}
+}
+
+// anyWaits reports whether a machine has to be deleted and is not, because deletions are held: the set has too many that ran, or is deleted itself.
+func anyWaits(w World) bool {
+	waiting := 0
+	for _, m := range w.Owned {
+		if m.DeletionTimestamp == nil && holds(w, m) && !isTransferred(w, m) {
+			waiting++
+		}
+	}
+	if w.Set.DeletionTimestamp != nil {
+		return waiting > 0
+	}
+	return waiting > int(w.Set.Spec.Replicas)
 }

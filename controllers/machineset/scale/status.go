@@ -58,6 +58,7 @@ func status(w World) v1alpha1.MachineSetStatus {
 	}
 	setValid(w, &s)
 	setFrozen(w, &s)
+	setHeld(w, &s)
 	setReleased(w, &s)
 	setLosses(w, &s)
 	setReplicaFailure(w, &s)

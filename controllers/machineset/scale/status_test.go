@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -151,5 +152,57 @@ func TestWaits(t *testing.T) {
 		if got := Waits(tc.w, Verdict{Do: Rest}); got != tc.want {
 			t.Errorf("the set waits for %q, want %q", got, tc.want)
 		}
+	}
+}
+
+// TestHeld: a set with a controller reports that machines wait for the end of a hold; one without a controller leaves its condition to another
+// controller.
+func TestHeld(t *testing.T) {
+	running, never, moved := labeled("1", v1alpha1.MachineRunning), labeled("2", ""), labeled("3", v1alpha1.MachineRunning)
+	moved.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
+	for _, tc := range []struct {
+		name     string
+		by       string
+		replicas int32
+		machines []*v1alpha1.Machine
+		change   func(*v1alpha1.MachineSet)
+		before   bool
+		want     bool
+	}{
+		{name: "too many", by: "annotation x", machines: []*v1alpha1.Machine{running}, want: true},
+		{name: "enough", by: "annotation x", replicas: 1, machines: []*v1alpha1.Machine{running}, before: true},
+		{name: "too many that never ran", by: "annotation x", machines: []*v1alpha1.Machine{never}},
+		{name: "too many that leave the set", by: "annotation x", machines: []*v1alpha1.Machine{moved}},
+		{name: "one that is being deleted", by: "annotation x", machines: []*v1alpha1.Machine{labeled("4", v1alpha1.MachineRunning, ending)}},
+		{
+			name: "the set is being deleted", by: "annotation x", replicas: 1, machines: []*v1alpha1.Machine{running},
+			change: func(set *v1alpha1.MachineSet) { set.DeletionTimestamp = &metav1.Time{Time: born} }, want: true,
+		},
+		{name: "it is not known yet what holds", machines: []*v1alpha1.Machine{running}},
+		{
+			name: "no controller", by: "annotation x", machines: []*v1alpha1.Machine{running},
+			change: func(set *v1alpha1.MachineSet) { set.OwnerReferences = nil },
+		},
+		{
+			name: "no controller, and no machine that waits", by: "annotation x", before: true,
+			change: func(set *v1alpha1.MachineSet) { set.OwnerReferences = nil }, want: true,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			isController := true
+			set := labeledSet()
+			set.OwnerReferences, set.Spec.Replicas = []metav1.OwnerReference{{Controller: &isController}}, tc.replicas
+			if tc.before {
+				machinefacts.PutMachineSetCondition(&set.Status, v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetDeletionsHeld}, born)
+			}
+			if tc.change != nil {
+				tc.change(set)
+			}
+			s := status(World{Now: born, Set: set, Owned: tc.machines, Held: true, HeldBy: tc.by})
+			c := machinefacts.MachineSetCondition(&s, v1alpha1.MachineSetDeletionsHeld)
+			if (c != nil) != tc.want || c != nil && !tc.before && (c.Reason != v1alpha1.ReasonHoldAnnotation || !strings.Contains(c.Message, tc.by)) {
+				t.Errorf("condition %+v, want one: %v", c, tc.want)
+			}
+		})
 	}
 }

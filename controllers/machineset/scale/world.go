@@ -40,6 +40,8 @@ type World struct {
 	Disruptions []disruption.Disruption
 	// Held reports whether deletions of machines are held: only those are deleted that never ran.
 	Held bool
+	// HeldBy names what holds deletions; "" if nothing does, or that is not known yet.
+	HeldBy string
 	// CountMinReady reports whether a machine is available only after it has been so for the set's minReadySeconds.
 	CountMinReady bool
 	// TidyLater reports whether intents that are all observed are removed with the next ones, or when this is no longer true: a set
