@@ -90,6 +90,8 @@ const (
 	ReasonDeploymentPaused = "DeploymentPaused"
 	// ReasonDeploymentResumed (Unknown) means that the deployment was paused.
 	ReasonDeploymentResumed = "DeploymentResumed"
+	// ReasonDeleting (Unknown) means that the deployment is being deleted: no rollout is under way any more.
+	ReasonDeleting = "Deleting"
 )
 
 // Reasons of MachineDeploymentRolloutStalled, beside those of the ReplicaFailure conditions. MCM does not have them.

@@ -204,6 +204,11 @@ func TestDecide(t *testing.T) {
 			w.Deployment.Spec.ProgressDeadlineSeconds = new(int32(-1))
 			return w
 		}(), want: Rest, valid: "True/Remarks"},
+		{name: "deletion, the sets are being deleted", world: func() World {
+			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
+			w.Deployment.DeletionTimestamp, w.Owned[0].DeletionTimestamp = &now, &now
+			return w
+		}(), want: Rest, progressing: "Unknown/Deleting"},
 		{name: "deletion, the cache may be late", world: func() World {
 			w := worldOf(deployment(3))
 			w.Deployment.DeletionTimestamp = &now

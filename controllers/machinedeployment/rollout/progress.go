@@ -29,6 +29,8 @@ func (s *sets) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
 func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) *v1alpha1.MachineDeploymentCondition {
 	last := reasonOf(s.d.Status)
 	switch {
+	case s.d.DeletionTimestamp != nil:
+		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeleting, "The deployment is being deleted, after its machine sets and their machines")
 	case s.fresh == nil && s.w.Done.CreateError != "":
 		return progressing(corev1.ConditionFalse, v1alpha1.ReasonMachineSetCreateError, s.w.Done.CreateError)
 	case s.d.Spec.Paused && last == v1alpha1.ReasonProgressDeadlineExceeded:
