@@ -27,6 +27,10 @@ import (
 // +kubebuilder:printcolumn:name="Held",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="DeletionsHeld")].reason`,description="Why machines are not deleted or replaced"
 // +kubebuilder:printcolumn:name="Frozen",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Frozen")].reason`,description="Why no machines are created"
 // +kubebuilder:printcolumn:name="Invalid",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Valid")].reason`,description="Why it is not reconciled"
+// +kubebuilder:printcolumn:name="Failure",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="ReplicaFailure")].reason`,description="Which requests the API server rejects"
+// +kubebuilder:printcolumn:name="Create-Failed",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="MachineCreateFailure")].reason`,description="Whether the VM of a machine could not be created"
+// +kubebuilder:printcolumn:name="Breaker",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="CircuitBreakerOpen")].reason`,description="Which circuit breaker keeps unhealthy machines from being replaced"
+// +kubebuilder:printcolumn:name="Preserved-Failed",type=integer,priority=1,JSONPath=`.status.preservedFailedReplicas`,description="Failed machines that are preserved, and so not replaced"
 type MachineDeployment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
