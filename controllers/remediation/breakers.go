@@ -11,6 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // spacing is the minimum time between two counts. Machines change one after the other, and one count covers many changes.
@@ -225,17 +226,18 @@ func (h *Breakers) own(slots int) disruption.Own {
 	return own
 }
 
-// log logs the circuit breakers that were opened and closed.
+// log logs the circuit breakers that were opened and closed, the one namespace where they apply, or "" for all, and the counts of the scope in all
+// namespaces.
 func log(ctx context.Context, t disruption.Thresholds, before, after disruption.Snapshot) {
 	log := klog.FromContext(ctx).WithValues("thresholds", t.String())
 	for scope, n := range after.Open {
 		if _, was := before.Open[scope]; !was {
-			log.Info("Opened circuit breaker", "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
+			log.Info("Opened circuit breaker", "scope", counted(scope).String(), telemetry.KeyNamespace, scope.Namespace, "ready", n.Ready, "notReady", n.NotReady)
 		}
 	}
 	for scope, n := range before.Open {
 		if _, is := after.Open[scope]; !is {
-			log.Info("Closed circuit breaker", "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
+			log.Info("Closed circuit breaker", "scope", counted(scope).String(), telemetry.KeyNamespace, scope.Namespace, "ready", n.Ready, "notReady", n.NotReady)
 		}
 	}
 }

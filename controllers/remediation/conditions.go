@@ -112,16 +112,26 @@ func reasonOf(open []disruption.Scope) string {
 
 // message returns the message of the condition, with the scopes and when they close. It has no numbers of machines, which change often.
 func message(open []disruption.Scope, t disruption.Thresholds) string {
-	names := make([]string, len(open))
+	names, isLocal := make([]string, len(open)), true
 	for i, scope := range open {
-		names[i] = scope.String()
+		names[i], isLocal = counted(scope).String(), isLocal && scope.Namespace != ""
 	}
-	text := fmt.Sprintf("Unhealthy machines in %s are not replaced: at least %d machines, and more than %d %% of them, were not Ready there. They are replaced again when less than %d %% have not been Ready for %s",
-		strings.Join(names, ", "), t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter)
+	in, counts := "", ""
+	if isLocal {
+		in, counts = " in namespace "+open[0].Namespace, ", counted in all namespaces"
+	}
+	text := fmt.Sprintf("Unhealthy machines in %s are not replaced%s: at least %d machines, and more than %d %% of them, were not Ready there%s. They are replaced again when less than %d %% have not been Ready for %s",
+		strings.Join(names, ", "), in, t.NotReady, t.Percent, counts, t.ClosePercent, t.CloseAfter)
 	if t.TryAfter > 0 {
 		text += fmt.Sprintf("; until then, one after the other, those that have waited for %s", t.TryAfter)
 	}
 	return text
+}
+
+// counted returns the scope of the counts of a circuit breaker: those of all namespaces, also where it is open in one of them.
+func counted(scope disruption.Scope) disruption.Scope {
+	scope.Namespace = ""
+	return scope
 }
 
 // numbers returns the part of an Event with the numbers of machines that are not Ready.
@@ -129,8 +139,7 @@ func numbers(open []disruption.Scope, standing disruption.Snapshot) string {
 	parts := make([]string, len(open))
 	for i, scope := range open {
 		n := standing.Open[scope]
-		scope.Namespace = "" // the count is of all namespaces
-		parts[i] = fmt.Sprintf("%d of %d machines in %s are not Ready", n.NotReady, n.Ready+n.NotReady, scope)
+		parts[i] = fmt.Sprintf("%d of %d machines in %s are not Ready", n.NotReady, n.Ready+n.NotReady, counted(scope))
 	}
 	return strings.Join(parts, ", ")
 }

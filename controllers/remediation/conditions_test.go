@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
@@ -27,6 +29,10 @@ func TestBreakerOf(t *testing.T) {
 		{nil, last, "", condition{}},
 		{nil, last, "ignored", condition{corev1.ConditionFalse, v1alpha1.ReasonThresholdsIgnored, "ignored"}},
 		{[]disruption.Scope{zone}, never, "", condition{corev1.ConditionTrue, v1alpha1.ReasonZoneNotReady, "Unhealthy machines in zone z of the target cluster" + rest}},
+		{[]disruption.Scope{{Zone: "z", Namespace: "n"}}, never, "", condition{
+			corev1.ConditionTrue, v1alpha1.ReasonZoneNotReady, "Unhealthy machines in zone z of the target cluster are not replaced in namespace n: " +
+				strings.Replace(strings.TrimPrefix(rest, " are not replaced: "), "there.", "there, counted in all namespaces.", 1),
+		}},
 		{[]disruption.Scope{cluster, zone}, last, "ignored", condition{
 			corev1.ConditionTrue, v1alpha1.ReasonTargetNotReady,
 			"Unhealthy machines in the target cluster, zone z of the target cluster" + rest + "; until then, one after the other, those that have waited for 2h0m0s. ignored",
@@ -34,6 +40,21 @@ func TestBreakerOf(t *testing.T) {
 	} {
 		if got := breakerOf(tc.open, tc.with, tc.ignored); got != tc.want {
 			t.Errorf("%v: %+v, want %+v", tc.open, got, tc.want)
+		}
+	}
+}
+
+// The counts in the log are of the scope beside them, also where the circuit breaker applies in one namespace.
+func TestLogHasTheScopeOfItsCounts(t *testing.T) {
+	text := &ktesting.BufferTL{}
+	is := disruption.Snapshot{Open: map[disruption.Scope]disruption.Count{{Zone: "z", Namespace: "n"}: {Ready: 2, NotReady: 12}}}
+	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(text, ktesting.NewConfig()))
+	log(ctx, disruption.DefaultThresholds(), disruption.Snapshot{}, is)
+	log(ctx, disruption.DefaultThresholds(), is, disruption.Snapshot{})
+	for _, want := range []string{"Opened", "Closed"} {
+		want += ` circuit breaker thresholds="not-ready=2,percent=50,close-percent=30,close-after=5m0s,try-after=2h0m0s" scope="zone z of the target cluster" namespace="n" ready=2 notReady=12`
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("expected a line with %s, got\n%s", want, text)
 		}
 	}
 }
