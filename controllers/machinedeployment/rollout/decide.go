@@ -133,16 +133,16 @@ func essence(t *v1alpha1.MachineTemplateSpec) *v1alpha1.MachineTemplateSpec {
 }
 
 // prepare writes to the deployment what it needs before it has a set: our finalizer, the revision, and how often the name of the
-// new set was taken; and since when the autoscaler names machines. While the deployment is paused a template without a set has no
-// revision yet.
+// new set was taken; and since when the autoscaler names machines. While the deployment is paused its template has no revision yet: the
+// write of that begins the rollout.
 func prepare(w World) (Verdict, bool) {
 	d, v := w.Deployment.DeepCopy(), Verdict{Do: Save}
 	if !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) {
 		d.Finalizers = append(d.Finalizers, v1alpha1.FinalizerName)
 	}
-	if newSet := NewSet(w.Deployment, w.Owned); newSet != nil || !d.Spec.Paused && d.Spec.RollbackTo == nil {
+	if newSet := NewSet(w.Deployment, w.Owned); !d.Spec.Paused && (newSet != nil || d.Spec.RollbackTo == nil) {
 		next := strconv.FormatInt(newRevision(w, newSet), 10)
-		if d.Annotations[v1alpha1.AnnotationRevision] != next && !d.Spec.Paused && (newSet != nil || !beginsWithSet(w)) {
+		if d.Annotations[v1alpha1.AnnotationRevision] != next && (newSet != nil || !beginsWithSet(w)) {
 			v.Events = append(v.Events, started(next, newSet))
 		}
 		annotate(d, v1alpha1.AnnotationRevision, next)
