@@ -39,6 +39,17 @@ func Emit(ctx context.Context, recorder events.EventRecorder, about runtime.Obje
 	emit(recorder, about, reason, fmt.Sprintf("%s-%08x", eventAction, uint32(xxhash.Sum64String(text))), text)
 }
 
+// InStage returns a context in which the Events of a pass have the ID of the trace of a stage: one that the pass has begun, or has begun and
+// ended. With the zero Stage they have that of the pass.
+func InStage(ctx context.Context, s Stage) context.Context {
+	pass, traced := ctx.Value(passKey{}).(tracedPass)
+	if !traced || s == (Stage{}) {
+		return ctx
+	}
+	pass.stage = s
+	return context.WithValue(ctx, passKey{}, pass)
+}
+
 // emit is EmitAction at the depth that emitDepth counts.
 func emit(recorder events.EventRecorder, about runtime.Object, reason, action, text string) {
 	EmitAction(recorder, about, nil, reason, action, text)

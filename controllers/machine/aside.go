@@ -37,7 +37,7 @@ func (c *Controller) panicked(ctx context.Context, key types.NamespacedName, fau
 	}
 	c.machines.Wrote(m)
 	if first {
-		c.report(ctx, m, lifecycle.Event{Reason: v1alpha1.EventSetAside, Message: "Processing this machine panicked; it is left as it is for a while: " + text})
+		c.report(ctx, m, m, lifecycle.Event{Reason: v1alpha1.EventSetAside, Message: "Processing this machine panicked; it is left as it is for a while: " + text})
 	}
 }
 

@@ -314,8 +314,8 @@ func unshown(p *pass) time.Duration {
 
 // save writes the machine of the verdict, and then emits the Events of the verdict: none is emitted for a state that was not written.
 func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
+	before := p.world.Machine
 	if verdict.Machine != nil {
-		before := p.world.Machine
 		measured := c.memory.of(before.UID).timing // a machine that is gone after the write is forgotten at once
 		written, err := c.machines.Commit(ctx, before, verdict.Machine)
 		p.world.Machine = written
@@ -330,12 +330,17 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		}
 		c.written(ctx, p, before, measured, verdict.Events)
 	}
-	c.report(ctx, p.world.Machine, verdict.Events...)
+	c.report(ctx, before, p.world.Machine, verdict.Events...)
 	return nil
 }
 
-// report emits Events on a machine.
-func (c *Controller) report(ctx context.Context, m *v1alpha1.Machine, events ...lifecycle.Event) {
+// report emits Events on a machine, in the stage that it was in before a write or, if it was in none, in the one that the write begins.
+func (c *Controller) report(ctx context.Context, before, m *v1alpha1.Machine, events ...lifecycle.Event) {
+	stage, since := lifecycle.StageOf(before)
+	if stage == "" {
+		stage, since = lifecycle.StageOf(m)
+	}
+	ctx = telemetry.InStage(ctx, tracedStage(m, stage, since))
 	for _, event := range events {
 		telemetry.Emit(ctx, c.cfg.Events, m, event.Reason, event.Message)
 	}

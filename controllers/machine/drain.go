@@ -109,7 +109,7 @@ func (c *Controller) continueDrain(ctx context.Context, p *pass, d *drainer.Drai
 		return p.world.Node.Node, nil
 	}
 	task.Warn = func(ctx context.Context, message string) {
-		c.report(ctx, p.world.Machine, lifecycle.Event{Reason: v1alpha1.EventEvictionTimedOut, Message: message})
+		c.report(ctx, p.world.Machine, p.world.Machine, lifecycle.Event{Reason: v1alpha1.EventEvictionTimedOut, Message: message})
 	}
 	return d.Continue(ctx, task)
 }

@@ -11,10 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
@@ -381,4 +383,42 @@ func TestCollectors_SeriesByMachineNotAllowed_FixedNumber(t *testing.T) {
 			t.Errorf("%d series with one of each of 100 machines, want %d", got, none+100)
 		}
 	})
+}
+
+// TestEventsHaveTheTraceOfTheirStage: also of one that the pass has begun, or has begun and ended.
+func TestEventsHaveTheTraceOfTheirStage(t *testing.T) {
+	since := metav1.NewTime(time.Unix(1000, 0))
+	in := func(phase v1alpha1.MachinePhase) *v1alpha1.Machine {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", UID: "u"}}
+		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: phase, LastUpdateTime: since}
+		return m
+	}
+	creation, update := telemetry.Stage{Name: "create machine", ID: "u"}, telemetry.Stage{Name: "update machine in place", ID: "u/1000"}
+	for _, tc := range []struct {
+		name       string
+		pass       telemetry.Stage
+		before, is v1alpha1.MachinePhase
+		want       telemetry.Stage
+	}{
+		{"the update begins", telemetry.Stage{}, v1alpha1.MachineRunning, v1alpha1.MachineInPlaceUpdating, update},
+		{"the update ends", update, v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineInPlaceUpdateSuccessful, update},
+		{"the update has begun in the same pass", telemetry.Stage{}, v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineInPlaceUpdateSuccessful, update},
+		{"the creation ends", creation, v1alpha1.MachinePending, v1alpha1.MachineRunning, creation},
+		{"in no stage", telemetry.Stage{}, v1alpha1.MachineRunning, v1alpha1.MachineUnknown, telemetry.Stage{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			recorder := events.NewFakeRecorder(1)
+			c := &Controller{cfg: Config{Events: recorder}}
+			ctx, span := telemetry.StartPass(t.Context(), sdktrace.NewTracerProvider().Tracer(""), telemetry.Pass{Controller: Name, Key: "n/m", Stage: tc.pass})
+			defer span.End()
+			c.report(ctx, in(tc.before), in(tc.is), lifecycle.Event{Reason: v1alpha1.EventInPlaceUpdated, Message: "done"})
+			suffix := "done"
+			if tc.want != (telemetry.Stage{}) {
+				suffix += " (trace " + tc.want.TraceID() + ")"
+			}
+			if got := <-recorder.Events; !strings.HasSuffix(got, suffix) {
+				t.Errorf("Event %q, want it to end with %q", got, suffix)
+			}
+		})
+	}
 }

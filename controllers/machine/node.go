@@ -80,7 +80,7 @@ func (c *Controller) deleteMachine(ctx context.Context, p *pass, verdict lifecyc
 		return fmt.Errorf("delete machine %s/%s: %w", m.Namespace, m.Name, err)
 	}
 	if err == nil {
-		c.report(ctx, m, verdict.Events...)
+		c.report(ctx, m, m, verdict.Events...)
 	}
 	fresh, err := c.cfg.Machines.Machines(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
 	if err != nil {

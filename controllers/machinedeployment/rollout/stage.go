@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -15,7 +17,9 @@ func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (roll
 	}
 	newSet := NewSet(d, owned)
 	rolledOut = newRevision(World{Owned: owned}, newSet)
-	resized := isComplete && newSet != nil && machinefacts.Revision(newSet) == rolledOut
+	resized := isComplete && newSet != nil && machinefacts.Revision(newSet) == rolledOut && !slices.ContainsFunc(owned, func(set *v1alpha1.MachineSet) bool {
+		return set != newSet && (set.Spec.Replicas > 0 || set.Status.Replicas > 0) // the status is older than the new set
+	})
 	return rolledOut, !resized
 }
 

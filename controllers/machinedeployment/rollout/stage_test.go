@@ -25,6 +25,8 @@ func TestUnderWay(t *testing.T) {
 		}}
 		return d
 	}
+	left := revised(old, "1")
+	left.Spec.Replicas, left.Status.Replicas = 0, 0
 	for name, tc := range map[string]struct {
 		d        *v1alpha1.MachineDeployment
 		sets     []*v1alpha1.MachineSet
@@ -34,7 +36,8 @@ func TestUnderWay(t *testing.T) {
 		"it is new":                   {current, nil, 1, true},
 		"its set exists":              {current, []*v1alpha1.MachineSet{revised(old, "1"), revised(current, "2")}, 2, true},
 		"complete":                    {complete(2), []*v1alpha1.MachineSet{revised(current, "2")}, 0, false},
-		"resized":                     {complete(1), []*v1alpha1.MachineSet{revised(old, "1"), revised(current, "2")}, 2, false},
+		"resized":                     {complete(1), []*v1alpha1.MachineSet{left, revised(current, "2")}, 2, false},
+		"no status since it began":    {complete(1), []*v1alpha1.MachineSet{revised(old, "1"), revised(current, "2")}, 2, true},
 		"a new template":              {complete(1), []*v1alpha1.MachineSet{revised(old, "2")}, 3, true},
 		"back to the template before": {complete(1), []*v1alpha1.MachineSet{revised(current, "1"), revised(old, "2")}, 3, true},
 	} {
