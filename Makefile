@@ -194,7 +194,7 @@ attack: build ## Attack a fleet in the lab at random for ATTACK_TIME (1h), besid
 # -timeout is for what hangs: MODEL_TIME ends it long before.
 .PHONY: model
 model: ## Explore the protocol's large scenarios, MODEL_TIME (30m) for each at most, with up to 2 GB of memory
-	@MODEL_TIME="$(MODEL_TIME)" go test -count=1 -timeout 12h -v -run TestLargeScenarios ./shard/model
+	@MODEL_TIME="$(MODEL_TIME)" go test -count=1 -timeout 12h -v -run TestLargeScenarios ./shard/verification/model
 
 .PHONY: nightly
 nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), fleet, sweeps of orphans, properties, alerts, chaos; SEED repeats a night

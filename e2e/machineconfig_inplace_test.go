@@ -18,9 +18,9 @@ import (
 
 	configv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join/stamp"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // The configurations have this file and this unit.
@@ -98,7 +98,7 @@ func (j *joinedInPlace) createPool() {
 	j.set("50-"+j.name, harness.Ignition([]string{harness.File(inPlaceFile, "one")}, []string{harness.Unit(inPlaceUnit)}))
 	pool := harness.NewPool(j.name, intstr.FromInt32(1))
 	pool.Spec.NodeSelector = nil
-	pool.Spec.MachineRef = &configv1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: j.name, Name: "pool"}
+	pool.Spec.MachineRef = &configv1alpha1.MachineReference{Kind: stamp.KindDeployment, Namespace: j.name, Name: "pool"}
 	pool.Spec.Rollout = configv1alpha1.RolloutMachineDeployment
 	_, err := j.lab.Configs.MachineConfigPools().Create(j.Context(), pool, metav1.CreateOptions{})
 	j.must(err)

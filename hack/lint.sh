@@ -23,7 +23,7 @@ all() {
 
 lab_inputs() {
   {
-    find lab apis client driver internal machineconfig -type f -print0
+    find lab apis client driver internal -type f -print0
     printf '%s\0' .golangci.yml go.mod go.sum tools/golangci-lint/go.mod
   } | sort -z | xargs -0 sha256sum
   go version

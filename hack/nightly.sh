@@ -22,7 +22,7 @@ done
 
 model() { make model; }
 simulation() {
-  go test -count=1 -timeout 6h -run '^(TestFaults|TestOutages|TestHandWrittenHolders)$' ./shard/simulation \
+  go test -count=1 -timeout 6h -run '^(TestFaults|TestOutages|TestHandWrittenHolders)$' ./shard/verification/simulation \
     -seeds="$SEEDS" -first="$((SEED * most))"
 }
 fleet() {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/agent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/agent"
 )
 
 // The exit codes beside 0.

@@ -19,11 +19,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	typedfleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/agent"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/disk"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/transaction"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/agent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/disk"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/transaction"
 )
 
 const (

@@ -14,10 +14,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach/check"
 )
 
 // checkedName is the name of the objects that checks of API servers read. None needs to exist: that there is none is an answer.

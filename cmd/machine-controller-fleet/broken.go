@@ -7,7 +7,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/listhealth"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
 // The clusters, as they are named in what is reported about them.

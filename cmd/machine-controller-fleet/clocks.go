@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
 )
 
 // clocks returns the times of the clusters, by cluster.

@@ -10,15 +10,15 @@ import (
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/rendering"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	configupdate "github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // newUpdate returns the controller that brings Nodes to the targets of their pools. It drains them with the drains of the machine
 // controller: the limits on moving volumes hold for both.
-func (m *machineConfiguration) newUpdate(o options, f *fleet, machines *machine.Controller, renders *rendering.Controller, recorder events.EventRecorder) (*configupdate.Controller, error) {
+func (m *machineConfiguration) newUpdate(o options, f *fleet, machines *machine.Controller, renders *render.Controller, recorder events.EventRecorder) (*configupdate.Controller, error) {
 	c, err := configupdate.New(configupdate.Config{
 		Pools: m.cache, Owns: m.ownsPool, Fleet: f.targetConfigs, Written: m.pools, Cluster: f.cluster,
 		View: f.view, Metadata: f.metadata, Namespace: o.namespace, IsNewSet: rollout.IsNewSet,

@@ -8,8 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
 // defaultFleetNamespace is the default namespace of the Leases.

@@ -12,12 +12,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/rendering"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/templating"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
@@ -82,7 +82,7 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 	recorded := newTargetEvents(o, f)
 	recorder := recorded.recorder(v1alpha1.EventSourceMachineConfig)
 	configs := generated.NewWriter(f.targetConfigs)
-	renders, err0 := rendering.New(rendering.Config{
+	renders, err0 := render.New(render.Config{
 		Client: f.targetConfigs, Target: f.targetMetadata, Machines: f.machines.MachineV1alpha1(), Control: f.metadata, Namespace: o.namespace,
 		Cache: m.cache, View: f.view, Nodes: f.cluster.Nodes, Written: m.pools, Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix),
 		Extensions: o.configs.extensions, Replaces: m.replaces,
@@ -96,7 +96,7 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Extensions: o.configs.extensions, Events: recorder,
 		PoolGate: m.poolGate(), NameGate: m.nameGate(), Clock: f.wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
 	})
-	templates, err3 := templating.New(templating.Config{
+	templates, err3 := template.New(template.Config{
 		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Secrets: f.target.CoreV1(), Templates: o.configs.source(f), Extensions: o.configs.extensions,
 		Events: recorder, Gate: m.nameGate(), Clock: f.wall, Metrics: f.metrics, Tracer: f.tracer,
 	})
@@ -113,14 +113,14 @@ func newMachineConfiguration(o options, f *fleet, machines *machine.Controller) 
 const poolWorkers = 4
 
 // source returns the templates.
-func (o *machineConfigOptions) source(f *fleet) templating.Source {
+func (o *machineConfigOptions) source(f *fleet) template.Source {
 	if folder, ok := o.folder(); ok {
-		return templating.Folder(folder)
+		return template.Folder(folder)
 	}
 	if namespace, name, ok := strings.Cut(o.templates, "/"); ok {
-		return templating.NewConfigMap(f.control.CoreV1(), types.NamespacedName{Namespace: namespace, Name: name})
+		return template.NewConfigMap(f.control.CoreV1(), types.NamespacedName{Namespace: namespace, Name: name})
 	}
-	return templating.None{}
+	return template.None{}
 }
 
 // replaces reports whether Nodes of a pool get a new configuration by being replaced: the MachineDeployment, which is in the slot of the pool,
@@ -135,7 +135,7 @@ func (m *machineConfiguration) replaces(pool *fleetv1alpha1.MachineConfigPool) b
 }
 
 // deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose strategy changes: what Nodes can get depends on it.
-func (m *machineConfiguration) deploymentChanged(renders *rendering.Controller, before, after *v1alpha1.MachineDeployment) {
+func (m *machineConfiguration) deploymentChanged(renders *render.Controller, before, after *v1alpha1.MachineDeployment) {
 	if after == nil || before != nil && before.Spec.Strategy.Type == after.Spec.Strategy.Type {
 		return
 	}

@@ -15,9 +15,9 @@ import (
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/plan"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/plan"
 )
 
 // applyTime is how long a daemon takes for a configuration, with the reboot.

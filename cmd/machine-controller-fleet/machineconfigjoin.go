@@ -7,7 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/joining"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 )
 
@@ -25,7 +25,7 @@ func (f *fleet) firstConfig(o options) func(context.Context, *v1alpha1.Machine) 
 func (m *machineConfiguration) joinMachines(o options, f *fleet, machines *machine.Controller) (controller, error) {
 	m.first = bootstrap.New(bootstrap.Config{Fleet: f.targetConfigs, Pools: m.cache, View: f.view})
 	m.cache.OnPool(func(_, _ *fleetv1alpha1.MachineConfigPool) { machines.FirstConfigChanged() })
-	return joining.New(joining.Config{
+	return join.New(join.Config{
 		Machines: f.machines.MachineV1alpha1(), Fleet: f.targetConfigs, Pools: m.cache, View: f.view, Cluster: f.cluster, NewSet: rollout.NewSet,
 		Prefix: fleetv1alpha1.AnnotationPrefix(o.configs.prefix), Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Clock: f.wall,
 		Gate: m.poolGate(), Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,

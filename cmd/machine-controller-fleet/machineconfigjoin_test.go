@@ -15,7 +15,7 @@ import (
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
@@ -82,8 +82,8 @@ func (j *joined) configure(content string) string {
 	j.Helper()
 	mc := &fleetv1alpha1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-base", Labels: map[string]string{"pool": "p"}}}
 	mc.Spec.Config.Raw = fmt.Appendf(nil, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,%s"}}]}}`, content)
-	w := render.World{Now: time.Now(), Pool: j.pool, Configs: []*fleetv1alpha1.MachineConfig{mc}, Replaced: true}
-	v := render.Prepare(w).Decide(w)
+	w := merge.World{Now: time.Now(), Pool: j.pool, Configs: []*fleetv1alpha1.MachineConfig{mc}, Replaced: true}
+	v := merge.Prepare(w).Decide(w)
 	if v.Create == nil {
 		j.Fatalf("nothing was rendered: %+v", v)
 	}

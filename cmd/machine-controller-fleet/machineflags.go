@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget/ledger"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget/ledger"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 )
 

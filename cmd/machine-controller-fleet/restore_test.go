@@ -20,7 +20,7 @@ const (
 )
 
 // restoreEtcd takes a backup of a cluster and restores it later, as docs/limits.md requires: the API server is away for longer than
-// the fence, and the revision is raised. Revisions that are used twice are tested in shard/simulation and e2e/chaos.
+// the fence, and the revision is raised. Revisions that are used twice are tested in shard/verification/simulation and e2e/chaos.
 func (t *trial) restoreEtcd() {
 	if time.Now().Before(t.restoreDue) {
 		return

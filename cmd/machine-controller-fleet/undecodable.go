@@ -11,9 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // undecodable reports the objects that this replica sees and that cannot be decoded: those of its slots, and MachineClasses

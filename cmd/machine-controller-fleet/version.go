@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // newVersionCommand returns the command that prints the build, as --version does.

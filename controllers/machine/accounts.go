@@ -19,7 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // mostAccounts is how many circuit breakers of accounts one namespace has in this process. A namespace with more accounts that fail has

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
 // servers has what the process of a bench knows of the API server of the target cluster.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // chartLogLevel is logLevel in the chart's values.yaml.

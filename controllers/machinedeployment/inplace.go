@@ -14,8 +14,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )

@@ -16,10 +16,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget/ledger"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget/ledger"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 

@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 )
 
 func TestBreakerOf(t *testing.T) {

@@ -22,10 +22,10 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 )
 
 // HoldChanged enqueues the roots of a namespace, with "" all roots: deletions are held now, or not any more.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 func deploymentRoots(c *Controller) (*roots[*v1alpha1.MachineDeployment], error) {

@@ -30,7 +30,7 @@ const lateTries = 3
 
 // late stops a request between its check and its send, pauses the whole process until others have its slots, and resumes the
 // request then. find shows that it arrives, from a session that has lost the slot. With one CPU the process notices first nearly always how
-// late it is, and ends without the request: in the short form that passes, too. Late requests in virtual time are in shard/simulation.
+// late it is, and ends without the request: in the short form that passes, too. Late requests in virtual time are in shard/verification/simulation.
 func late(t *testing.T, b *bed, match string, find trace) {
 	var err error
 	for range lateTries {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // Span is a span of the fleet, as Jaeger returns it.

@@ -39,13 +39,13 @@ func areas(seeds, first string) []area {
 	worlds := "^(TestFaults|TestOutages|TestHandWrittenHolders)$"
 	fleet := net{name: "whole fleet", pkg: "cmd/machine-controller-fleet", level: nightly, args: []string{"-seeds=100", "-test.run=^TestWholeFleet$"}}
 	protocol := []net{
-		{name: "shard/protocol", pkg: "shard/protocol", level: quick},
-		{name: "simulation", pkg: "shard/simulation", level: quick, args: []string{"-seeds=200", "-test.run=" + worlds}},
+		{name: "shard/session/protocol", pkg: "shard/session/protocol", level: quick},
+		{name: "simulation", pkg: "shard/verification/simulation", level: quick, args: []string{"-seeds=200", "-test.run=" + worlds}},
 		{name: "shard/session", pkg: "shard/session", level: ci, args: []string{"-test.short"}},
 		{name: "shard/assignment", pkg: "shard/assignment", level: ci},
-		{name: "simulation", pkg: "shard/simulation", level: ci, args: []string{"-seeds=2000", "-test.run=" + worlds}},
+		{name: "simulation", pkg: "shard/verification/simulation", level: ci, args: []string{"-seeds=2000", "-test.run=" + worlds}},
 		fleet,
-		{name: "simulation-nightly", pkg: "shard/simulation", level: nightly, args: []string{"-seeds=" + seeds, "-first=" + first, "-test.run=" + worlds}},
+		{name: "simulation-nightly", pkg: "shard/verification/simulation", level: nightly, args: []string{"-seeds=" + seeds, "-first=" + first, "-test.run=" + worlds}},
 	}
 	minutesOfFleets := "^(TestReplicasUnderFaults|TestSlotsThatDoNotOpenGoToOthers|TestAReplicaThatCannotAcquireIsTriedLessAndLessOften|" +
 		"TestTheSlotsOfAReplicaThatSeesNothingGoToOthers)$"
@@ -80,9 +80,9 @@ func areas(seeds, first string) []area {
 	return []area{
 		{"protocol", []string{
 			"membership/own.go", "membership/renew.go", "membership/start.go", "membership/others.go",
-			"membership/fitness.go", "shard/protocol/activation.go", "shard/protocol/doubt.go", "shard/protocol/fitness.go",
-			"shard/protocol/forget.go", "shard/protocol/holder.go", "shard/protocol/leader.go", "shard/protocol/leave.go", "shard/protocol/assignments.go",
-			"shard/protocol/proof.go", "shard/protocol/requests.go", "shard/protocol/restore.go", "shard/protocol/slot.go", "shard/protocol/touch.go",
+			"membership/fitness.go", "shard/session/protocol/activation.go", "shard/session/protocol/doubt.go", "shard/session/protocol/fitness.go",
+			"shard/session/protocol/forget.go", "shard/session/protocol/holder.go", "shard/session/protocol/leader.go", "shard/session/protocol/leave.go", "shard/session/protocol/assignments.go",
+			"shard/session/protocol/proof.go", "shard/session/protocol/requests.go", "shard/session/protocol/restore.go", "shard/session/protocol/slot.go", "shard/session/protocol/touch.go",
 			"shard/assignment/assign.go",
 		}, protocol},
 		{"fence", []string{
@@ -91,17 +91,17 @@ func areas(seeds, first string) []area {
 			"internal/listhealth/listhealth.go",
 		}, fence},
 		{"intents", []string{
-			"controllers/machinefacts/intents.go", "controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
-			"internal/ownerref/claim.go", "controllers/disruption/disruptions.go", "controllers/machinedeployment/rollout/select.go",
+			"internal/machinefacts/intents.go", "controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
+			"internal/ownerref/claim.go", "internal/disruption/disruptions.go", "controllers/machinedeployment/rollout/select.go",
 		}, intents},
 		{"trust", []string{
-			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "controllers/nodeowner/nodeowner.go",
+			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "internal/nodeowner/nodeowner.go",
 			"controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go", "controllers/machine/lifecycle/aside.go",
 			"controllers/machine/lifecycle/token.go", "controllers/machine/credentials/secrets.go", "controllers/machine/secrets.go",
 			"controllers/machine/rivals.go", "controllers/machine/namesakes.go", "controllers/machine/token.go:Controller.noteGone", "controllers/machine/credentials/sweep.go",
 			"controllers/machine/aside.go", "controllers/machine/calls.go",
-			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "controllers/disruption/breakers.go",
-			"controllers/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
+			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "internal/disruption/breakers.go",
+			"internal/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
 			"driver/simulated/find.go", "internal/rates/rates.go",
 		}, trust},
 		{"accounts", []string{"shard/accounts/tracker.go"}, nil},
@@ -167,8 +167,8 @@ func safetyArea() area {
 	nets := []net{
 		{name: "controllers/safety, without simulation", pkg: "controllers/safety", level: quick, args: []string{"-test.short", "-test.skip=^(TestSweeps|TestBrokenRules)$"}},
 		{name: "controllers/safety", pkg: "controllers/safety", level: ci, args: []string{"-test.short"}},
-		{name: "controllers/disruption, without landscapes", pkg: "controllers/disruption", level: quick, args: []string{"-test.short", "-test.skip=^TestLandscape$"}},
-		{name: "controllers/disruption", pkg: "controllers/disruption", level: ci},
+		{name: "internal/disruption, without landscapes", pkg: "internal/disruption", level: quick, args: []string{"-test.short", "-test.skip=^TestLandscape$"}},
+		{name: "internal/disruption", pkg: "internal/disruption", level: ci},
 		{name: "controllers/remediation", pkg: "controllers/remediation", level: ci},
 		{name: "controllers/machine", pkg: "controllers/machine", level: ci, args: []string{"-test.short"}},
 	}
@@ -182,11 +182,11 @@ func safetyArea() area {
 		"controllers/safety/overshooting.go:Overshooting.count", "controllers/safety/overshooting.go:Overshooting.act",
 		"controllers/safety/overshooting.go:apply", "controllers/safety/nodes.go:UnmanagedNodes.search",
 		"controllers/safety/nodes.go:UnmanagedNodes.annotate",
-		"target/reach/reach.go", "target/reach/check/check.go", "internal/holds/holds.go", "internal/deletionlog/recorder.go",
-		"internal/receipt/receipt.go", "internal/receipt/reason.go",
-		"controllers/disruption/decide.go", "controllers/disruption/machine.go", "controllers/disruption/held.go",
-		"controllers/disruption/thresholds.go", "controllers/disruption/allbreakers.go", "controllers/disruption/reports.go",
-		"controllers/disruption/recorded/recorded.go",
+		"internal/target/reach/reach.go", "internal/target/reach/check/check.go", "internal/deletion/holds/holds.go", "internal/deletion/deletionlog/recorder.go",
+		"internal/deletion/receipt/receipt.go", "internal/deletion/receipt/reason.go",
+		"internal/disruption/decide.go", "internal/disruption/machine.go", "internal/disruption/held.go",
+		"internal/disruption/thresholds.go", "internal/disruption/allbreakers.go", "internal/disruption/reports.go",
+		"internal/disruption/recorded/recorded.go",
 		"controllers/remediation/breakers.go", "controllers/remediation/conditions.go", "controllers/remediation/hold.go",
 		"controllers/remediation/controller.go:Controller.ServerChanged", "controllers/remediation/roots.go", "controllers/remediation/thresholds.go",
 		"controllers/remediation/tree.go", "controllers/remediation/watch.go",

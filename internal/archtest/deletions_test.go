@@ -6,7 +6,7 @@ import (
 )
 
 // deletionsHaveReceipts: a request that deletes a Machine, a Node or a resource at a cloud is sent by the function that is passed, with its reason,
-// to the Recorder of internal/deletionlog. What is between a controller and a cloud passes requests on.
+// to the Recorder of internal/deletion/deletionlog. What is between a controller and a cloud passes requests on.
 func deletionsHaveReceipts(files []goFile) (findings []string) {
 	for _, f := range files {
 		if !f.inside("controllers") && !f.inside("cmd") && !f.inside("shard") || f.inside("shard/fence") || f.isTest() {

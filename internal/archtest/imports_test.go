@@ -2,12 +2,8 @@ package archtest
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
-
-// machinery are the folders below controllers/ that all controllers share; every other folder there is a controller.
-var machinery = []string{"controllers/disruption", "controllers/drain", "controllers/drainer", "controllers/machinefacts", "controllers/nodeowner"}
 
 // controllerOf returns the folder of the controller that a folder belongs to, or "" when it belongs to none.
 func controllerOf(folder string) string {
@@ -15,11 +11,7 @@ func controllerOf(folder string) string {
 	if len(parts) < 2 || parts[0] != "controllers" {
 		return ""
 	}
-	folder = parts[0] + "/" + parts[1]
-	if slices.Contains(machinery, folder) {
-		return ""
-	}
-	return folder
+	return parts[0] + "/" + parts[1]
 }
 
 // controllersStandAlone: each controller can be read, tested and maintained without the others and without sharding; the

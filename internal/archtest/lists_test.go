@@ -8,12 +8,12 @@ import (
 
 // unpagedLists are the files that may list without pages, and why what is listed is bounded.
 var unpagedLists = map[string]string{
-	"cmd/machine-controller-fleet/check.go": "the Leases of one fleet, once",
-	"controllers/machine/namesakes.go":      "the metadata of machines of one name, at most one for each namespace",
-	"controllers/node/controller.go":        "the metadata of machines of one name, at most one for each namespace",
-	"machineconfig/daemon/agent/sources.go": "the metadata of one Node",
-	"membership/leases/store.go":            "the Leases of one fleet, which no tenant writes, and which are decided on together",
-	"shard/handback/handback.go":            "Leases, once, when a fleet leaves",
+	"cmd/machine-controller-fleet/check.go":          "the Leases of one fleet, once",
+	"controllers/machine/namesakes.go":               "the metadata of machines of one name, at most one for each namespace",
+	"controllers/node/controller.go":                 "the metadata of machines of one name, at most one for each namespace",
+	"internal/machineconfig/daemon/agent/sources.go": "the metadata of one Node",
+	"membership/leases/store.go":                     "the Leases of one fleet, which no tenant writes, and which are decided on together",
+	"shard/handback/handback.go":                     "Leases, once, when a fleet leaves",
 }
 
 // listsArePaged: a list of the API is made by internal/pages, or has a limit. A function that gets the options of its list from its caller is

@@ -27,7 +27,7 @@ const (
 // keyFunctions return keys and values of a line; their keys are listed here.
 func keyFunctions() map[string][]string {
 	return map[string][]string{
-		"keysAndValues": {"kind", "machine", "node", "id", "providerID", "uid", "machineUID", "rule", "evidence", "outcome"}, // internal/deletionlog
+		"keysAndValues": {"kind", "machine", "node", "id", "providerID", "uid", "machineUID", "rule", "evidence", "outcome"}, // internal/deletion/deletionlog
 		"keysOf":        {"kind", "id", "machine", "machineUID"},                                                             // controllers/safety
 	}
 }
@@ -82,7 +82,7 @@ func compareTable(t *testing.T, head, tail, table string) {
 
 // isOfBinary reports whether a file can be part of machine-controller-fleet.
 func isOfBinary(f goFile) bool {
-	others := []string{"lab", "e2e", "tools", "client", "internal/testkit", "internal/archtest", "driver/drivertest", "shard/simulation", "shard/model"}
+	others := []string{"lab", "e2e", "tools", "client", "internal/testkit", "internal/archtest", "driver/drivertest", "shard/verification/simulation", "shard/verification/model"}
 	return !slices.ContainsFunc(others, f.inside)
 }
 
@@ -208,7 +208,7 @@ func literal(x ast.Expr, constants map[string]string) (string, bool) {
 func stringConstants(files []goFile) map[string]string {
 	all := map[string]string{}
 	for _, f := range files {
-		if f.folder() != "telemetry" {
+		if f.folder() != "internal/telemetry" {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {

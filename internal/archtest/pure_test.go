@@ -45,10 +45,10 @@ const driverContract = "./driver"
 
 // libraries are pure functions that are written elsewhere, by the only pure package that may import them, with everything below them.
 var libraries = map[string][]string{
-	"shard/ring":                         {"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"},
-	"controllers/machineconfig/kubelet":  {"reflect"},
-	"controllers/machineconfig/render":   {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
-	"controllers/machineconfig/template": {"sigs.k8s.io/yaml", "text/template"},
+	"shard/ring": {"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"},
+	"controllers/machineconfig/kubeletconfig/fold": {"reflect"},
+	"controllers/machineconfig/render/merge":       {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
+	"controllers/machineconfig/template/expand":    {"sigs.k8s.io/yaml", "text/template"},
 }
 
 // foreignImpure are the trees that a pure package may not even import indirectly. Of this repository it may import

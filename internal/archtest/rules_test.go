@@ -21,7 +21,6 @@ func rules() []rule {
 		{"controllers are independent", controllersStandAlone, []snippet{
 			{"controllers/machine/a.go", importing("machine", module+"/controllers/machineset")},
 			{"controllers/machine/a.go", importing("machine", module+"/shard/ring")},
-			{"controllers/drainer/a.go", importing("drainer", module+"/controllers/machine/lifecycle")},
 		}},
 		{"imports point one way", importsPointOneWay, []snippet{
 			{"shard/slotlabel/a.go", importing("slotlabel", module+"/controllers/machine")},
@@ -33,7 +32,7 @@ func rules() []rule {
 			{"internal/runner/a.go", importing("runner", module+"/membership/leases")},
 		}},
 		{"binaries are not imported", binariesAreLeaves, []snippet{
-			{"target/a.go", importing("target", module+"/cmd/machine-controller-fleet")},
+			{"internal/target/a.go", importing("target", module+"/cmd/machine-controller-fleet")},
 		}},
 		{"product code imports neither lab nor e2e", productStandsAlone, []snippet{
 			{"driver/a.go", importing("driver", module+"/lab/cloudsim")},
@@ -44,7 +43,7 @@ func rules() []rule {
 		}},
 		{"clients are made with the fence below them", clientsAreFenced, []snippet{
 			{"controllers/machine/a.go", "package machine\nvar c = kubernetes.NewForConfigOrDie(nil)\n"},
-			{"target/a.go", "package target\nfunc f() { rest.InClusterConfig() }\n"},
+			{"internal/target/a.go", "package target\nfunc f() { rest.InClusterConfig() }\n"},
 		}},
 		{"clients reject answers of others than API servers", answersAreChecked, []snippet{
 			{"cmd/x/a.go", "package main\nfunc f() { clientcmd.BuildConfigFromFlags(\"\", file) }\n"},
@@ -66,11 +65,11 @@ func rules() []rule {
 			{"controllers/machine/lifecycle/a.go", "package lifecycle\ntype World struct { Clock clock.PassiveClock }\n"},
 		}},
 		{"names of the API are written once", apiNamesWrittenOnce, []snippet{
-			{"target/a.go", "package target\nconst label = \"node.machine.sapcloud.io/preserve\"\n"},
+			{"internal/target/a.go", "package target\nconst label = \"node.machine.sapcloud.io/preserve\"\n"},
 		}},
 		{"nothing is decided on the text of a message", noMeaningInMessages, []snippet{
-			{"target/a.go", "package target\nfunc f(err error) bool { return strings.Contains(err.Error(), \"gone\") }\n"},
-			{"target/a.go", "package target\nfunc f(o op) bool { return strings.HasPrefix(o.Description, \"Creating\") }\n"},
+			{"internal/target/a.go", "package target\nfunc f(err error) bool { return strings.Contains(err.Error(), \"gone\") }\n"},
+			{"internal/target/a.go", "package target\nfunc f(o op) bool { return strings.HasPrefix(o.Description, \"Creating\") }\n"},
 		}},
 		{"Events are emitted in one way", eventsReportedInOneWay, []snippet{
 			{"controllers/machine/a.go", "package machine\nfunc f() { recorder.Eventf(m, nil, \"Warning\", \"Reason\", \"Reconcile\", \"text\") }\n"},
@@ -84,23 +83,23 @@ func rules() []rule {
 			{"controllers/machine/a.go", "package machine\nfunc f() { c.tokens.Delete(ctx, e, d, func() { c.Nodes().Delete(ctx, name, o) }) }\n"},
 		}},
 		{"files are short", filesAreShort, []snippet{
-			{"target/a.go", "package target\n" + strings.Repeat("// more\n", maxFileLines)},
+			{"internal/target/a.go", "package target\n" + strings.Repeat("// more\n", maxFileLines)},
 		}},
 		{"functions are short", functionsAreShort, []snippet{
-			{"target/a.go", "package target\nfunc f() {" + strings.Repeat("\n", maxFunctionLines) + "}\n"},
+			{"internal/target/a.go", "package target\nfunc f() {" + strings.Repeat("\n", maxFunctionLines) + "}\n"},
 		}},
 		{"names of packages are specific", packagesHaveNames, []snippet{
-			{"target/util/a.go", "package util\n"},
+			{"internal/target/util/a.go", "package util\n"},
 		}},
 		{"comments and texts are plain", plainWords, []snippet{
-			{"target/a.go", "package target\n// nobody waits\nfunc F() {}\n"},
-			{"target/a.go", "package target\nconst text = \"the user is told\"\n"},
+			{"internal/target/a.go", "package target\n// nobody waits\nfunc F() {}\n"},
+			{"internal/target/a.go", "package target\nconst text = \"the user is told\"\n"},
 		}},
 		{"packages are used", packagesAreUsed, []snippet{
 			{"internal/unused/a.go", "package unused\nfunc F() {}\n"},
 		}},
 		{"packages have a comment", packagesHaveComments, []snippet{
-			{"target/a.go", "package target\n"},
+			{"internal/target/a.go", "package target\n"},
 		}},
 	}
 }

@@ -47,7 +47,7 @@ func declares(f goFile) bool {
 }
 
 // usedByOwnTests are packages that nothing imports, because their own tests are their only users.
-var usedByOwnTests = []string{"shard/model"}
+var usedByOwnTests = []string{"shard/verification/model"}
 
 // isForTests reports whether a file belongs to a package that only tests import.
 func isForTests(f goFile) bool {

@@ -11,9 +11,9 @@ import (
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join/stamp"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -42,7 +42,7 @@ func newJoined(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStr
 	r := newRolling(t, seed, strategy, replicas)
 	pool := &fleetv1alpha1.MachineConfigPool{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "uid-p"}}
 	pool.Spec.Rollout = fleetv1alpha1.RolloutMachineDeployment
-	pool.Spec.MachineRef = &fleetv1alpha1.MachineReference{Kind: join.KindDeployment, Namespace: "n", Name: rolled}
+	pool.Spec.MachineRef = &fleetv1alpha1.MachineReference{Kind: stamp.KindDeployment, Namespace: "n", Name: rolled}
 	r.pool = &joinedPool{MachineConfigPool: pool, failing: map[string]time.Time{}}
 	r.aim("b")
 	return r
@@ -66,9 +66,9 @@ func (r *rolling) passPool() {
 	}
 	pool := r.pool.MachineConfigPool
 	d := newest(r, cached)
-	config, _ := join.Stamp(join.StampWorld{Pool: pool, Live: true, Pools: []*fleetv1alpha1.MachineConfigPool{pool}, Deployment: d})
+	config, _ := stamp.Stamp(stamp.StampWorld{Pool: pool, Live: true, Pools: []*fleetv1alpha1.MachineConfigPool{pool}, Deployment: d})
 	if config != "" {
-		d = join.Stamped(d, config)
+		d = stamp.Stamped(d, config)
 		d.Spec.Template.Annotations["template"] = strings.TrimPrefix(config, rendered)
 		d.Generation++
 		put(r, r.deployments, d)
@@ -85,7 +85,7 @@ func (r *rolling) passPool() {
 			continue
 		}
 		node = newest(r, node)
-		v := join.DecideNode(join.NodeWorld{
+		v := stamp.DecideNode(stamp.NodeWorld{
 			Now: r.owner.clock(), Prefix: prefix, Pool: pool, Machine: newest(r, m), Node: node,
 			To: sets[node.Annotations[v1alpha1.AnnotationUpdateTo]], New: fresh, FailingSince: r.pool.failing[failureOf(node)],
 		})

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
 // process owns some of the deployments, by their slots.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // Back-off of failing keys, unless Config has another. Most failures are conflicts caused by a cache that is slightly out of

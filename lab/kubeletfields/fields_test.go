@@ -1,4 +1,4 @@
-// Package kubeletfields_test compares the table of fields with which controllers/machineconfig/kubelet checks KubeletConfigs with the types
+// Package kubeletfields_test compares the table of fields with which controllers/machineconfig/kubeletconfig/fold checks KubeletConfigs with the types
 // of the kubelet that the lab runs. The product does not import these types.
 package kubeletfields_test
 
@@ -17,10 +17,10 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-var update = flag.Bool("update", false, "write the list of fields anew; then correct the table in controllers/machineconfig/kubelet")
+var update = flag.Bool("update", false, "write the list of fields anew; then correct the table in controllers/machineconfig/kubeletconfig/fold")
 
 // golden is the list that the package's own test compares its table with.
-const golden = "../../controllers/machineconfig/kubelet/testdata/fields.txt"
+const golden = "../../controllers/machineconfig/kubeletconfig/fold/testdata/fields.txt"
 
 func TestFieldsAreThoseOfTheKubelet(t *testing.T) {
 	var got []string

@@ -1,6 +1,6 @@
 // Package session runs one session of a replica: the loop around the protocol, and the election of the leader.
 //
-// Replica is the loop: it passes Leases, answers and time to the state machine of shard/protocol, sends its requests, and
+// Replica is the loop: it passes Leases, answers and time to the state machine of shard/session/protocol, sends its requests, and
 // updates the Fence of shard/fence as the protocol decides. Every step of the protocol runs in this one goroutine; the watch,
 // the election and the answers of the API server put letters into its mailbox.
 //

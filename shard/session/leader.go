@@ -17,7 +17,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
 // leaderLock is the leader Lease for client-go's election. It differs from client-go's own lock in what a fence needs: an

@@ -3,7 +3,7 @@ package session
 import (
 	"sync"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
 // letter is one input of the loop: an event, or a function to call in the loop.

@@ -13,10 +13,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // rootsPage is how many objects one request of a list returns.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
 var (
@@ -26,11 +26,11 @@ var (
 
 const (
 	trialSlots = 5
-	// patience is how long a fleet may take, after the last fault, until every slot is open: see shard/simulation.
+	// patience is how long a fleet may take, after the last fault, until every slot is open: see shard/verification/simulation.
 	patience = 4 * time.Minute
 )
 
-// TestReplicasUnderFaults runs whole replicas, and not the rules alone as shard/simulation does: loop, mailbox, Fence, what
+// TestReplicasUnderFaults runs whole replicas, and not the rules alone as shard/verification/simulation does: loop, mailbox, Fence, what
 // is in flight, election, Store and watch, against an API server in memory, under faults that are drawn from a seed. What
 // runs at the same instant has no order, so a seed that fails may have to be run more than once: go test ./shard/session -run
 // TestReplicasUnderFaults -seed=17 -count=20.

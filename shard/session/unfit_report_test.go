@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
 // leading returns a Replica that leads.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
 // longUnowned is for how long a slot may have no holder before the leader reports it. Hand-overs, take-overs and a quarantine

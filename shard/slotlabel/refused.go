@@ -8,8 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // report reports on the roots of a tree that the label of one of its objects is refused: none of the tree is reconciled then, because a

@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // The target cluster decides by its own clock whether a token has expired.

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
 func TestAMachineIsSetAsideForLongerAndLonger(t *testing.T) {

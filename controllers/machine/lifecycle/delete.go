@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 )
 
 // decideDelete removes what belongs to a machine: its token, the pods on its Node, its VM, its Node, and last our finalizer.

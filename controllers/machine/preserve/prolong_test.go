@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target/reach"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
 // A time in which nothing could be done for a machine does not count for its preservation, and counts once, whichever owner decides.

@@ -9,7 +9,7 @@ import (
 	newest "github.com/coreos/ignition/v2/config/v3_5"
 	"sigs.k8s.io/yaml"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join/stamp"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
@@ -69,7 +69,7 @@ func (s *Source) Values(ctx context.Context, m *machinev1alpha1.Machine) (values
 	if !known {
 		return nil, "", fmt.Errorf("find the MachineConfigPool of machine %s/%s: its MachineSet, or the MachineDeployment of that, is not shown yet", m.Namespace, m.Name)
 	}
-	config, problem := join.First(m, root, s.cfg.Pools.Pools())
+	config, problem := stamp.First(m, root, s.cfg.Pools.Pools())
 	if problem != "" {
 		return nil, problem, nil
 	}
@@ -101,7 +101,7 @@ func (s *Source) rootOf(m *machinev1alpha1.Machine) (v1alpha1.MachineReference, 
 	if !known {
 		return v1alpha1.MachineReference{}, false
 	}
-	return join.ReferenceTo(root), true
+	return stamp.ReferenceTo(root), true
 }
 
 func (s *Source) recall(config string) map[string]string {

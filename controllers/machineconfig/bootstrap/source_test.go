@@ -15,9 +15,9 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
 )
 
 // rendered is a RenderedMachineConfig of pool "p" with one file.

@@ -18,13 +18,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubelet"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig/fold"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // Names of the two runners in metrics, logs and spans: of pools, and of the status of KubeletConfigs.
@@ -89,16 +89,16 @@ func (c *Controller) Run(ctx context.Context) {
 }
 
 // fold returns what the KubeletConfigs of a pool result in.
-func (c *Controller) fold(pool *v1alpha1.MachineConfigPool) kubelet.Folded {
+func (c *Controller) fold(pool *v1alpha1.MachineConfigPool) fold.Folded {
 	configs := c.cfg.Cache.KubeletConfigs()
-	if len(kubelet.Select(pool, configs)) == 0 {
-		return kubelet.Folded{}
+	if len(fold.Select(pool, configs)) == 0 {
+		return fold.Folded{}
 	}
-	byDefault, err := defaultOf(pool, c.cfg.Cache.MachineConfigs(), render.Fleet{Extensions: c.cfg.Extensions})
+	byDefault, err := defaultOf(pool, c.cfg.Cache.MachineConfigs(), merge.Fleet{Extensions: c.cfg.Extensions})
 	if err != nil {
-		return kubelet.WithoutDefault(pool, configs, err)
+		return fold.WithoutDefault(pool, configs, err)
 	}
-	f := kubelet.Fold(pool, byDefault, configs)
+	f := fold.Fold(pool, byDefault, configs)
 	if f.MachineConfig != nil {
 		f.MachineConfig.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pool, v1alpha1.SchemeGroupVersion.WithKind("MachineConfigPool"))}
 	}
@@ -118,7 +118,7 @@ func (c *Controller) reconcilePool(ctx context.Context, key types.NamespacedName
 	if f.Blocked {
 		return runner.Result{}, nil
 	}
-	name := kubelet.Name(pool.Name)
+	name := fold.Name(pool.Name)
 	existing, exists := c.cfg.Cache.MachineConfig(name)
 	switch {
 	case f.MachineConfig != nil && exists:
@@ -147,7 +147,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, key types.NamespacedNa
 	config := c.kubelets.Newest(cached)
 	var results []v1alpha1.KubeletConfigPoolStatus
 	for _, pool := range c.cfg.Cache.Pools() {
-		if pool.DeletionTimestamp != nil || len(kubelet.Select(pool, []*v1alpha1.KubeletConfig{config})) == 0 {
+		if pool.DeletionTimestamp != nil || len(fold.Select(pool, []*v1alpha1.KubeletConfig{config})) == 0 {
 			continue
 		}
 		f := c.fold(pool)
@@ -160,7 +160,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, key types.NamespacedNa
 		results = append(results, f.Pools[config.Name])
 	}
 	desired := config.DeepCopy()
-	desired.Status = kubelet.Status(c.cfg.Clock.Now(), config, results)
+	desired.Status = fold.Status(c.cfg.Clock.Now(), config, results)
 	after, err := c.kubelets.Commit(ctx, config, desired)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
@@ -178,7 +178,7 @@ func (c *Controller) report(ctx context.Context, before, after *v1alpha1.Kubelet
 	is := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.KubeletConfigAccepted)
 	switch {
 	case is == nil || was != nil && was.Status == is.Status && was.Message == is.Message:
-	case is.Reason == kubelet.ReasonInvalid:
+	case is.Reason == fold.ReasonInvalid:
 		telemetry.Emit(ctx, c.cfg.Events, after, machinev1alpha1.EventKubeletConfigRefused, is.Message)
 	default:
 		klog.FromContext(ctx).Info("Updated status of KubeletConfig", "reason", is.Reason)

@@ -15,10 +15,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/configtest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/generated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/configtest"
 )
 
 func TestMain(m *testing.M) { bubbles.Main(m) }

@@ -9,20 +9,20 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubelet"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
-	"github.com/machine-controller-fleet/machine-controller-fleet/machineconfig/daemon/desired"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig/fold"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
 )
 
 // defaultOf returns the KubeletConfiguration that the MachineConfigs of a pool have without the generated one, as JSON; nil when they have none.
 // Errors: they cannot be merged, or the file is no YAML. No error has contents of the file.
-func defaultOf(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig, fleet render.Fleet) ([]byte, error) {
-	selected, err := render.Select(pool, configs)
+func defaultOf(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig, fleet merge.Fleet) ([]byte, error) {
+	selected, err := merge.Select(pool, configs)
 	selected = slices.DeleteFunc(selected, isGenerated)
 	if err != nil || len(selected) == 0 {
 		return nil, nil //nolint:nilerr // the pool itself reports what is wrong with its selector
 	}
-	merged, err := render.Merge(selected, nil, fleet)
+	merged, err := merge.Merge(selected, nil, fleet)
 	if err != nil {
 		return nil, err
 	}
@@ -31,19 +31,19 @@ func defaultOf(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConf
 		return nil, errors.New("the MachineConfigs of the pool result in no Ignition config")
 	}
 	for _, f := range config.Storage.Files {
-		if f.Path != kubelet.Path {
+		if f.Path != fold.Path {
 			continue
 		}
 		content, err := desired.Content(f.Contents)
 		if err != nil {
-			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool: %w", kubelet.Path, err)
+			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool: %w", fold.Path, err)
 		}
-		if len(content) > kubelet.MaxSize {
-			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool must have at most %d bytes, got %d", kubelet.Path, kubelet.MaxSize, len(content))
+		if len(content) > fold.MaxSize {
+			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool must have at most %d bytes, got %d", fold.Path, fold.MaxSize, len(content))
 		}
 		document, err := yaml.YAMLToJSONStrict(content)
 		if err != nil {
-			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool must be a KubeletConfiguration as YAML or JSON", kubelet.Path)
+			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool must be a KubeletConfiguration as YAML or JSON", fold.Path)
 		}
 		return document, nil
 	}

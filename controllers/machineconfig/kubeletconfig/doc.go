@@ -1,5 +1,5 @@
 // Package kubeletconfig is the KubeletConfigController: it keeps the MachineConfig that the KubeletConfigs of a pool are folded into as package
-// kubelet folds it, and writes the status of KubeletConfigs.
+// fold decides, and writes the status of KubeletConfigs.
 //
 // The default of a pool is the file kubelet.Path that its other MachineConfigs result in; without one it is empty.
 //

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubelet"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig/fold"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
 )
 
 // watch registers the handlers.
@@ -51,7 +51,7 @@ func (c *Controller) kubeletChanged(before, after *v1alpha1.KubeletConfig) {
 func isSelected(pool *v1alpha1.MachineConfigPool, config *v1alpha1.KubeletConfig) bool {
 	kept := *config
 	kept.DeletionTimestamp = nil
-	return len(kubelet.Select(pool, []*v1alpha1.KubeletConfig{&kept})) > 0
+	return len(fold.Select(pool, []*v1alpha1.KubeletConfig{&kept})) > 0
 }
 
 // configChanged enqueues the pools whose default or whose generated MachineConfig has changed, and the KubeletConfigs.
@@ -64,12 +64,12 @@ func (c *Controller) configChanged(before, after *v1alpha1.MachineConfig) {
 	}
 	for _, pool := range c.cfg.Cache.Pools() {
 		for _, version := range []*v1alpha1.MachineConfig{before, after} {
-			if version != nil && version.Name == kubelet.Name(pool.Name) {
+			if version != nil && version.Name == fold.Name(pool.Name) {
 				c.enqueuePool(pool.Name)
 			}
 		}
 	}
-	for _, pool := range render.Affected(c.cfg.Cache.Pools(), about(before), about(after)) {
+	for _, pool := range merge.Affected(c.cfg.Cache.Pools(), about(before), about(after)) {
 		c.enqueuePool(pool)
 	}
 	c.enqueueAll()

@@ -1,15 +1,18 @@
-// Package render decides what the Nodes of a MachineConfigPool are configured with: it selects MachineConfigs, merges them, validates
-// the result, names it by its content, and decides which results nothing needs any more. It is pure.
+// Package render is the RenderController: it renders the MachineConfigs of each MachineConfigPool of this replica into a
+// RenderedMachineConfig, makes that the target of the pool, and deletes RenderedMachineConfigs that nothing names. It acts on what package
+// merge decides.
 //
-//   - Select and Affected: which MachineConfigs belong to a pool, as Deployments select pods; which pools a change concerns.
-//   - Merge: in the order of the names, the first is the base, each later one is merged over it by Ignition's own library.
-//   - Due, Prepare and Decide: the next step of a pool: wait, create a RenderedMachineConfig, move the target, or report what is wrong, and
-//     with which MachineConfig.
-//   - Garbage: which RenderedMachineConfigs can be deleted, and which of those that are being deleted can be released.
+// Guarantees:
 //
-// Guarantees: equal inputs have equal results, in whatever order they are passed; equal contents have equal names; Merge and Decide
-// return for every input, and no message contains the content of a file. A change that Nodes cannot make in place is refused
-// before a Node is assigned it.
+//   - A RenderedMachineConfig exists, and the pool has the finalizer, before the status of the pool names it. An interrupted pass is
+//     continued by the next one, which finds the object by its name.
+//   - Nothing is deleted, and no finalizer removed, that a list of the API server after the decision to look names: of all pools, Nodes, Machines
+//     and templates of machines. What is being deleted is checked again before it is released.
+//   - A pool, or a RenderedMachineConfig, that is being deleted and is named waits for changes in the caches of this replica that may end that,
+//     and is looked at again after releaseEvery without one.
+//   - A paused pool is not rendered. Changes that belong together are rendered once: render.Settle after the last of them.
 //
-// Not guaranteed: that a configuration works. Contents of files are not read.
+// Bodies of RenderedMachineConfigs are read when they are needed, and not cached.
+//
+// Not guaranteed: that RenderedMachineConfigs of a pool that was deleted without its finalizer are deleted before there is a pool of that name.
 package render

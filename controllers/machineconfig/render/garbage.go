@@ -1,80 +1,146 @@
 package render
 
 import (
-	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-const (
-	// KeptResults is how many of the newest RenderedMachineConfigs of a pool are kept although nothing names them, to go back to.
-	KeptResults = 5
-	// MinAge is how old a RenderedMachineConfig must be to be deleted: a Node that is being made may have it and not exist yet.
-	MinAge = 24 * time.Hour
-)
+// sweepEvery is the time between two lists of all that may name a RenderedMachineConfig of a pool which has more than are kept.
+const sweepEvery = time.Hour
 
-// Uses are all that may name a RenderedMachineConfig, read from the API server and not from a cache.
-type Uses struct {
-	// Pools are all pools.
-	Pools []*v1alpha1.MachineConfigPool
-	// Names are those that the annotations of all Nodes, of all Machines, and of all templates of machines have.
-	Names []string
-}
-
-// Disposal is what happens to RenderedMachineConfigs, by name, sorted.
-type Disposal struct {
-	// Delete are to be deleted.
-	Delete []string
-	// Release are being deleted and lose the fleet's finalizer.
-	Release []string
-}
-
-// Garbage decides on RenderedMachineConfigs. One that a pool, a Node or a Machine names is neither deleted nor released. Of the others
-// the newest of each pool and those younger than MinAge are kept, and while a pool is updating all of its own.
-func Garbage(now time.Time, all []*v1alpha1.RenderedMachineConfig, uses Uses) Disposal {
-	used := map[string]bool{}
-	for _, name := range uses.Names {
-		used[name] = true
+// collect deletes RenderedMachineConfigs of a pool that nothing names, and releases those that are being deleted.
+func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPool) (runner.Result, error) {
+	now := c.cfg.Clock.Now()
+	var cached []*v1alpha1.RenderedMachineConfig
+	for _, about := range c.cfg.Cache.Rendered(pool.Name) {
+		cached = append(cached, stub(about))
 	}
-	updating, exists := map[string]bool{}, map[string]bool{}
-	for _, pool := range uses.Pools {
-		used[pool.Status.CurrentMachineConfig], used[pool.Status.CompletedMachineConfig] = true, true
-		exists[pool.Name] = true
-		updating[pool.Name] = pool.Status.CurrentMachineConfig != pool.Status.CompletedMachineConfig
+	possible := merge.Garbage(now, cached, merge.Uses{Pools: []*v1alpha1.MachineConfigPool{pool}})
+	every := sweepEvery
+	last := c.setSweep(pool.Name, func(s *sweep) { s.waits = len(possible.Release) > 0 })
+	switch {
+	case len(possible.Release) > 0:
+		every = releaseEvery
+	case len(cached) <= merge.KeptResults:
+		return runner.Result{}, nil
+	case len(possible.Delete) == 0:
+		return runner.Result{RequeueAfter: sweepEvery}, nil // they may be too young
 	}
-	var d Disposal
-	kept := map[string]int{}
-	for _, r := range newestFirst(all) {
-		pool := r.Labels[v1alpha1.LabelPool]
+	if wait := last.at.Add(every).Sub(now); wait > 0 && !last.isDue {
+		return runner.Result{RequeueAfter: wait}, nil
+	}
+	live, uses, err := c.listUses(ctx, pool.Name)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	d := merge.Garbage(now, live, uses)
+	for _, r := range live {
 		switch {
-		case r.DeletionTimestamp != nil:
-			if !used[r.Name] && slices.Contains(r.Finalizers, v1alpha1.FinalizerInUse) {
-				d.Release = append(d.Release, r.Name)
-			}
-		case exists[pool] && kept[pool] < KeptResults:
-			kept[pool]++
-		case !used[r.Name] && !updating[pool] && now.Sub(r.CreationTimestamp.Time) >= MinAge:
-			d.Delete = append(d.Delete, r.Name)
+		case slices.Contains(d.Delete, r.Name):
+			err = c.delete(ctx, pool, r, "no pool, Node, Machine or template names it")
+		case slices.Contains(d.Release, r.Name):
+			err = c.free(ctx, r)
+		}
+		if err != nil {
+			return runner.Result{}, err
 		}
 	}
-	slices.Sort(d.Delete)
-	slices.Sort(d.Release)
-	return d
+	return runner.Result{RequeueAfter: every}, nil
 }
 
-func newestFirst(all []*v1alpha1.RenderedMachineConfig) []*v1alpha1.RenderedMachineConfig {
-	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(a, b *v1alpha1.RenderedMachineConfig) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+// listUses lists a pool's RenderedMachineConfigs and all that may name one. A change from now on causes another list.
+func (c *Controller) listUses(ctx context.Context, pool string) (all []*v1alpha1.RenderedMachineConfig, uses merge.Uses, err error) {
+	c.setSweep(pool, func(s *sweep) { s.isDue = false })
+	all, uses, err = c.live(ctx, pool)
+	c.setSweep(pool, func(s *sweep) {
+		if err != nil {
+			s.isDue = true
+			return
+		}
+		s.at = c.cfg.Clock.Now()
 	})
-	return sorted
+	return all, uses, err
 }
 
-// MayRelease reports whether a pool that is being deleted can be released: nothing names one of its RenderedMachineConfigs any more.
-func MayRelease(pool string, all []*v1alpha1.RenderedMachineConfig, names []string) bool {
-	return !slices.ContainsFunc(all, func(r *v1alpha1.RenderedMachineConfig) bool {
-		return r.Labels[v1alpha1.LabelPool] == pool && slices.Contains(names, r.Name)
+// release removes the finalizer of a pool that is being deleted, and its RenderedMachineConfigs before, when nothing names one of them.
+func (c *Controller) release(ctx context.Context, pool *v1alpha1.MachineConfigPool) (runner.Result, error) {
+	if !slices.Contains(pool.Finalizers, v1alpha1.FinalizerInUse) {
+		return runner.Result{}, nil
+	}
+	c.setSweep(pool.Name, func(s *sweep) { s.waits = true })
+	live, uses, err := c.listUses(ctx, pool.Name)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	if !merge.MayRelease(pool.Name, live, uses.Names) {
+		telemetry.Emit(ctx, c.cfg.Events, pool, machinev1alpha1.EventPoolInUse,
+			"Deletion pending: Nodes or Machines name RenderedMachineConfigs of the pool. Delete them, or move them to another pool")
+		return runner.Result{RequeueAfter: releaseEvery}, nil
+	}
+	for _, r := range live {
+		if r.DeletionTimestamp == nil {
+			if err := c.delete(ctx, pool, r, "its MachineConfigPool is deleted"); err != nil {
+				return runner.Result{}, err
+			}
+		}
+		if err := c.free(ctx, r); err != nil {
+			return runner.Result{}, err
+		}
+	}
+	released := pool.DeepCopy()
+	released.Finalizers = slices.DeleteFunc(released.Finalizers, isOurs)
+	if _, err := c.pools.Commit(ctx, pool, released); err != nil && !apierrors.IsNotFound(err) {
+		return runner.Result{}, fmt.Errorf("remove our finalizer from the pool: %w", err)
+	}
+	return runner.Result{}, nil
+}
+
+func isOurs(finalizer string) bool { return finalizer == v1alpha1.FinalizerInUse }
+
+// delete requests the deletion of a RenderedMachineConfig, which stays until it is released.
+func (c *Controller) delete(ctx context.Context, pool *v1alpha1.MachineConfigPool, r *v1alpha1.RenderedMachineConfig, why string) error {
+	d := deletionlog.Deletion{
+		Object: receipt.Object{Kind: receipt.RenderedMachineConfig, Name: r.Name, UID: r.UID},
+		Reason: receipt.Because(receipt.Superseded, why), About: []runtime.Object{pool},
+	}
+	_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, d, func(ctx context.Context) error {
+		err := c.cfg.Client.RenderedMachineConfigs().Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
+		if apierrors.IsNotFound(err) {
+			return deletionlog.ErrNothing
+		}
+		return err
 	})
+	if err != nil && !isNothing(err) {
+		return fmt.Errorf("delete RenderedMachineConfig %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// free removes our finalizer from a RenderedMachineConfig that is being deleted.
+func (c *Controller) free(ctx context.Context, r *v1alpha1.RenderedMachineConfig) error {
+	about, err := c.cfg.Target.Resource(renderedConfigs()).Get(ctx, r.Name, metav1.GetOptions{})
+	if err == nil && about.UID == r.UID && slices.ContainsFunc(about.Finalizers, isOurs) {
+		freed := about.DeepCopy()
+		freed.Finalizers = slices.DeleteFunc(freed.Finalizers, isOurs)
+		_, err = c.rendered.Commit(ctx, about, freed)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove our finalizer from RenderedMachineConfig %s: %w", r.Name, err)
+	}
+	c.rendered.Forget(r.UID)
+	return nil
 }

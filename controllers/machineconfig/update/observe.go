@@ -11,14 +11,14 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/candidates"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join/stamp"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update/candidates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 )
 
 // sight is what a pass sees of the Nodes that its pool selects or refers to, before it is resolved which of them are the pool's.
 type sight struct {
-	join.Standing
+	stamp.Standing
 
 	machines  map[string]*machinev1alpha1.Machine // of a pool by reference, by the name of the Node
 	referring map[string][]string                 // the pools that refer to the machine of a Node, by its name
@@ -145,7 +145,7 @@ func (c *Controller) seeReferred(ctx context.Context, p *pass, isLive bool) (isK
 	for _, set := range sets {
 		machines = append(machines, c.cfg.View.Machines.Under(set)...)
 	}
-	p.sight.Standing = join.Stand(machines, roll, func(m *machinev1alpha1.Machine) *corev1.Node {
+	p.sight.Standing = stamp.Stand(machines, roll, func(m *machinev1alpha1.Machine) *corev1.Node {
 		node := nodeNamed(m.Labels[machinev1alpha1.LabelNode])
 		if node == nil || nodeowner.Relate(m, node) != nodeowner.Own {
 			return nil
@@ -157,15 +157,15 @@ func (c *Controller) seeReferred(ctx context.Context, p *pass, isLive bool) (isK
 }
 
 // setsOf returns the MachineSets that a pool refers to, what their MachineDeployment does to their machines, and the label of their slot.
-func (c *Controller) setsOf(ref v1alpha1.MachineReference) (sets []*machinev1alpha1.MachineSet, roll join.Roll, slot, problem string) {
+func (c *Controller) setsOf(ref v1alpha1.MachineReference) (sets []*machinev1alpha1.MachineSet, roll stamp.Roll, slot, problem string) {
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-	if ref.Kind == join.KindDeployment {
+	if ref.Kind == stamp.KindDeployment {
 		d, known := c.cfg.View.Deployments.Get(key)
 		if !known {
 			return nil, roll, "", fmt.Sprintf("spec.machineRef must name a MachineDeployment that exists, got %s.", key)
 		}
 		sets = c.cfg.View.Sets.Under(d)
-		return sets, join.RollOf(d, sets, c.cfg.IsNewSet), d.Labels[machinev1alpha1.LabelSlot], ""
+		return sets, stamp.RollOf(d, sets, c.cfg.IsNewSet), d.Labels[machinev1alpha1.LabelSlot], ""
 	}
 	set, known := c.cfg.View.Sets.Get(key)
 	if !known || metav1.GetControllerOfNoCopy(set) != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join/stamp"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
@@ -71,7 +71,7 @@ func (r *roots) of(ctx context.Context, node *corev1.Node) (v1alpha1.MachineRefe
 func (r *roots) find(ctx context.Context, ref machinev1alpha1.MachineRef, node string) (none v1alpha1.MachineReference, err error) {
 	if m, known := r.view.Machines.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); known && m.Labels[machinev1alpha1.LabelNode] == node {
 		if root, ok := ownerref.RootOf(r.view, m); ok {
-			return join.ReferenceTo(root), nil
+			return stamp.ReferenceTo(root), nil
 		}
 	}
 	m, err := r.read(ctx, "machines", ref.Namespace, ref.Name)
@@ -79,7 +79,7 @@ func (r *roots) find(ctx context.Context, ref machinev1alpha1.MachineRef, node s
 		return none, err
 	}
 	owner := metav1.GetControllerOfNoCopy(m)
-	if owner == nil || owner.Kind != join.KindSet {
+	if owner == nil || owner.Kind != stamp.KindSet {
 		return none, nil
 	}
 	set, err := r.read(ctx, "machinesets", ref.Namespace, owner.Name)
@@ -89,7 +89,7 @@ func (r *roots) find(ctx context.Context, ref machinev1alpha1.MachineRef, node s
 	if above := metav1.GetControllerOfNoCopy(set); above != nil {
 		return v1alpha1.MachineReference{Kind: above.Kind, Namespace: ref.Namespace, Name: above.Name}, nil
 	}
-	return v1alpha1.MachineReference{Kind: join.KindSet, Namespace: ref.Namespace, Name: set.Name}, nil
+	return v1alpha1.MachineReference{Kind: stamp.KindSet, Namespace: ref.Namespace, Name: set.Name}, nil
 }
 
 // read returns the metadata of an object; nil if there is none.
@@ -103,7 +103,7 @@ func (r *roots) read(ctx context.Context, resource, namespace, name string) (*me
 
 // referring returns the names of the pools that refer to a root.
 func referring(pools []*v1alpha1.MachineConfigPool, root v1alpha1.MachineReference) (names []string) {
-	for _, pool := range join.Referring(pools, root) {
+	for _, pool := range stamp.Referring(pools, root) {
 		names = append(names, pool.Name)
 	}
 	return names

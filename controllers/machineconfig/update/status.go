@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // statusPace is for how long changes of counts and messages are gathered for one write, and slowStatusPace for how long while Nodes are being

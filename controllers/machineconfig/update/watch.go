@@ -11,7 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join/stamp"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
@@ -119,7 +119,7 @@ func (c *Controller) enqueueFor(m *machinev1alpha1.Machine) {
 		c.enqueueReferring(m.Namespace)
 		return
 	}
-	for _, pool := range referring(c.cfg.Pools.Pools(), join.ReferenceTo(root)) {
+	for _, pool := range referring(c.cfg.Pools.Pools(), stamp.ReferenceTo(root)) {
 		c.enqueue(pool)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -80,7 +80,7 @@ func (w *world) retarget(kinds string) {
 		target = back
 	}
 	w.pool("p", target, func(p *v1alpha1.MachineConfigPool) {
-		p.Status.AbandonedMachineConfigs = render.Abandoned(status, target)
+		p.Status.AbandonedMachineConfigs = merge.Abandoned(status, target)
 	})
 }
 

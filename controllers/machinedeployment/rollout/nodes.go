@@ -5,7 +5,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // nodesOutOfStep returns the Nodes that do not carry what they should of an update in place, as they should stand.
@@ -25,7 +25,7 @@ func (s *sets) nodesOutOfStep() (changed []*corev1.Node) {
 }
 
 // desiredNode is the Node of a machine as it should stand. A Node of an old machine is a candidate, and names its next set; once its
-// update has begun only the agent's part changes that name (controllers/machineconfig/join). A Node whose machine has moved to that
+// update has begun only the agent's part changes that name (controllers/machineconfig/join/stamp). A Node whose machine has moved to that
 // set is freed, as is one that was updated for a set that does not exist any more.
 func (s *sets) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // rollBack gives the deployment the template of an earlier revision, and removes the request for it, in one write. What follows is a

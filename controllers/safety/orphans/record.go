@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
 // Record is the suspicions of one scope, as an annotation of a MachineClass has them.

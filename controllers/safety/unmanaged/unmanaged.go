@@ -1,7 +1,7 @@
 // Package unmanaged decides which Nodes of a target cluster have no machine. It is pure. Such Nodes get an annotation by which the
 // cluster-autoscaler ignores them, and lose our finalizer.
 //
-// Whether a Node belongs to a machine is decided in controllers/nodeowner, when the Node is claimed; the claim removes the annotation.
+// Whether a Node belongs to a machine is decided in internal/nodeowner, when the Node is claimed; the claim removes the annotation.
 // Here a hint suffices: a Node that may have a machine is left as it is. A client that forges a hint, a kubelet on its own Node or
 // a tenant on a Machine, achieves only that a Node does not get the annotation.
 //

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
 // Receipts is a deletion log in memory. The zero value is empty.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/aws"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // options are the flags.

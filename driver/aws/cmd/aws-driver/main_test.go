@@ -20,7 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/aws"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/aws/ec2test"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // The process serves the driver on its socket, for the endpoints of its flags.

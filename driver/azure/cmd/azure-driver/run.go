@@ -19,7 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/azure"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // share returns the part of a subscription's limits for a call: that which the replica has sent or, if it is of a version that sends none, the

@@ -1,0 +1,115 @@
+package render
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+)
+
+func renderedConfigs() schema.GroupVersionResource {
+	return v1alpha1.SchemeGroupVersion.WithResource("renderedmachineconfigs")
+}
+
+func isNothing(err error) bool { return errors.Is(err, deletionlog.ErrNothing) }
+
+// live lists the metadata of a pool's RenderedMachineConfigs, and then all that may name one. What names one after its list names one that
+// exists, or its target.
+func (c *Controller) live(ctx context.Context, pool string) (all []*v1alpha1.RenderedMachineConfig, uses merge.Uses, err error) {
+	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelPool: pool}).String()
+	err = pages.Each(ctx, "RenderedMachineConfigs", func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		options.LabelSelector = selector
+		return c.cfg.Target.Resource(renderedConfigs()).List(ctx, options)
+	}, func(page *metav1.PartialObjectMetadataList) {
+		for i := range page.Items {
+			all = append(all, stub(&page.Items[i]))
+		}
+	})
+	if err != nil {
+		return nil, uses, err
+	}
+	uses.Names, err = c.names(ctx)
+	if err != nil {
+		return nil, uses, err
+	}
+	err = pages.Each(ctx, "MachineConfigPools", c.cfg.Client.MachineConfigPools().List, func(page *v1alpha1.MachineConfigPoolList) {
+		for i := range page.Items {
+			uses.Pools = append(uses.Pools, &page.Items[i])
+		}
+	})
+	return all, uses, err
+}
+
+// names lists the RenderedMachineConfigs that Nodes, Machines and templates of machines name.
+func (c *Controller) names(ctx context.Context) (names []string, err error) {
+	add := func(annotations map[string]string, keys ...string) {
+		for _, key := range keys {
+			if name := annotations[key]; name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	nodes := c.cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+	err1 := annotations(ctx, "Nodes", nodes, func(has map[string]string) { add(has, c.cfg.Prefix.CurrentConfig(), c.cfg.Prefix.DesiredConfig()) })
+	machines := c.cfg.Control.Resource(machinev1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(c.cfg.Namespace)
+	err2 := annotations(ctx, "Machines", machines, func(has map[string]string) { add(has, v1alpha1.AnnotationMachineConfig) })
+	template := func(has map[string]string) { add(has, v1alpha1.AnnotationMachineConfig) }
+	err3 := templates(ctx, "MachineDeployments", c.cfg.Machines.MachineDeployments(c.cfg.Namespace).List, func(page *machinev1alpha1.MachineDeploymentList) {
+		for i := range page.Items {
+			template(page.Items[i].Spec.Template.Annotations)
+		}
+	}, template)
+	err4 := templates(ctx, "MachineSets", c.cfg.Machines.MachineSets(c.cfg.Namespace).List, func(page *machinev1alpha1.MachineSetList) {
+		for i := range page.Items {
+			template(page.Items[i].Spec.Template.Annotations)
+		}
+	}, template)
+	return names, errors.Join(err1, err2, err3, err4)
+}
+
+// annotations calls visit with the annotations of each object of a list.
+func annotations(ctx context.Context, what string, list metadata.ResourceInterface, visit func(has map[string]string)) error {
+	return pages.Each(ctx, what, list.List, func(page *metav1.PartialObjectMetadataList) {
+		for i := range page.Items {
+			visit(page.Items[i].Annotations)
+		}
+	})
+}
+
+// templates calls visit with each page of a list, and missing with the annotations of the template of each object that cannot be decoded.
+// Errors: those of a request, and a template that cannot be decoded.
+func templates[L interface {
+	runtime.Object
+	pages.Page
+}](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), visit func(L), missing func(has map[string]string)) error {
+	return pages.Each(ctx, what, func(ctx context.Context, options metav1.ListOptions) (L, error) {
+		page, err := list(ctx, options)
+		failures, err := decode.Missing(err)
+		for _, f := range failures {
+			var obj struct {
+				Spec struct {
+					Template struct {
+						Metadata struct {
+							Annotations map[string]string `json:"annotations"`
+						} `json:"metadata"`
+					} `json:"template"`
+				} `json:"spec"`
+			}
+			err = errors.Join(err, f.Into(&obj))
+			missing(obj.Spec.Template.Metadata.Annotations)
+		}
+		return page, err
+	}, visit)
+}
