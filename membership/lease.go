@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -119,10 +120,7 @@ func Annotate(l *coordinationv1.Lease, key, value string) {
 		delete(l.Annotations, key)
 		return
 	}
-	if l.Annotations == nil {
-		l.Annotations = map[string]string{}
-	}
-	l.Annotations[key] = value
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, key, value)
 }
 
 // Label sets the labels that the fleet's Leases of a kind carry.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
@@ -58,10 +59,7 @@ func (c *Controller) reportFields(ctx context.Context, p *pass, fact lifecycle.F
 		return nil // another pass has written it while this one waited
 	}
 	changed := class.DeepCopy()
-	if changed.Annotations == nil {
-		changed.Annotations = map[string]string{}
-	}
-	changed.Annotations[v1alpha1.AnnotationUnknownFields] = note
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationUnknownFields, note)
 	if note == "" {
 		delete(changed.Annotations, v1alpha1.AnnotationUnknownFields)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -20,10 +21,7 @@ func (c *Controller) requestSweep(ctx context.Context, p *pass) error {
 		return nil
 	}
 	changed := class.DeepCopy()
-	if changed.Annotations == nil {
-		changed.Annotations = map[string]string{}
-	}
-	changed.Annotations[v1alpha1.AnnotationSweepRequested] = m.Name
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.AnnotationSweepRequested, m.Name)
 	if _, err := c.classes.Commit(ctx, class, changed); apierrors.IsNotFound(err) {
 		return nil // the class is gone, and the sweep of its account with it
 	} else if err != nil {

@@ -132,10 +132,7 @@ func follow(ctx context.Context, set *v1alpha1.MachineSet) {
 	if parent == "" {
 		return
 	}
-	if set.Annotations == nil {
-		set.Annotations = map[string]string{}
-	}
-	set.Annotations[v1alpha1.AnnotationTraceparent] = parent
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationTraceparent, parent)
 }
 
 // create creates the new set. A set of the deployment that has the name and the template already was created by an earlier pass

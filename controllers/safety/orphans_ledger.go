@@ -76,10 +76,7 @@ func (l *ledger) reserve(ctx context.Context, namespace string, wanted, unread [
 		next, _ = is.Reserve(namespace, again, limit) // they are deleted now, and count from now on
 	}
 	next.Write = l.token()
-	if lease.Annotations == nil {
-		lease.Annotations = map[string]string{}
-	}
-	lease.Annotations[v1alpha1.AnnotationOrphanDeletions] = next.Text()
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationOrphanDeletions, next.Text())
 	if exists {
 		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	} else {

@@ -85,10 +85,7 @@ func (in Intents) Write(set *v1alpha1.MachineSet) {
 	if err != nil { // integers and strings always encode
 		return
 	}
-	if set.Annotations == nil {
-		set.Annotations = map[string]string{}
-	}
-	set.Annotations[v1alpha1.AnnotationIntents] = string(text)
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationIntents, string(text))
 }
 
 // Clone returns a copy that shares nothing with the original.

@@ -89,7 +89,7 @@ func (b backoff) write(m *v1alpha1.Machine) {
 	if err != nil { // times and strings always encode
 		return
 	}
-	annotate(m, v1alpha1.AnnotationBackoff, string(text))
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationBackoff, string(text))
 }
 
 // endBackoff removes the back-off: the last request to the cloud has succeeded, or the next one is of another kind.

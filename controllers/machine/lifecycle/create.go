@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
@@ -25,7 +26,7 @@ func begin(w World) Verdict {
 			return v
 		}
 		if !wrong {
-			annotate(m, v1alpha1.AnnotationCreateSent, "true")
+			metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationCreateSent, "true")
 		}
 	}
 	return Verdict{Do: Save, Machine: m}
@@ -100,7 +101,7 @@ func makeVM(w World) Verdict {
 	case w.Machine.Annotations[v1alpha1.AnnotationCreateSent] == "":
 		// A replica that finds the machine after this process has died in the call must know that there may be a VM.
 		m := w.Machine.DeepCopy()
-		annotate(m, v1alpha1.AnnotationCreateSent, "true")
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationCreateSent, "true")
 		return Verdict{Do: Save, Machine: m}
 	}
 	return do(CreateVM)
@@ -234,7 +235,7 @@ func noteVM(m *v1alpha1.Machine, vm VMFact) {
 		delete(m.Annotations, v1alpha1.AnnotationCreateSent)
 	}
 	if m.Annotations[v1alpha1.AnnotationPriority] == "" {
-		annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityDefault)
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationPriority, v1alpha1.PriorityDefault)
 	}
 	keepNote(m, vm)
 }
@@ -242,13 +243,6 @@ func noteVM(m *v1alpha1.Machine, vm VMFact) {
 // keepNote keeps the driver's own record of the VM.
 func keepNote(m *v1alpha1.Machine, vm VMFact) {
 	m.Status.LastKnownState = cmp.Or(vm.LastKnownState, m.Status.LastKnownState)
-}
-
-func annotate(m *v1alpha1.Machine, key, value string) {
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
-	}
-	m.Annotations[key] = value
 }
 
 // staleNode is for a VM whose Node cannot join because another VM's has its name. Where the cloud reuses names of

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
@@ -59,7 +61,7 @@ func beginDelete(w World) Verdict {
 // noteToken records a token that still exists, before the machine records its deletion in place of the fact that it has not joined.
 func noteToken(w World, m *v1alpha1.Machine) {
 	if mayHaveToken(w) {
-		annotate(m, v1alpha1.AnnotationTokenLeft, "true")
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationTokenLeft, "true")
 	}
 }
 

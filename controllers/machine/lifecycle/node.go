@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
@@ -213,7 +214,7 @@ func forget(w World, v Verdict) Verdict {
 // setApplied records what the fleet has written to the Node that a kubelet must not change; nothing is recorded as no annotation.
 func setApplied(m *v1alpha1.Machine, applied nodesync.Applied) {
 	if delete(m.Annotations, v1alpha1.AnnotationApplied); !applied.IsEmpty() {
-		annotate(m, v1alpha1.AnnotationApplied, applied.String())
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationApplied, applied.String())
 	}
 }
 
@@ -277,7 +278,7 @@ func remark(w World, v Verdict, lasting []Event) Verdict {
 		return v
 	}
 	v.Machine = m.DeepCopy()
-	if annotate(v.Machine, v1alpha1.AnnotationReported, reported); reported == "" {
+	if metav1.SetMetaDataAnnotation(&v.Machine.ObjectMeta, v1alpha1.AnnotationReported, reported); reported == "" {
 		delete(v.Machine.Annotations, v1alpha1.AnnotationReported)
 	}
 	return v

@@ -174,14 +174,11 @@ func (a asked) obey(w World, m *v1alpha1.Machine) {
 
 // annotate sets an annotation of a machine, or removes it for "".
 func annotate(m *v1alpha1.Machine, key, value string) {
-	switch {
-	case value == "":
+	if value == "" {
 		delete(m.Annotations, key)
-	case m.Annotations == nil:
-		m.Annotations = map[string]string{key: value}
-	default:
-		m.Annotations[key] = value
+		return
 	}
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, key, value)
 }
 
 // keep begins or continues the preservation of the machine.

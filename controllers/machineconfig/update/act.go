@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
@@ -42,13 +43,6 @@ func (c *Controller) write(ctx context.Context, node *corev1.Node, change func(n
 	return small(written), nil
 }
 
-func annotate(node *corev1.Node, key, value string) {
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	node.Annotations[key] = value
-}
-
 // assign writes the assignments of the verdict, each in one patch with the end of the taint. The first error ends it: the others are decided on
 // anew.
 func (c *Controller) assign(ctx context.Context, p *pass) error {
@@ -56,7 +50,7 @@ func (c *Controller) assign(ctx context.Context, p *pass) error {
 	var failed error
 	for _, a := range p.verdict.Assign {
 		written, err := c.write(ctx, a.Node, func(node *corev1.Node) {
-			annotate(node, c.cfg.Prefix.DesiredConfig(), a.Config)
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, c.cfg.Prefix.DesiredConfig(), a.Config)
 			if node.Labels == nil {
 				node.Labels = map[string]string{}
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
@@ -123,7 +124,7 @@ func (c *Controller) uncordon(ctx context.Context, r candidates.Request) error {
 		}
 		delete(node.Annotations, v1alpha1.AnnotationCordonedBy)
 		delete(node.Annotations, v1alpha1.AnnotationDrainSince)
-		annotate(node, c.cfg.Prefix.LastAppliedDrain(), r.Value)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, c.cfg.Prefix.LastAppliedDrain(), r.Value)
 	})
 	return err
 }
@@ -133,12 +134,12 @@ func (c *Controller) uncordon(ctx context.Context, r candidates.Request) error {
 func (c *Controller) begin(ctx context.Context, pool string, node *corev1.Node) (*corev1.Node, error) {
 	return c.write(ctx, node, func(node *corev1.Node) {
 		if node.Annotations[v1alpha1.AnnotationDrainSince] == "" {
-			annotate(node, v1alpha1.AnnotationDrainSince, c.cfg.Clock.Now().UTC().Format(time.RFC3339))
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.AnnotationDrainSince, c.cfg.Clock.Now().UTC().Format(time.RFC3339))
 		}
 		if node.Spec.Unschedulable {
 			return
 		}
-		annotate(node, v1alpha1.AnnotationCordonedBy, pool)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.AnnotationCordonedBy, pool)
 		machinefacts.Cordon(node)
 	})
 }
@@ -197,7 +198,7 @@ func (c *Controller) since(node *corev1.Node) time.Time {
 // drained answers the request for a drain that has ended.
 func (c *Controller) drained(ctx context.Context, p *pass, r candidates.Request, node *corev1.Node, v drain.Verdict, report drain.Report) error {
 	_, err := c.write(ctx, node, func(node *corev1.Node) {
-		annotate(node, c.cfg.Prefix.LastAppliedDrain(), r.Value)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, c.cfg.Prefix.LastAppliedDrain(), r.Value)
 		delete(node.Annotations, v1alpha1.AnnotationDrainSince)
 	})
 	if err != nil {

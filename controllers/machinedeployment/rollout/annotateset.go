@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
@@ -19,17 +21,17 @@ func (s *sets) annotateSet(t *tally, desired *v1alpha1.MachineSet) {
 	case t == s.fresh:
 		delete(desired.Annotations, v1alpha1.AnnotationPreferNoSchedule)
 	case underWay && !s.d.Spec.Paused && (isRolling(s.d) || s.inPlace) && !t.isEmpty():
-		annotate(desired, v1alpha1.AnnotationPreferNoSchedule, v1alpha1.PreferNoScheduleTrue)
+		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1alpha1.AnnotationPreferNoSchedule, v1alpha1.PreferNoScheduleTrue)
 	}
 	s.closeOrOpen(t, desired)
 	rolling := desired.Annotations[v1alpha1.AnnotationRolling]
 	switch {
 	case t != s.fresh && t.isEmpty():
 	case (underWay || s.succeeds(t)) && s.w.KeepFromAutoscaler:
-		annotate(desired, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
+		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
 	case s.isComplete() && (rolling == v1alpha1.RollingTrue || rolling == "" && s.wasTakenOver()),
 		rolling == v1alpha1.RollingTrue && !s.w.KeepFromAutoscaler:
-		annotate(desired, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
+		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
 	}
 }
 

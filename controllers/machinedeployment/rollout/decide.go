@@ -145,7 +145,7 @@ func prepare(w World) (Verdict, bool) {
 		if d.Annotations[v1alpha1.AnnotationRevision] != next && (newSet != nil || !beginsWithSet(w)) {
 			v.Events = append(v.Events, started(next, newSet))
 		}
-		annotate(d, v1alpha1.AnnotationRevision, next)
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationRevision, next)
 	}
 	upgradeNamed(w, d)
 	if w.Done.Collided {
@@ -157,16 +157,6 @@ func prepare(w World) (Verdict, bool) {
 	}
 	v.Deployment = d
 	return v, apiequality.Semantic.DeepEqual(d, w.Deployment)
-}
-
-// annotate sets an annotation.
-func annotate(obj metav1.Object, key, value string) {
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	obj.SetAnnotations(annotations)
 }
 
 // newRevision is the revision of the new set: its own if that is the highest, else one more than the highest.

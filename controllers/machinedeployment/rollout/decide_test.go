@@ -413,10 +413,10 @@ func TestFades(t *testing.T) {
 			after.Spec.Template = d.Spec.Template
 		}},
 		"resized": {false, func(_ *v1alpha1.MachineDeployment, _, after *v1alpha1.MachineSet) {
-			annotate(after, v1alpha1.AnnotationDesiredReplicas, "2")
+			metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationDesiredReplicas, "2")
 		}},
 		"are named": {false, func(_ *v1alpha1.MachineDeployment, _, after *v1alpha1.MachineSet) {
-			annotate(after, v1alpha1.AnnotationLastReplicaChangeByScaler, "2026-01-02T03:04:05Z")
+			metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationLastReplicaChangeByScaler, "2026-01-02T03:04:05Z")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -248,7 +248,7 @@ func TestTableOfProportions(t *testing.T) {
 		var active []*tally // the oldest first
 		for _, t := range append(slices.Clone(all[1:]), all[0]) {
 			if t != nil {
-				annotate(t.set, v1alpha1.AnnotationMaxReplicas, sized)
+				metav1.SetMetaDataAnnotation(&t.set.ObjectMeta, v1alpha1.AnnotationMaxReplicas, sized)
 				active = append(active, t)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
@@ -51,6 +53,6 @@ func recordStrategy(w World) (v Verdict, decided bool) {
 		return Verdict{}, false
 	}
 	v, _ = prepare(w) // in the same write
-	annotate(v.Deployment, v1alpha1.AnnotationStrategy, string(v1alpha1.RollingUpdateMachineDeploymentStrategyType))
+	metav1.SetMetaDataAnnotation(&v.Deployment.ObjectMeta, v1alpha1.AnnotationStrategy, string(v1alpha1.RollingUpdateMachineDeploymentStrategyType))
 	return v, true
 }

@@ -46,7 +46,7 @@ func writeNamed(d *v1alpha1.MachineDeployment, list []named) {
 	for i, n := range list {
 		entries[i] = n.machine + "~" + n.since
 	}
-	annotate(d, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
+	metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
 }
 
 // upgradeNamed gives entries without a time that of the last change of the replicas. Where the autoscaler does not write that
@@ -59,7 +59,7 @@ func upgradeNamed(w World, d *v1alpha1.MachineDeployment) {
 	at, since := changedByScaler(d)
 	if since == "" {
 		at, since = w.Now, inWords(w.Now)
-		annotate(d, v1alpha1.AnnotationLastReplicaChangeByScaler, since)
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationLastReplicaChangeByScaler, since)
 	}
 	for i, n := range list {
 		if n.since == "" {

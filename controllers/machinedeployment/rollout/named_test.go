@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -34,7 +35,7 @@ func sinceBorn(text string) string {
 func (s *story) name(key, value string) {
 	d := s.w.Deployment
 	if key == "changed" {
-		annotate(d, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
 		return
 	}
 	var entries []string
@@ -45,7 +46,7 @@ func (s *story) name(key, value string) {
 		}
 		entries = append(entries, machine)
 	}
-	annotate(d, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
+	metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
 }
 
 // reportNames reports what has changed in the list of named machines.
@@ -123,7 +124,7 @@ func TestReadNamed(t *testing.T) {
 		"a~2026-01-02T03:04:05.5Z,b~1767323045,c": "a~2026-01-02T03:04:05.5Z c",
 	} {
 		d := deployment(1)
-		annotate(d, v1alpha1.AnnotationTriggerDeletion, text)
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationTriggerDeletion, text)
 		var got []string
 		for _, n := range readNamed(d) {
 			word := n.machine
@@ -148,7 +149,7 @@ func FuzzReadNamed(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		d := deployment(1)
-		annotate(d, v1alpha1.AnnotationTriggerDeletion, text)
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationTriggerDeletion, text)
 		before := readNamed(d)
 		upgradeNamed(World{Now: born, Deployment: d}, d)
 		after := readNamed(d)

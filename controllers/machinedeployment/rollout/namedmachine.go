@@ -3,6 +3,8 @@ package rollout
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
@@ -156,9 +158,9 @@ func (u namedMachine) withMark() *v1alpha1.Machine {
 		since = inWords(heard.Add(time.Second))
 	}
 	if markOf(m).IsZero() {
-		annotate(m, v1alpha1.AnnotationMarkedForDeletionTime, since)
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMarkedForDeletionTime, since)
 	}
-	annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
 	delete(m.Annotations, v1alpha1.AnnotationUncordonAt)
 	return m
 }
@@ -170,7 +172,7 @@ const cordoned = 15 * time.Second
 // spare returns a machine that stays, as it should stand: its Node was cordoned for nothing.
 func (u namedMachine) spare(now time.Time) *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
-	annotate(m, v1alpha1.AnnotationUncordonAt, inWords(now.Add(cordoned)))
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationUncordonAt, inWords(now.Add(cordoned)))
 	return m
 }
 
@@ -195,7 +197,7 @@ func (s *sets) noteChange(t *tally, set *v1alpha1.MachineSet) {
 	hear := func(at time.Time, since string) {
 		if at.After(last) {
 			last = at
-			annotate(set, v1alpha1.AnnotationLastReplicaChangeByScaler, since)
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationLastReplicaChangeByScaler, since)
 		}
 	}
 	hear(changedByScaler(s.d))

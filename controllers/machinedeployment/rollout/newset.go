@@ -89,7 +89,7 @@ func syncNew(w World, set *v1alpha1.MachineSet) {
 	d := w.Deployment
 	for key, value := range d.Annotations {
 		if !staysOnDeployment(key) {
-			annotate(set, key, value)
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, key, value)
 		}
 	}
 	old := set.Annotations[v1alpha1.AnnotationRevision]
@@ -99,9 +99,9 @@ func syncNew(w World, set *v1alpha1.MachineSet) {
 		if history != "" {
 			history += ","
 		}
-		annotate(set, v1alpha1.AnnotationRevisionHistory, history+old)
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationRevisionHistory, history+old)
 	}
-	annotate(set, v1alpha1.AnnotationRevision, next)
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationRevision, next)
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.AutoPreserveFailedMachineMax = d.Spec.AutoPreserveFailedMachineMax
 	set.Spec.Template.Spec.NodeTemplateSpec = *d.Spec.Template.Spec.NodeTemplateSpec.DeepCopy()
@@ -126,7 +126,7 @@ func staysOnDeployment(key string) bool {
 func (s *sets) noteReplaced(t *tally, set *v1alpha1.MachineSet) {
 	switch {
 	case t != s.fresh && s.replaces && set.Spec.Replicas < t.set.Spec.Replicas:
-		annotate(set, v1alpha1.AnnotationReplacedBy, s.nameOfNew())
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationReplacedBy, s.nameOfNew())
 	case t == s.fresh || set.Spec.Replicas != t.set.Spec.Replicas:
 		delete(set.Annotations, v1alpha1.AnnotationReplacedBy)
 	}
@@ -143,8 +143,8 @@ func (s *sets) nameOfNew() string {
 // noteScale records on a set what it was sized for, by which later changes are recognised.
 func (s *sets) noteScale(set *v1alpha1.MachineSet) {
 	sizedFor := s.replicas - s.squeezed
-	annotate(set, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(sizedFor)))
-	annotate(set, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(sizedFor+s.surge)))
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(sizedFor)))
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(sizedFor+s.surge)))
 }
 
 // mostReleased is how many sets of one template a deployment may have released before it creates no other in their place.

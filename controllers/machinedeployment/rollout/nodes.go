@@ -3,6 +3,7 @@ package rollout
 import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
@@ -34,12 +35,12 @@ func (s *sets) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *co
 		machinefacts.EndInPlaceUpdate(n, !s.w.NoComponentsTaint)
 	case hasBegun(node):
 		if isOf := n.Annotations[v1alpha1.AnnotationUpdateTo]; isOf == "" && s.fresh != nil && t != s.fresh {
-			annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
 		}
 	case s.inPlace && t != s.fresh && s.d.Spec.Paused: // it stays as it was when the rollout was paused
 	case s.inPlace && t != s.fresh && s.fresh != nil:
 		n.Labels[v1alpha1.LabelCandidateForUpdate] = "true"
-		annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
 	case n.Annotations[v1alpha1.AnnotationUpdateTo] != "": // else another client has made it a candidate
 		delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
 		delete(n.Annotations, v1alpha1.AnnotationUpdateTo)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
@@ -29,7 +31,7 @@ func rollBack(w World) Verdict {
 	default:
 		restore(d, set)
 		w.Deployment = d
-		annotate(d, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w, set), 10))
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w, set), 10))
 		v.Events = []Event{{Reason: v1alpha1.EventRollback, Message: fmt.Sprintf("Rolled back to revision %s, machine set %s", to, set.Name)}}
 	}
 	return v

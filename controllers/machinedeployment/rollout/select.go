@@ -46,7 +46,7 @@ func withSelecting(d *v1alpha1.MachineDeployment, all []chosen) *v1alpha1.Machin
 	if err != nil { // names always encode
 		return d
 	}
-	annotate(d, v1alpha1.AnnotationSelecting, string(text))
+	metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationSelecting, string(text))
 	return d
 }
 

@@ -212,7 +212,7 @@ func (s *story) set(words []string) {
 				Type: v1alpha1.MachineSetDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation, Message: "Deletions are held by a person",
 			}}
 		case "heard":
-			annotate(set, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
 		case "frozen":
 			set.Labels[v1alpha1.LabelFreeze] = "True"
 		case "ending":
@@ -240,11 +240,11 @@ func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 	phase, mark, marked := strings.Cut(phase, "@")
 	mark, without := strings.CutSuffix(mark, "-")
 	if marked {
-		annotate(m, v1alpha1.AnnotationMarkedForDeletionTime, s.ago(mark))
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMarkedForDeletionTime, s.ago(mark))
 	}
 	phase, withoutTime := strings.CutSuffix(phase, "!")
 	if marked && !without || withoutTime {
-		annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
 	}
 	phase, age, _ := strings.Cut(phase, ":")
 	m.Status.CurrentStatus.Phase = v1alpha1.MachinePhase(phase)
@@ -266,7 +266,7 @@ func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &now}
 	case "Kept":
 		m.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
-		annotate(m, v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed)
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed)
 	case "CreateFailed":
 		m.Status.CurrentStatus.Phase = v1alpha1.MachineCrashLoopBackOff
 		m.Status.LastOperation = v1alpha1.LastOperation{

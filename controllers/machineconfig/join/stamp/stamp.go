@@ -2,6 +2,7 @@ package stamp
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -75,9 +76,6 @@ func Stamp(w StampWorld) (config string, hold Hold) {
 // Stamped returns the MachineDeployment with a template that names the configuration.
 func Stamped(d *machinev1alpha1.MachineDeployment, config string) *machinev1alpha1.MachineDeployment {
 	d = d.DeepCopy()
-	if d.Spec.Template.Annotations == nil {
-		d.Spec.Template.Annotations = map[string]string{}
-	}
-	d.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig] = config
+	metav1.SetMetaDataAnnotation(&d.Spec.Template.ObjectMeta, v1alpha1.AnnotationMachineConfig, config)
 	return d
 }
