@@ -34,13 +34,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
-// Names of the two runners in metrics, logs and spans. The one called Name reconciles machines; the one called GoneName deletes the
-// bootstrap tokens of machines that do not exist any more.
-const (
-	Name     = "machine"
-	GoneName = "machine-gone"
-)
-
 // driverTimeout bounds one call of a driver. Clouds answer in seconds; a longer call would occupy a worker, and is made again later.
 const driverTimeout = time.Minute
 
@@ -156,14 +149,14 @@ func New(cfg Config) (*Controller, error) {
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: telemetry.KeyMachine, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
+		Name: runner.Machine, LogKey: telemetry.KeyMachine, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
 	})
 	if err != nil {
 		return nil, err
 	}
 	c.gone, err = runner.New(runner.Config[credentials.Gone]{
-		Name: GoneName, Reconcile: c.tokens.Sweep, Tenant: func(key credentials.Gone) string { return key.Namespace },
+		Name: runner.MachineGone, Reconcile: c.tokens.Sweep, Tenant: func(key credentials.Gone) string { return key.Namespace },
 		Gate: cfg.GoneGate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {

@@ -409,7 +409,7 @@ func TestEventsHaveTheTraceOfTheirStage(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(1)
 			c := &Controller{cfg: Config{Events: recorder}}
-			ctx, span := telemetry.StartPass(t.Context(), sdktrace.NewTracerProvider().Tracer(""), telemetry.Pass{Controller: Name, Key: "n/m", Stage: tc.pass})
+			ctx, span := telemetry.StartPass(t.Context(), sdktrace.NewTracerProvider().Tracer(""), telemetry.Pass{Controller: "machine", Key: "n/m", Stage: tc.pass})
 			defer span.End()
 			c.report(ctx, in(tc.before), in(tc.is), lifecycle.Event{Reason: v1alpha1.EventInPlaceUpdated, Message: "done"})
 			suffix := "done"

@@ -47,7 +47,7 @@ func (g *loggedGate) lines(t *testing.T) (lines []string) {
 		if line.Message == "Started deletion" {
 			continue
 		}
-		if of := keysOf(line.WithKVList); of["slot"] != 7 || of["epoch"] != int64(3) || of["controller"] != Name || of[telemetry.KeyMachine] != klog.KRef("n", "m") {
+		if of := keysOf(line.WithKVList); of["slot"] != 7 || of["epoch"] != int64(3) || of["controller"] != "machine" || of[telemetry.KeyMachine] != klog.KRef("n", "m") {
 			t.Errorf("line %q has the keys %v of its pass", line.Message, line.WithKVList)
 		}
 		text := string(line.Type) + " " + line.Message

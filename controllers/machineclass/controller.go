@@ -27,12 +27,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Names of the two runners in metrics, logs and spans.
-const (
-	Name       = "machineclass"
-	SecretName = "machineclass-secret"
-)
-
 // Config is the configuration of the controller. All fields but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines and Secrets read and write in the control cluster, without a cache.
@@ -72,9 +66,9 @@ func New(cfg Config) (*Controller, error) {
 		Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	}
 	var errs [2]error
-	base.Name, base.LogKey, base.Reconcile = Name, telemetry.KeyMachineClass, c.reconcileClass
+	base.Name, base.LogKey, base.Reconcile = runner.MachineClass, telemetry.KeyMachineClass, c.reconcileClass
 	c.byClass, errs[0] = runner.New(base)
-	base.Name, base.LogKey, base.Reconcile = SecretName, telemetry.KeySecret, c.reconcileSecret
+	base.Name, base.LogKey, base.Reconcile = runner.MachineClassSecret, telemetry.KeySecret, c.reconcileSecret
 	c.secrets, errs[1] = runner.New(base)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err

@@ -29,9 +29,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Name of the controller in metrics, logs and spans.
-const Name = "machinedeployment"
-
 // The status may be older than the machines by statusPace, which is longer than that of a set, so that the sets are sized
 // before the status is written; and by the slow pace while machines are replaced one by one, or some wait to recover.
 const (
@@ -110,7 +107,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: telemetry.KeyMachineDeployment, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
+		Name: runner.MachineDeployment, LogKey: telemetry.KeyMachineDeployment, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
 	})
 	if err != nil {

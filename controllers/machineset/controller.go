@@ -33,9 +33,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
-// Name of the controller in metrics, logs and spans.
-const Name = "machineset"
-
 // The status may be older than the machines by statusPace and, while they are replaced one by one or some wait to recover, by
 // slowStatusPace.
 const (
@@ -141,7 +138,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: telemetry.KeyMachineSet, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
+		Name: runner.MachineSet, LogKey: telemetry.KeyMachineSet, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
 	})
 	if err != nil {

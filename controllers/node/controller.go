@@ -25,9 +25,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Name of the controller in metrics, logs and spans.
-const Name = "node"
-
 // machinePoll is the interval at which live reads check whether a Node that is being deleted still has a machine which is not
 // cached here: no event reports its deletion.
 const machinePoll = time.Minute
@@ -58,7 +55,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: telemetry.KeyNode, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.Node, LogKey: telemetry.KeyNode, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err

@@ -20,12 +20,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// Names of the controller in metrics, logs and spans, for MachineDeployments and for MachineSets without a controller.
-const (
-	Name       = "replacement"
-	NameOfSets = "replacement-machinesets"
-)
-
 // Config is the configuration of the controller. All fields but Servers, Budget, the Gates, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster.

@@ -5,12 +5,13 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 func deploymentRoots(c *Controller) (*roots[*v1alpha1.MachineDeployment], error) {
 	return newRoots(c, kind[*v1alpha1.MachineDeployment]{
-		name: Name, logKey: telemetry.KeyMachineDeployment, all: c.cfg.View.Deployments, events: c.cfg.DeploymentEvents,
+		name: runner.Remediation, logKey: telemetry.KeyMachineDeployment, all: c.cfg.View.Deployments, events: c.cfg.DeploymentEvents,
 		isRoot:    func(*v1alpha1.MachineDeployment) bool { return true },
 		sets:      func(d *v1alpha1.MachineDeployment) []*v1alpha1.MachineSet { return c.cfg.View.Sets.Under(d) },
 		wanted:    func(d *v1alpha1.MachineDeployment) int32 { return d.Spec.Replicas },
@@ -22,7 +23,7 @@ func deploymentRoots(c *Controller) (*roots[*v1alpha1.MachineDeployment], error)
 
 func setRoots(c *Controller) (*roots[*v1alpha1.MachineSet], error) {
 	return newRoots(c, kind[*v1alpha1.MachineSet]{
-		name: NameOfSets, logKey: telemetry.KeyMachineSet, all: c.cfg.View.Sets, events: c.cfg.SetEvents,
+		name: runner.RemediationOfSets, logKey: telemetry.KeyMachineSet, all: c.cfg.View.Sets, events: c.cfg.SetEvents,
 		isRoot:    func(s *v1alpha1.MachineSet) bool { return metav1.GetControllerOfNoCopy(s) == nil },
 		sets:      func(s *v1alpha1.MachineSet) []*v1alpha1.MachineSet { return []*v1alpha1.MachineSet{s} },
 		wanted:    func(s *v1alpha1.MachineSet) int32 { return s.Spec.Replicas },

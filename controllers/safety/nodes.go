@@ -24,9 +24,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// UnmanagedNodesName is the name of the runner that looks for Nodes without a machine in metrics, logs and spans.
-const UnmanagedNodesName = "safety-unmanaged-nodes"
-
 // targetCluster is the only key of that runner.
 const targetCluster = "target"
 
@@ -66,7 +63,7 @@ func NewUnmanagedNodes(cfg UnmanagedNodesConfig) (*UnmanagedNodes, error) {
 	u := &UnmanagedNodes{cfg: cfg, rounds: newRounds(cfg.Clock, cfg.Period)}
 	var err error
 	u.runner, err = runner.New(runner.Config[string]{
-		Name: UnmanagedNodesName, Reconcile: u.search, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.UnmanagedNodes, Reconcile: u.search, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	return u, err
 }

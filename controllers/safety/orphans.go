@@ -32,9 +32,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Name of the sweep of orphans in metrics, logs and spans.
-const Name = "orphans"
-
 const (
 	// sweepsAtOnce is how many namespaces are swept at the same time, in the order in which they are due. Each has the UIDs of its Machines in
 	// memory.
@@ -146,7 +143,7 @@ func NewOrphans(cfg OrphansConfig) (*Orphans, error) {
 	o.ledger = &ledger{leases: cfg.Leases, key: cfg.Ledger, clock: cfg.Clock, token: cfg.Token}
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
-		Name: Name, LogKey: telemetry.KeyNamespace, Reconcile: o.reconcile, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.Orphans, LogKey: telemetry.KeyNamespace, Reconcile: o.reconcile, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 		Workers: sweepsAtOnce + 1, WorkersPerTenant: sweepsAtOnce, Tenant: tenantOf,
 		MinBackoff: min(shortestRetry, cfg.Period), MaxBackoff: cfg.Period,
 	})
@@ -158,7 +155,7 @@ func tenantOf(key string) string {
 	if key == plan {
 		return plan
 	}
-	return Name
+	return runner.Orphans
 }
 
 // Collectors return the metrics.

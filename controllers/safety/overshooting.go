@@ -27,9 +27,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// OvershootingName is the name of the runner that counts machines in metrics, logs and spans.
-const OvershootingName = "safety-overshooting"
-
 const (
 	// countWorkers is how many namespaces are counted at a time, so that a slow one does not delay others for long.
 	countWorkers = 4
@@ -74,7 +71,7 @@ func NewOvershooting(cfg OvershootingConfig) (*Overshooting, error) {
 	o := &Overshooting{cfg: cfg, rounds: newRounds(cfg.Clock, cfg.Period), counts: map[string]overshoot.Count{}}
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
-		Name: OvershootingName, LogKey: telemetry.KeyNamespace, Reconcile: o.count, Workers: countWorkers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.Overshoot, LogKey: telemetry.KeyNamespace, Reconcile: o.count, Workers: countWorkers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	return o, err
 }

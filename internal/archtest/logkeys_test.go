@@ -232,7 +232,7 @@ func meaningsOfKeys() map[string]string {
 		"changes":           "how many slots",
 		"code":              "the [code](../troubleshooting.md#a-machine-is-in-crashloopbackoff) of a call of a driver",
 		"config":            "the RenderedMachineConfig",
-		"controller":        "the controller whose pass it is, see [controllers](../architecture.md#the-controllers)",
+		"controller":        "the controller whose pass it is, see [controllers](#controllers)",
 		"controllerConfig":  "the ControllerConfig",
 		"digest":            "what approves the deletion of orphans",
 		"ended":             "its end",

@@ -31,6 +31,9 @@ func rules() []rule {
 			{"internal/runner/a.go", importing("runner", module+"/controllers/machine")},
 			{"internal/runner/a.go", importing("runner", module+"/membership/leases")},
 		}},
+		{"runners are named in one place", runnersAreNamedInOnePlace, []snippet{
+			{"controllers/machine/a.go", "package machine\nvar c = runner.Config[string]{Name: \"mine\"}\n"},
+		}},
 		{"binaries are not imported", binariesAreLeaves, []snippet{
 			{"internal/target/a.go", importing("target", module+"/cmd/machine-controller-fleet")},
 		}},

@@ -70,8 +70,8 @@ const TenantsAtOnce = 4
 
 // Config describes a Runner. Name and Reconcile are required.
 type Config[K comparable] struct {
-	// Name of the controller in metrics, logs and spans.
-	Name string
+	// Name in metrics, logs and spans.
+	Name Name
 	// LogKey is the name of the key in logs; default "key".
 	LogKey string
 	// Reconcile brings the object of one key closer to its desired state.

@@ -33,9 +33,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
 )
 
-// Name of the runner in metrics, logs and spans.
-const Name = "namespace-leases"
-
 const (
 	// forGood is the duration in a Lease of the fleet. It is written once: the fleet does not renew, and releases the Lease.
 	forGood = math.MaxInt32 * time.Second
@@ -119,7 +116,7 @@ func New(cfg Config) (*NamespaceLeases, error) {
 		errs = append(errs, err)
 	}
 	run, err := runner.New(runner.Config[Key]{
-		Name: Name, Reconcile: a.reconcile, Workers: 4 * runner.TenantsAtOnce, Tenant: func(key Key) string { return key.Namespace },
+		Name: runner.NamespaceLeases, Reconcile: a.reconcile, Workers: 4 * runner.TenantsAtOnce, Tenant: func(key Key) string { return key.Namespace },
 		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	a.runner = run

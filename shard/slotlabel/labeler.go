@@ -22,9 +22,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// Name of the runner in metrics, logs and spans.
-const Name = "slot-labels"
-
 const (
 	// writesPerSecond is the number of labels that a replica writes per second: 10,000 machines with their Nodes are 20,000 writes,
 	// which should take less than a minute.
@@ -92,7 +89,7 @@ func New(cfg Config) (*Labeler, error) {
 	l.admission = NewAdmission(l.mayRun)
 	var err error
 	l.runner, err = runner.New(runner.Config[Key]{
-		Name: Name, Reconcile: l.reconcile, Workers: runner.TenantsAtOnce * workers, Tenant: func(key Key) string { return key.Namespace },
+		Name: runner.SlotLabels, Reconcile: l.reconcile, Workers: runner.TenantsAtOnce * workers, Tenant: func(key Key) string { return key.Namespace },
 		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	// ReadConfig looks for the configuration that the machine boots with.
 	ReadConfig Action = "ReadConfig"
 	// AddFinalizers adds our finalizers to class and secrets.
-	AddFinalizers Action = "Hold"
+	AddFinalizers Action = "AddFinalizers"
 	// FindVM asks the cloud for the machine's VM.
 	FindVM Action = "FindVM"
 	// AskCloud asks the cloud for the VM of a machine whose Node is silent, and records the answer in World.Evidence. It never fails.

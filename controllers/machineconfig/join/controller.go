@@ -31,9 +31,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Name of the controller in metrics, logs and spans.
-const Name = "machineconfig-join"
-
 // Config is the configuration of a Controller. All fields but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster, and Fleet reads pools in the target cluster, past all caches.
@@ -84,7 +81,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.MachineConfigJoin, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 		Root: c.root,
 	})
 	if err != nil {

@@ -27,12 +27,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Names of the two runners in metrics, logs and spans: of pools, and of the status of KubeletConfigs.
-const (
-	Name       = "machineconfig-kubelet"
-	StatusName = "machineconfig-kubelet-status"
-)
-
 // Config is the configuration of the controller. All fields but Extensions, the gates, Workers, Metrics and Tracer are required.
 type Config struct {
 	Client fleetclient.FleetV1alpha1Interface
@@ -69,9 +63,9 @@ func New(cfg Config) (*Controller, error) {
 		Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	}
 	var errs [2]error
-	base.Name, base.LogKey, base.Gate, base.Reconcile = Name, telemetry.KeyPool, cfg.PoolGate, c.reconcilePool
+	base.Name, base.LogKey, base.Gate, base.Reconcile = runner.KubeletConfig, telemetry.KeyPool, cfg.PoolGate, c.reconcilePool
 	c.pools, errs[0] = runner.New(base)
-	base.Name, base.LogKey, base.Gate, base.Reconcile = StatusName, telemetry.KeyKubeletConfig, cfg.NameGate, c.reconcileStatus
+	base.Name, base.LogKey, base.Gate, base.Reconcile = runner.KubeletConfigStatus, telemetry.KeyKubeletConfig, cfg.NameGate, c.reconcileStatus
 	c.statuses, errs[1] = runner.New(base)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err

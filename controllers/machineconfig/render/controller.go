@@ -24,9 +24,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Name of the controller in metrics, logs and spans.
-const Name = "machineconfig-render"
-
 // Config is the configuration of the controller. All fields but Namespace, Extensions, Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Client and Target read and write in the target cluster, without a cache.
@@ -88,7 +85,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.queue, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers,
+		Name: runner.MachineConfigRender, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers,
 		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.uid,
 	})
 	if err != nil {

@@ -34,9 +34,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Name of the controller in metrics, logs and spans.
-const Name = "machineconfig-template"
-
 // ReadEvery is the time between two reads of a folder with templates. The kubelet, too, updates a volume with a ConfigMap each minute.
 const ReadEvery = time.Minute
 
@@ -83,7 +80,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.queue, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: telemetry.KeyControllerConfig, Reconcile: c.reconcile, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.MachineConfigTemplate, LogKey: telemetry.KeyControllerConfig, Reconcile: c.reconcile, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err

@@ -30,9 +30,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Name of the controller in metrics, logs and spans.
-const Name = "machineconfig-update"
-
 // gather is how long the events of Nodes are gathered for one pass over their pool.
 const gather = 100 * time.Millisecond
 
@@ -94,7 +91,7 @@ func New(cfg Config) (*Controller, error) {
 	c.watches = newWatches(cfg.Cluster.Client.CoreV1().Nodes(), c.enqueue, c.nodeChanged)
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock,
+		Name: runner.MachineConfigUpdate, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock,
 		Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
 	if err != nil {
