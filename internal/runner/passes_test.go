@@ -135,7 +135,7 @@ func TestNamespacesInDeletion_AreNoFailureOfTheirKeys(t *testing.T) {
 		log := &ktesting.BufferTL{}
 		metrics, attempts := NewMetrics(prometheus.NewRegistry()), 0
 		r, err := New(Config[types.NamespacedName]{
-			Name: "test", Metrics: metrics, MaxBackoff: time.Minute,
+			Name: "test", CreatesInNamespace: true, Metrics: metrics, MaxBackoff: time.Minute,
 			Reconcile: func(context.Context, types.NamespacedName) (Result, error) {
 				attempts++
 				return Result{}, fmt.Errorf("create: %w", errors.Join(errEnding, errEnding))

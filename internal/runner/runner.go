@@ -72,6 +72,9 @@ const TenantsAtOnce = 4
 type Config[K comparable] struct {
 	// Name in metrics, logs and spans.
 	Name Name
+	// CreatesInNamespace reports whether all that Reconcile creates are objects of the namespace of its key. That a namespace which is being deleted
+	// refuses them then ends a pass in order: the objects of the key are deleted next.
+	CreatesInNamespace bool
 	// LogKey is the name of the key in logs; default "key".
 	LogKey string
 	// Reconcile brings the object of one key closer to its desired state.
@@ -280,7 +283,7 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 			err = fault
 			r.panicked(ctx, key, fault)
 		}
-		if isRefusedByEnding(err) {
+		if r.cfg.CreatesInNamespace && isRefusedByEnding(err) {
 			r.logEnding(ctx, key, err)
 			result, err = Result{RequeueAfter: r.cfg.MaxBackoff}, nil
 		}
