@@ -128,6 +128,7 @@ func (d checkedDriver) GetUnknownFields(ctx context.Context, req GetUnknownField
 				Clean(path), MaxFieldPath)
 		}
 	}
+	resp.Fields = slices.Compact(slices.Sorted(slices.Values(resp.Fields))) // in an order that changes, each answer would be news
 	return resp, nil
 }
 

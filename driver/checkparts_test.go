@@ -76,3 +76,11 @@ func TestChecked_InvalidState_IsDropped(t *testing.T) {
 		}
 	}
 }
+
+// Fields are written on the class: an answer in another order is no other answer.
+func TestChecked_Fields_AreSorted(t *testing.T) {
+	resp, err := Checked(liar{paths: []string{"b", "a", "b"}}).GetUnknownFields(t.Context(), GetUnknownFieldsRequest{})
+	if diff := cmp.Diff([]string{"a", "b"}, resp.Fields); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}

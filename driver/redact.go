@@ -22,9 +22,8 @@ var (
 // Unwrap returns the driver whose answers are redacted.
 func (d redactedDriver) Unwrap() Driver { return d.next }
 
-// redacted calls a driver, and returns its answer with an error that has no secrets. note is the part of the answer that is
-// redacted, too; nil means none.
-func redacted[Resp any](r redactor, call func() (Resp, error), note func(*Resp) *string) (resp Resp, err error) {
+// redacted calls a driver, and returns its answer with an error that has no secrets. texts are the parts of the answer that are redacted, too.
+func redacted[Resp any](r redactor, call func() (Resp, error), texts ...func(*Resp) *string) (resp Resp, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			panic(r.redact(fmt.Sprint(fault))) // the runner reports it, with the stack of the first panic
@@ -34,8 +33,8 @@ func redacted[Resp any](r redactor, call func() (Resp, error), note func(*Resp) 
 	if err != nil {
 		err = r.redactError(err)
 	}
-	if note != nil {
-		*note(&resp) = r.redact(*note(&resp))
+	for _, text := range texts {
+		*text(&resp) = r.redact(*text(&resp))
 	}
 	return resp, err
 }
@@ -72,15 +71,16 @@ func (d redactedDriver) GetUnknownFields(ctx context.Context, req GetUnknownFiel
 	return d.next.GetUnknownFields(ctx, req)
 }
 
-// CreateMachine redacts the error and the driver's note.
+// CreateMachine redacts the error, the driver's note and the state of the VM.
 func (d redactedDriver) CreateMachine(ctx context.Context, req CreateMachineRequest) (CreateMachineResponse, error) {
 	return redacted(of(req.Target, req.UserData), func() (CreateMachineResponse, error) { return d.next.CreateMachine(ctx, req) },
-		func(r *CreateMachineResponse) *string { return &r.LastKnownState })
+		func(r *CreateMachineResponse) *string { return &r.LastKnownState }, func(r *CreateMachineResponse) *string { return &r.State })
 }
 
-// InitializeMachine redacts the error.
+// InitializeMachine redacts the error and the state of the VM.
 func (d redactedDriver) InitializeMachine(ctx context.Context, req InitializeMachineRequest) (InitializeMachineResponse, error) {
-	return redacted(of(req.Target, nil), func() (InitializeMachineResponse, error) { return d.next.InitializeMachine(ctx, req) }, nil)
+	return redacted(of(req.Target, nil), func() (InitializeMachineResponse, error) { return d.next.InitializeMachine(ctx, req) },
+		func(r *InitializeMachineResponse) *string { return &r.State })
 }
 
 // DeleteMachine redacts the error and the driver's note.
@@ -89,14 +89,15 @@ func (d redactedDriver) DeleteMachine(ctx context.Context, req DeleteMachineRequ
 		func(r *DeleteMachineResponse) *string { return &r.LastKnownState })
 }
 
-// GetMachineStatus redacts the error.
+// GetMachineStatus redacts the error and the state of the VM.
 func (d redactedDriver) GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (GetMachineStatusResponse, error) {
-	return redacted(of(req.Target, nil), func() (GetMachineStatusResponse, error) { return d.next.GetMachineStatus(ctx, req) }, nil)
+	return redacted(of(req.Target, nil), func() (GetMachineStatusResponse, error) { return d.next.GetMachineStatus(ctx, req) },
+		func(r *GetMachineStatusResponse) *string { return &r.State })
 }
 
 // ListMachines redacts the error.
 func (d redactedDriver) ListMachines(ctx context.Context, req ListMachinesRequest) (ListMachinesResponse, error) {
-	return redacted(redactor{secret: req.Secret}, func() (ListMachinesResponse, error) { return d.next.ListMachines(ctx, req) }, nil)
+	return redacted(redactor{secret: req.Secret}, func() (ListMachinesResponse, error) { return d.next.ListMachines(ctx, req) })
 }
 
 // GetVolumeIDs calls the driver, which gets no secrets.
@@ -107,17 +108,17 @@ func (d redactedDriver) GetVolumeIDs(ctx context.Context, req GetVolumeIDsReques
 // Scope redacts the error.
 func (d redactedDriver) Scope(req ScopeRequest) (string, error) {
 	sweeper, _ := SweeperOf(d.next)
-	return redacted(redactor{secret: req.Secret}, func() (string, error) { return sweeper.Scope(req) }, nil)
+	return redacted(redactor{secret: req.Secret}, func() (string, error) { return sweeper.Scope(req) })
 }
 
 // ListResources redacts the error.
 func (d redactedDriver) ListResources(ctx context.Context, req ListResourcesRequest) (ListResourcesResponse, error) {
 	sweeper, _ := SweeperOf(d.next)
-	return redacted(redactor{secret: req.Secret}, func() (ListResourcesResponse, error) { return sweeper.ListResources(ctx, req) }, nil)
+	return redacted(redactor{secret: req.Secret}, func() (ListResourcesResponse, error) { return sweeper.ListResources(ctx, req) })
 }
 
 // DeleteResource redacts the error.
 func (d redactedDriver) DeleteResource(ctx context.Context, req DeleteResourceRequest) (DeleteResourceResponse, error) {
 	sweeper, _ := SweeperOf(d.next)
-	return redacted(redactor{secret: req.Secret}, func() (DeleteResourceResponse, error) { return sweeper.DeleteResource(ctx, req) }, nil)
+	return redacted(redactor{secret: req.Secret}, func() (DeleteResourceResponse, error) { return sweeper.DeleteResource(ctx, req) })
 }

@@ -27,7 +27,15 @@ func (e echo) CreateMachine(context.Context, CreateMachineRequest) (CreateMachin
 	if e.panics {
 		panic(e.text)
 	}
-	return CreateMachineResponse{LastKnownState: e.text}, &Error{Code: ResourceExhausted, Op: OpCreate, RetryAfter: 7, Pending: true, Throttled: true, Err: fmt.Errorf("cloud: %w", errors.New(e.text))}
+	return CreateMachineResponse{LastKnownState: e.text, VM: VM{State: e.text}}, &Error{Code: ResourceExhausted, Op: OpCreate, RetryAfter: 7, Pending: true, Throttled: true, Err: fmt.Errorf("cloud: %w", errors.New(e.text))}
+}
+
+func (e echo) InitializeMachine(context.Context, InitializeMachineRequest) (InitializeMachineResponse, error) {
+	return InitializeMachineResponse{VM: VM{State: e.text}}, nil
+}
+
+func (e echo) GetMachineStatus(context.Context, GetMachineStatusRequest) (GetMachineStatusResponse, error) {
+	return GetMachineStatusResponse{VM: VM{State: e.text}}, nil
 }
 
 func (e echo) DeleteMachine(context.Context, DeleteMachineRequest) (DeleteMachineResponse, error) {
@@ -77,11 +85,15 @@ func TestRedacted_RemovesWhatACloudEchoes(t *testing.T) {
 			if CodeOf(err) != ResourceExhausted || RetryAfterOf(err) != 7 || !IsPending(err) || !IsThrottled(err) {
 				t.Errorf("the error has lost its code or its wait: %v", err)
 			}
+			initialized, _ := Redacted(echo{text: c.echoed}).InitializeMachine(t.Context(), InitializeMachineRequest{Target: creation().Target})
+			status, _ := Redacted(echo{text: c.echoed}).GetMachineStatus(t.Context(), GetMachineStatusRequest{Target: creation().Target})
 			_, untyped := Redacted(echo{text: c.echoed}).DeleteMachine(t.Context(), DeleteMachineRequest{Target: creation().Target})
-			for _, text := range []string{MessageOf(err), fmt.Sprintf("%v %+v", err, err), errors.Join(err).Error(), resp.LastKnownState} {
+			for _, text := range []string{MessageOf(err), fmt.Sprintf("%v %+v", err, err), errors.Join(err).Error(), resp.LastKnownState, resp.State} {
 				wantNoSecret(t, text, plantedKey, plantedPassword, plantedToken, "correct horse")
 			}
-			wantNoSecret(t, untyped.Error(), plantedKey, plantedPassword)
+			for _, text := range []string{untyped.Error(), initialized.State, status.State} { // of requests without user data
+				wantNoSecret(t, text, plantedKey, plantedPassword)
+			}
 			if want := "throttled, to be repeated after 1s: cloud: " + c.want; c.want != "" && MessageOf(err) != want {
 				t.Errorf("message %q, want %q", MessageOf(err), want)
 			}
