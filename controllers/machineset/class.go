@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -99,11 +101,22 @@ func (c *Controller) untilClassCheck(set types.UID) time.Duration {
 	return 0
 }
 
+// checked returns what a check of a class may depend on: not what a check itself writes.
+func checked(class *v1alpha1.MachineClass) *v1alpha1.MachineClass {
+	is := class.DeepCopy()
+	is.ObjectMeta = metav1.ObjectMeta{UID: class.UID, DeletionTimestamp: class.DeletionTimestamp, Annotations: is.Annotations}
+	delete(is.Annotations, v1alpha1.AnnotationUnknownFields)
+	return is
+}
+
 // classChanged checks a class again for the sets that know of a problem with it.
 func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 	class := after
 	if class == nil {
 		class = before
+	}
+	if before != nil && after != nil && apiequality.Semantic.DeepEqual(checked(before), checked(after)) {
+		return
 	}
 	c.checks.forget(objectcache.Key(class))
 	for _, set := range c.cfg.View.Sets.In(class.Namespace) {

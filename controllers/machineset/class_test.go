@@ -255,3 +255,25 @@ func TestClassOfASetThatARolloutReplaces_IsNotChecked(t *testing.T) {
 		b.expectValid("an old set", "")
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
+
+// A check writes on the class which fields the driver does not know. That is no change of the class that leads to another check, whatever a driver answers.
+func TestClassCheck_OwnWrite_LeadsToNoCheck(t *testing.T) {
+	var b *bench
+	checks := 0
+	onBench(t, func(is *bench) {
+		b = is
+		b.create(0)
+		b.pass(time.Minute)
+		if checks > 10 {
+			t.Errorf("%d checks in a minute, want one in 30 s", checks)
+		}
+	}, func(cfg *Config) {
+		cfg.ClassProblem = func(context.Context, types.NamespacedName) (string, error) {
+			checks++
+			time.Sleep(20 * time.Millisecond) // in which a call would be made
+			b.server.AddJSON("machineclasses", fmt.Sprintf(`{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c",
+				"annotations":{%q:"a%d"}}}`, v1alpha1.AnnotationUnknownFields, checks))
+			return "its driver refuses fields", nil
+		}
+	})
+}

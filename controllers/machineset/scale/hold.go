@@ -26,6 +26,7 @@ func deletable(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 func setHeld(w World, s *v1alpha1.MachineSetStatus) {
 	switch {
 	case metav1.GetControllerOfNoCopy(w.Set) == nil:
+	case w.Held && w.HeldBy == "": // what holds them is not known yet
 	case w.HeldBy == "" || !anyWaits(w):
 		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetDeletionsHeld)
 	default:

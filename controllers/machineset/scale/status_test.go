@@ -179,6 +179,7 @@ func TestHeld(t *testing.T) {
 			change: func(set *v1alpha1.MachineSet) { set.DeletionTimestamp = &metav1.Time{Time: born} }, want: true,
 		},
 		{name: "it is not known yet what holds", machines: []*v1alpha1.Machine{running}},
+		{name: "it is not known any more what holds", machines: []*v1alpha1.Machine{running}, before: true, want: true},
 		{
 			name: "no controller", by: "annotation x", machines: []*v1alpha1.Machine{running},
 			change: func(set *v1alpha1.MachineSet) { set.OwnerReferences = nil },
