@@ -57,6 +57,9 @@ func Decide(w World) Verdict {
 		metav1.SetMetaDataLabel(&n.ObjectMeta, v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed)
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateFailedReason, noResult)
 	}
+	if is == v1alpha1.NodeReasonUpdateFailed && stage != is && n.Annotations[v1alpha1.AnnotationUpdateFailedReason] == noResult {
+		delete(n.Annotations, v1alpha1.AnnotationUpdateFailedReason) // it is not the reason of what comes
+	}
 	return Verdict{Node: n, Drain: stage == v1alpha1.NodeReasonSelectedForUpdate}
 }
 
