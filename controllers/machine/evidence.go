@@ -3,6 +3,8 @@ package machine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -15,45 +17,55 @@ import (
 // evidenceTimeout bounds the call that asks for the VM of a silent Node: the pass has its machine fail, when its time is over, only after it.
 const evidenceTimeout = 10 * time.Second
 
+// evidenceRetry is after what time the cloud may be asked again, when it has not answered.
+const evidenceRetry = time.Minute
+
 // evidence is what the cloud has reported of the VM of a machine, which was unhealthy since a time. The zero value means that the cloud was not asked.
 type evidence struct {
 	since time.Time
 	text  string
+	again time.Time // when the cloud may be asked again; zero after an answer
 }
 
 // observeEvidence records what the cloud has reported since the machine is unhealthy, and whether it may be asked.
 func (c *Controller) observeEvidence(p *pass) {
-	m := p.world.Machine
+	m, now := p.world.Machine, c.own.Now()
 	was, since := c.memory.of(m.UID).evidence, m.Status.CurrentStatus.LastUpdateTime.Time
+	may := true
 	if was != (evidence{}) && was.since.Equal(since) {
-		p.world.Evidence = lifecycle.EvidenceFact{Text: was.text}
-		return
+		p.world.Evidence.Text = was.text
+		may = !was.again.IsZero() && !now.Before(was.again)
 	}
-	p.world.Evidence.MayAsk = c.evidence.Wait(m.Namespace, c.own.Now()) == 0
+	p.world.Evidence.MayAsk = may && c.evidence.Wait(m.Namespace, now) == 0
 }
 
 // askCloud asks the cloud for the VM of a machine whose Node is silent. A machine is as unhealthy without the answer: what prevents it, as an API
-// server that does not show the Secrets, is no error of the pass. Errors: the end of ctx or of the ownership.
+// server that does not show the Secrets or a driver that panics, is no error of the pass. Errors: the end of ctx or of the ownership.
 func (c *Controller) askCloud(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	p.world.Evidence.MayAsk = false
 	c.evidence.Count(m.Namespace, c.own.Now())
 	err := c.askForVM(ctx, p)
-	if ctx.Err() != nil || runner.NotOurs(err) {
-		return err
-	}
-	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Cloud was not asked for the VM of a silent Node", "reason", err.Error())
-	}
-	p.world.Evidence.Text = lifecycle.EvidenceOf(p.world)
+	failure := p.world.Failure
+	answered := lifecycle.EvidenceOf(p.world)
 	p.world.Failure, p.held = nil, false // the machine does not wait for this call
-	c.memory.change(m.UID, func(is *remembered) {
-		is.evidence = evidence{m.Status.CurrentStatus.LastUpdateTime.Time, p.world.Evidence.Text}
-	})
+	switch {
+	case ctx.Err() != nil, runner.NotOurs(err):
+		return err
+	case err != nil && failure == nil, failure != nil && failure.Held: // no call was made
+		klog.FromContext(ctx).V(2).Info("Cloud was not asked for the VM of a silent Node", "reason", fmt.Sprint(err))
+		return nil
+	}
+	p.world.Evidence.Text = answered
+	is := evidence{since: m.Status.CurrentStatus.LastUpdateTime.Time, text: answered}
+	if failure != nil {
+		is.again = c.own.Now().Add(evidenceRetry)
+	}
+	c.memory.change(m.UID, func(r *remembered) { r.evidence = is })
 	return nil
 }
 
-func (c *Controller) askForVM(ctx context.Context, p *pass) error {
+func (c *Controller) askForVM(ctx context.Context, p *pass) (err error) {
 	if !p.world.Secret.Read {
 		if err := c.readSecrets(ctx, p); err != nil {
 			return err
@@ -62,11 +74,17 @@ func (c *Controller) askForVM(ctx context.Context, p *pass) error {
 	if p.world.Secret.Missing != "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, evidenceTimeout)
+	call, cancel := context.WithTimeout(ctx, evidenceTimeout)
 	defer cancel()
-	err := c.callDriver(ctx, p, lifecycle.Verdict{Do: lifecycle.FindVM})
-	if errors.Is(err, context.DeadlineExceeded) {
-		p.world.Failure = &lifecycle.Failure{Code: driver.DeadlineExceeded}
+	defer func() {
+		if fault := recover(); fault != nil {
+			klog.FromContext(ctx).Error(nil, "Driver panicked when it was asked for the VM of a silent Node", "panic", fmt.Sprint(fault), "stack", string(debug.Stack()))
+			p.world.Failure, err = &lifecycle.Failure{Code: driver.Internal}, nil
+		}
+	}()
+	err = c.callDriver(call, p, lifecycle.Verdict{Do: lifecycle.FindVM})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		p.world.Failure, err = &lifecycle.Failure{Code: driver.DeadlineExceeded}, nil
 	}
 	return err
 }

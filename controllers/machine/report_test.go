@@ -123,7 +123,7 @@ func TestEachStepOfALifeIsOneLine(t *testing.T) {
 				"INFO Emitted Event reason=Created message=VM test:///i-1 exists and is set up; waiting for Node \"m\" to join",
 				"INFO Emitted Event reason=Joined message=Node \"m\" has joined and is healthy",
 				"ERROR Emitted Event reason=NodeUnhealthy message=Node \"m\" is not healthy: it is unreachable, its kubelet does not report (Ready is Unknown)",
-				"ERROR Emitted Event reason=HealthTimedOut message=Node \"m\" is not healthy: it is unreachable, its kubelet does not report (Ready is Unknown), for longer than the health timeout; the machine has failed; the cloud has its VM",
+				"ERROR Emitted Event reason=HealthTimedOut message=Node \"m\" is not healthy: it is unreachable, its kubelet does not report (Ready is Unknown), for longer than the health timeout; the machine has failed; the cloud had its VM at 2000-01-01T00:00:03Z",
 			},
 		},
 	} {

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -48,17 +49,21 @@ func shownEvidence(w World) string {
 	return "; " + w.Evidence.Text
 }
 
-// EvidenceOf returns what the cloud has answered in this pass about the VM of a machine whose Node is silent; "" when that shows nothing.
+// EvidenceOf returns what the cloud has answered in this pass about the VM of a machine whose Node is silent, with the time; "" when that shows nothing.
 func EvidenceOf(w World) string {
+	exists := w.VM.State == VMPresent || w.VM.State == VMUninitialized
+	var answer string
 	switch {
 	case w.Failure != nil:
-		return fmt.Sprintf("the cloud does not report whether it has its VM (%s)", w.Failure.Code)
+		answer = fmt.Sprintf("did not report whether it has its VM (%s)", w.Failure.Code)
 	case w.VM.State == VMAbsent:
-		return "the cloud has no VM of this machine"
-	case (w.VM.State == VMPresent || w.VM.State == VMUninitialized) && w.VM.VM.State != "":
-		return fmt.Sprintf("the cloud reports the state of its VM as %q", w.VM.VM.State)
-	case w.VM.State == VMPresent || w.VM.State == VMUninitialized:
-		return "the cloud has its VM"
+		answer = "had no VM of this machine"
+	case exists && w.VM.VM.State != "":
+		answer = fmt.Sprintf("reported the state of its VM as %q", w.VM.VM.State)
+	case exists:
+		answer = "had its VM"
+	default:
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("the cloud %s at %s", answer, w.Now.UTC().Format(time.RFC3339))
 }

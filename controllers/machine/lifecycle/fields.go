@@ -92,7 +92,7 @@ func FieldsNote(class *v1alpha1.MachineClass, fact FieldsFact) (note, event stri
 	if fact.Refused {
 		event = fmt.Sprintf("The driver of provider %q refuses fields of providerSpec that it does not know: %s; no VM is created until they are corrected or removed",
 			class.Provider, listed(fact.Unknown))
-		return listed(fact.Unknown), event
+		return "refused: " + listed(fact.Unknown), event
 	}
 	event = fmt.Sprintf("The driver of provider %q ignores fields of providerSpec, because it does not know them or makes no use of them: %s", class.Provider, listed(fact.Unknown))
 	if refused := refusedFields(class, fact); len(refused) > 0 {
