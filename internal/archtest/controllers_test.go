@@ -21,7 +21,11 @@ func TestControllers(t *testing.T) {
 		if !ok {
 			return true
 		}
-		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		literal, ok := spec.Values[0].(*ast.BasicLit)
+		if !ok {
+			t.Fatalf("%s: want a literal", file.at(spec))
+		}
+		value, err := strconv.Unquote(literal.Value)
 		_, meaning, found := strings.Cut(strings.Join(strings.Fields(spec.Doc.Text()), " "), ": ")
 		if err != nil || !found {
 			t.Errorf("%s: want a comment with a colon and what the runner reconciles, got %q, %v", file.at(spec), spec.Doc.Text(), err)
