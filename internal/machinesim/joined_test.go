@@ -66,7 +66,7 @@ func (r *rolling) passPool() {
 	}
 	pool := r.pool.MachineConfigPool
 	d := newest(r, cached)
-	config, _ := stamp.Stamp(stamp.StampWorld{Pool: pool, Live: true, Pools: []*fleetv1alpha1.MachineConfigPool{pool}, Deployment: d})
+	config, _ := stamp.Stamp(stamp.World{Pool: pool, Live: true, Pools: []*fleetv1alpha1.MachineConfigPool{pool}, Deployment: d})
 	if config != "" {
 		d = stamp.Stamped(d, config)
 		d.Spec.Template.Annotations["template"] = strings.TrimPrefix(config, rendered)

@@ -143,7 +143,7 @@ func (c *Controller) root(key types.NamespacedName) types.UID {
 
 // stamp writes the pool's target on the template of the MachineDeployment.
 func (c *Controller) stamp(ctx context.Context, pool *v1alpha1.MachineConfigPool, deployment *machinev1alpha1.MachineDeployment) error {
-	w := stamp.StampWorld{Pool: pool, Pools: c.cfg.Pools.Pools(), Deployment: deployment}
+	w := stamp.World{Pool: pool, Pools: c.cfg.Pools.Pools(), Deployment: deployment}
 	config, hold := stamp.Stamp(w)
 	if hold == stamp.HoldReadLive {
 		live, err := c.cfg.Fleet.MachineConfigPools().Get(ctx, pool.Name, metav1.GetOptions{})

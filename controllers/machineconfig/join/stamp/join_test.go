@@ -58,13 +58,13 @@ func TestStamp(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(p *v1alpha1.MachineConfigPool)
-		w      func(w *StampWorld)
+		w      func(w *World)
 		want   Hold // "" is the target
 	}{
 		{name: "the template names nothing"},
-		{name: "the template names another one", w: func(w *StampWorld) { w.Deployment = newDeployment(config("a")) }},
+		{name: "the template names another one", w: func(w *World) { w.Deployment = newDeployment(config("a")) }},
 		{name: "rendering has worked", change: degraded(metav1.ConditionFalse)},
-		{name: "the MachineDeployment is paused, which its controller minds", w: func(w *StampWorld) { w.Deployment.Spec.Paused = true }},
+		{name: "the MachineDeployment is paused, which its controller minds", w: func(w *World) { w.Deployment.Spec.Paused = true }},
 		{name: "daemons are assigned it", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.Rollout = v1alpha1.RolloutDaemon }, want: HoldOtherRollout},
 		{name: "rollout is not set", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.Rollout = "" }, want: HoldOtherRollout},
 		{name: "it refers to a MachineSet", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.MachineRef.Kind = KindSet }, want: HoldOtherRollout},
@@ -74,22 +74,22 @@ func TestStamp(t *testing.T) {
 		{name: "rendering fails", change: degraded(metav1.ConditionTrue), want: HoldDegraded},
 		{name: "nothing was rendered", change: func(p *v1alpha1.MachineConfigPool) { p.Status.CurrentMachineConfig = "" }, want: HoldNoTarget},
 		{name: "the target is another pool's", change: func(p *v1alpha1.MachineConfigPool) { p.Status.CurrentMachineConfig = "rendered-p-p-1" }, want: HoldNoTarget},
-		{name: "an older pool refers to it", w: func(w *StampWorld) { w.Pools = append(w.Pools, newPool(older)) }, want: HoldOtherPool},
-		{name: "the pool refers to another one by now", w: func(w *StampWorld) {
+		{name: "an older pool refers to it", w: func(w *World) { w.Pools = append(w.Pools, newPool(older)) }, want: HoldOtherPool},
+		{name: "the pool refers to another one by now", w: func(w *World) {
 			w.Pools = []*v1alpha1.MachineConfigPool{newPool(func(p *v1alpha1.MachineConfigPool) { p.Spec.MachineRef.Name = "e" })}
 		}, want: HoldOtherPool},
-		{name: "the pool is gone from the cache", w: func(w *StampWorld) { w.Pools = nil }, want: HoldOtherPool},
-		{name: "the MachineDeployment is not known", w: func(w *StampWorld) { w.Deployment = nil }, want: HoldNoDeployment},
-		{name: "the MachineDeployment is being deleted", w: func(w *StampWorld) { deleted(w.Deployment) }, want: HoldDeleted},
-		{name: "it is stamped", w: func(w *StampWorld) { w.Deployment = newDeployment(config("b")) }, want: HoldStamped},
-		{name: "the pool comes from the cache", w: func(w *StampWorld) { w.Live = false }, want: HoldReadLive},
+		{name: "the pool is gone from the cache", w: func(w *World) { w.Pools = nil }, want: HoldOtherPool},
+		{name: "the MachineDeployment is not known", w: func(w *World) { w.Deployment = nil }, want: HoldNoDeployment},
+		{name: "the MachineDeployment is being deleted", w: func(w *World) { deleted(w.Deployment) }, want: HoldDeleted},
+		{name: "it is stamped", w: func(w *World) { w.Deployment = newDeployment(config("b")) }, want: HoldStamped},
+		{name: "the pool comes from the cache", w: func(w *World) { w.Live = false }, want: HoldReadLive},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pool := newPool()
 			if tc.change != nil {
 				tc.change(pool)
 			}
-			w := StampWorld{Pool: pool, Live: true, Pools: []*v1alpha1.MachineConfigPool{pool}, Deployment: newDeployment("")}
+			w := World{Pool: pool, Live: true, Pools: []*v1alpha1.MachineConfigPool{pool}, Deployment: newDeployment("")}
 			if tc.w != nil {
 				tc.w(&w)
 			}

@@ -34,8 +34,8 @@ const (
 	HoldReadLive Hold = "ReadLive"
 )
 
-// StampWorld is the input of Stamp.
-type StampWorld struct {
+// World is the input of Stamp.
+type World struct {
 	Pool *v1alpha1.MachineConfigPool
 	// Live means that Pool was read from the API server for this decision, and not from a cache.
 	Live bool
@@ -46,7 +46,7 @@ type StampWorld struct {
 }
 
 // Stamp returns the name that the template of the MachineDeployment has to have, or why it stays as it is.
-func Stamp(w StampWorld) (config string, hold Hold) {
+func Stamp(w World) (config string, hold Hold) {
 	status := &w.Pool.Status
 	switch {
 	case !IsByDeployment(w.Pool):
