@@ -106,7 +106,7 @@ type Controller struct {
 	calls            *calls // of drivers
 	accounts         *accounts
 	writes           *rates.Rates[types.UID]
-	evidence         *rates.Rates[string]           // on calls that ask for the VMs of silent Nodes, by namespace
+	evidence         *rates.Rates[string]           // on calls that ask for the VMs of unreachable Nodes, by namespace
 	memory           *memory[types.UID, remembered] // of machines, by their UID
 	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
 	namesakes        *namesakes                     // of machines, in other namespaces

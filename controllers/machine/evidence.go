@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// evidenceTimeout bounds the call that asks for the VM of a silent Node: the pass has its machine fail, when its time is over, only after it.
+// evidenceTimeout bounds the call that asks for the VM of a unreachable Node: the pass has its machine fail, when its time is over, only after it.
 const evidenceTimeout = 10 * time.Second
 
 // evidenceRetry is after what time the cloud may be asked again, when it has not answered.
@@ -39,7 +39,7 @@ func (c *Controller) observeEvidence(p *pass) {
 	p.world.Evidence.MayAsk = may && c.evidence.Wait(m.Namespace, now) == 0
 }
 
-// askCloud asks the cloud for the VM of a machine whose Node is silent. A machine is as unhealthy without the answer: what prevents it, as an API
+// askCloud asks the cloud for the VM of a machine whose Node is unreachable. A machine is as unhealthy without the answer: what prevents it, as an API
 // server that does not show the Secrets or a driver that panics, is no error of the pass. Errors: the end of ctx or of the ownership.
 func (c *Controller) askCloud(ctx context.Context, p *pass) error {
 	m := p.world.Machine
@@ -53,7 +53,7 @@ func (c *Controller) askCloud(ctx context.Context, p *pass) error {
 	case ctx.Err() != nil, runner.NotOurs(err):
 		return err
 	case err != nil && failure == nil, failure != nil && failure.Held: // no call was made
-		klog.FromContext(ctx).V(2).Info("Cloud was not asked for the VM of a silent Node", "reason", fmt.Sprint(err))
+		klog.FromContext(ctx).V(2).Info("Cloud was not asked for the VM of a unreachable Node", "reason", fmt.Sprint(err))
 		return nil
 	}
 	p.world.Evidence.Text = answered
@@ -72,13 +72,13 @@ func (c *Controller) askForVM(ctx context.Context, p *pass) (err error) {
 		}
 	}
 	if p.world.Secret.Missing != "" {
-		return nil
+		return fmt.Errorf("secret %q does not exist", p.world.Secret.Missing)
 	}
 	call, cancel := context.WithTimeout(ctx, evidenceTimeout)
 	defer cancel()
 	defer func() {
 		if fault := recover(); fault != nil {
-			klog.FromContext(ctx).Error(nil, "Driver panicked when it was asked for the VM of a silent Node", "panic", fmt.Sprint(fault), "stack", string(debug.Stack()))
+			klog.FromContext(ctx).Error(nil, "Driver panicked when it was asked for the VM of a unreachable Node", "panic", fmt.Sprint(fault), "stack", string(debug.Stack()))
 			p.world.Failure, err = &lifecycle.Failure{Code: driver.Internal}, nil
 		}
 	}()

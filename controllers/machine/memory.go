@@ -28,7 +28,7 @@ type remembered struct {
 	vmDeleted bool
 	refused   refusal // the API server's rejection of a patch of its Node
 	timing    timing
-	evidence  evidence // of the cloud, while its Node is silent
+	evidence  evidence // of the cloud, while its Node is unreachable
 }
 
 // memory has an entry of typed fields for each of many keys. An entry whose fields are all zero is not stored. Create it with

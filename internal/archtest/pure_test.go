@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// purity is what the comment of a package says that decides without I/O: values in, values out.
+// purity matches the comment of a package that decides without I/O: values in, values out.
 var purity = regexp.MustCompile(`\bIt is (the )?pure\b`)
 
 // pure returns the folders of the packages that are pure, as their comments say.

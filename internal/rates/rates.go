@@ -14,8 +14,8 @@ const (
 	// EventBurst and EventInterval are for Events of one reason on one object.
 	EventBurst    = 20
 	EventInterval = 10 * time.Second
-	// EvidenceBurst and EvidenceInterval are for calls of a cloud, in one namespace, that ask for the VMs of Nodes that are silent. Such a call
-	// serves people only, and Nodes become silent together.
+	// EvidenceBurst and EvidenceInterval are for calls of a cloud, in one namespace, that ask for the VMs of Nodes that are unreachable. Such a call
+	// serves people only, and Nodes become unreachable together.
 	EvidenceBurst    = 10
 	EvidenceInterval = 10 * time.Second
 	// NamespaceEventBurst and NamespaceEventInterval are for all Events on objects of one namespace: a rollout of 1,000 machines has some

@@ -7,9 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// EvidenceFact is what the cloud has reported of the VM of a machine whose Node is silent. It is for people: no decision depends on it.
+// EvidenceFact is what the cloud has reported of the VM of a machine whose Node is unreachable. It is for people: no decision depends on it.
 type EvidenceFact struct {
 	// MayAsk reports whether the cloud may be asked: it was not since the machine is unhealthy, and the limit on such calls allows one.
 	MayAsk bool
@@ -17,39 +18,33 @@ type EvidenceFact struct {
 	Text string
 }
 
-// isSilent reports whether the machine is unhealthy because its Node is gone, or its kubelet does not report: it may be that the VM does not run.
-func isSilent(w World) bool {
+// isUnreachable reports whether the machine is unhealthy because its Node is gone, or its kubelet does not report: it may be that the VM does not run.
+func isUnreachable(w World) bool {
 	if w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineUnknown || isForeign(w, w.Machine) {
 		return false
 	}
-	return w.Node.State == NodeAbsent || w.Node.State == NodePresent && readiness(w.Node.Node) == corev1.ConditionUnknown
-}
-
-// readiness returns the status of the Node's Ready condition; "" when it has none.
-func readiness(node *corev1.Node) corev1.ConditionStatus {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status
-		}
+	if w.Node.State != NodePresent {
+		return w.Node.State == NodeAbsent
 	}
-	return ""
+	ready := machinefacts.NodeCondition(w.Node.Node, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionUnknown
 }
 
-// isEvidenceDue reports whether the cloud is to be asked for the VM of a machine whose Node is silent.
+// isEvidenceDue reports whether the cloud is to be asked for the VM of a machine whose Node is unreachable.
 func isEvidenceDue(w World) bool {
 	_, missing := missingForCloud(w)
-	return w.Evidence.MayAsk && !w.Reach.Away && missing == "" && isSilent(w)
+	return w.Evidence.MayAsk && !w.Reach.Away && missing == "" && isUnreachable(w)
 }
 
-// shownEvidence returns what a text about a silent Node ends with: what the cloud has reported of its VM; "" when that is nothing.
+// shownEvidence returns what a text about a unreachable Node ends with: what the cloud has reported of its VM; "" when that is nothing.
 func shownEvidence(w World) string {
-	if w.Evidence.Text == "" || !isSilent(w) {
+	if w.Evidence.Text == "" || !isUnreachable(w) {
 		return ""
 	}
 	return "; " + w.Evidence.Text
 }
 
-// EvidenceOf returns what the cloud has answered in this pass about the VM of a machine whose Node is silent, with the time; "" when that shows nothing.
+// EvidenceOf returns what the cloud has answered in this pass about the VM of a machine whose Node is unreachable, with the time; "" when that shows nothing.
 func EvidenceOf(w World) string {
 	exists := w.VM.State == VMPresent || w.VM.State == VMUninitialized
 	var answer string

@@ -27,7 +27,7 @@ const (
 	AddFinalizers Action = "AddFinalizers"
 	// FindVM asks the cloud for the machine's VM.
 	FindVM Action = "FindVM"
-	// AskCloud asks the cloud for the VM of a machine whose Node is silent, and records the answer in World.Evidence. It never fails.
+	// AskCloud asks the cloud for the VM of a machine whose Node is unreachable, and records the answer in World.Evidence. It never fails.
 	AskCloud Action = "AskCloud"
 	// CheckFields asks the driver which fields of the class' provider spec it ignores, and reports them on the class.
 	CheckFields Action = "CheckFields"
@@ -133,7 +133,7 @@ func (a Action) reason() string {
 	case FindVM:
 		return "whether the cloud has a VM of the machine is not known"
 	case AskCloud:
-		return "the Node is silent, and the cloud may show why"
+		return "the Node is unreachable, and the cloud may show why"
 	case CheckFields:
 		return "whether the driver ignores fields of the class is not known"
 	case MakeToken:

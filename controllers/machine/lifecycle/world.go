@@ -59,7 +59,7 @@ type World struct {
 	TokenExpiry time.Time
 	// Drain of the Node, before its VM is deleted.
 	Drain drain.Report
-	// Evidence is what the cloud has reported of the VM of a machine whose Node is silent.
+	// Evidence is what the cloud has reported of the VM of a machine whose Node is unreachable.
 	Evidence EvidenceFact
 	// PassError is an error for which the machine makes no progress; nil while there is none. If there is, the verdict only reports it.
 	PassError *PassError
