@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds KEDA into bin/keda, of the version that tools/keda/go.mod pins: its operator, its metrics adapter, and install.yaml, the
+# Builds KEDA into bin/keda, of the version that hack/tools/keda/go.mod pins: its operator, its metrics adapter, and install.yaml, the
 # manifests of its module without its Deployments. The first time takes long: it imports clients of some 60 services.
 set -euo pipefail
-cd "$(dirname "$0")/../tools/keda"
-. ../../hack/env.sh
+cd "$(dirname "$0")/tools/keda"
+. ../../env.sh
 
-go mod tidy -diff || { echo "tools/keda: run 'go mod tidy' there" >&2; exit 1; }
+go mod tidy -diff || { echo "hack/tools/keda: run 'go mod tidy' there" >&2; exit 1; }
 package=github.com/kedacore/keda/v2
 version=$(go list -m -f '{{.Version}}' "$package")
-out=../../bin/keda
+out=../../../bin/keda
 mkdir -p "$out"
 
 [[ -x $out/adapter ]] || echo "building KEDA $version for the lab (the first time takes 20 to 60 minutes)" >&2

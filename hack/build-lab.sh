@@ -3,8 +3,8 @@
 # Go builds only what has changed: without changes this takes a second. The first time Kubernetes itself is compiled, which
 # takes minutes, and a line shows the progress.
 set -euo pipefail
-cd "$(dirname "$0")/../lab"
-. ../hack/env.sh
+cd "$(dirname "$0")/../e2e/lab"
+. ../../hack/env.sh
 
 # Kubernetes reports the version that the linker sets; clients cannot parse an empty one.
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
@@ -31,5 +31,5 @@ ticker &
 ticker=$!
 trap 'kill "$ticker" && wait "$ticker" || true; [[ ! -t 2 ]] || printf "\r\e[K" >&2' EXIT
 # One build: the smaller programs are linked while packages of Kubernetes are compiled.
-go build -buildvcs=false -ldflags "$stamp" -o ../bin/ ./cmd/lab ./cmd/cloudsim ./cmd/simulated-driver ./cmd/hyperkube
-ln -sfn hyperkube ../bin/kubectl
+go build -buildvcs=false -ldflags "$stamp" -o ../../bin/ ./cmd/lab ./cmd/cloudsim ./cmd/simulated-driver ./cmd/hyperkube
+ln -sfn hyperkube ../../bin/kubectl

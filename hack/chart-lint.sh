@@ -17,7 +17,7 @@ render() { bin/helm template fleet "$chart" --namespace machine-controller-fleet
 
 # Kinds that Kubernetes does not have are skipped.
 validate() { # version, files
-  go tool -modfile=tools/kubeconform/go.mod kubeconform -strict -kubernetes-version "$1" -skip ServiceMonitor,PrometheusRule,ScaledObject \
+  go tool -modfile=hack/tools/kubeconform/go.mod kubeconform -strict -kubernetes-version "$1" -skip ServiceMonitor,PrometheusRule,ScaledObject \
     -schema-location 'hack/apischemas/schemas/{{.NormalizedKubernetesVersion}}/{{.ResourceKind}}{{.KindSuffix}}.json' "${@:2}"
 }
 

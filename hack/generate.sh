@@ -2,7 +2,7 @@
 # Generates from the API types in apis/: deep copies, CRDs, typed client, listers, informers; from the driver protocol its Go code; the
 # pages in docs/ that are made from code; and the chart's dashboards, objectives, and the index of its alerts.
 # Running it again changes nothing, and a generator that fails changes nothing. The generators are pinned in
-# tools/go.mod and tools/protobuf/go.mod.
+# hack/tools/go.mod and hack/tools/protobuf/go.mod.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/env.sh
@@ -12,7 +12,7 @@ types=(apis/machine/v1alpha1 apis/fleet/v1alpha1)
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
 
-run() { go tool -modfile=tools/go.mod "$@"; }
+run() { go tool -modfile=hack/tools/go.mod "$@"; }
 
 deepcopy() {
   local group
@@ -54,7 +54,7 @@ client() {
 
 protocol() {
   local root=$PWD
-  (cd tools/protobuf && go run . "$root" "$new/protocol" driver/plugin/v1/driver.proto)
+  (cd hack/tools/protobuf && go run . "$root" "$new/protocol" driver/plugin/v1/driver.proto)
 }
 
 replace() {

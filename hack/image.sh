@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the container image into bin/image, or pushes what is there, with the program in tools/image.
+# Builds the container image into bin/image, or pushes what is there, with the program in hack/tools/image.
 # usage: hack/image.sh build|push
 #
 # PROGRAM is the folder of the program, the fleet's by default. IMAGE is the name with a tag; to push, with the registry. PLATFORMS are split at commas. VERSION, COMMIT and DATE are those of
@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/env.sh
 
-image() { go run -C tools/image -buildvcs=false . "$@"; }
+image() { go run -C hack/tools/image -buildvcs=false . "$@"; }
 
 # checkout prints commit and date of the checkout, and nothing where there is none.
 checkout() {

@@ -10,21 +10,21 @@ cd "$(dirname "$0")/.."
 linter() { # folder, arguments
   local folder=$1 root=$PWD
   shift
-  (cd "$folder" && go tool -modfile="$root/tools/golangci-lint/go.mod" golangci-lint "$@")
+  (cd "$folder" && go tool -modfile="$root/hack/tools/golangci-lint/go.mod" golangci-lint "$@")
 }
 
 # all runs the linter in all modules but the lab's.
 all() {
   local module
-  for module in . e2e/autoscaler tools/image tools/protobuf bridge bridge/azure driver/aws driver/azure; do
+  for module in . e2e/autoscaler hack/tools/image hack/tools/protobuf driver/bridge driver/bridge/azure driver/aws driver/azure; do
     linter "$module" "$@" || return
   done
 }
 
 lab_inputs() {
   {
-    find lab apis client driver internal -type f -print0
-    printf '%s\0' .golangci.yml go.mod go.sum tools/golangci-lint/go.mod
+    find e2e/lab apis client driver internal -type f -print0
+    printf '%s\0' .golangci.yml go.mod go.sum hack/tools/golangci-lint/go.mod
   } | sort -z | xargs -0 sha256sum
   go version
 }
@@ -38,7 +38,7 @@ lint_lab() {
     return
   fi
   echo "lint lab"
-  linter lab run ./...
+  linter e2e/lab run ./...
   mkdir -p "$clean"
   touch "$clean/$sum"
 }
@@ -47,7 +47,7 @@ for what in "$@"; do
   case $what in
     root) echo "lint root" && all run ./... ;;
     lab) lint_lab ;;
-    fmt) all fmt && linter lab fmt ;;
+    fmt) all fmt && linter e2e/lab fmt ;;
     *) echo "hack/lint.sh: expected root, lab or fmt, got '$what'" >&2 && exit 2 ;;
   esac
 done

@@ -12,7 +12,7 @@ mkdir -p "$chart/definitions"
 rm -f "$chart"/definitions/*.yaml
 cp apis/machine/v1alpha1/crds/*.yaml apis/fleet/v1alpha1/crds/*.yaml "$chart/definitions/"
 
-go tool -modfile=tools/helm-docs/go.mod helm-docs --chart-search-root charts --sort-values-order file --log-level warning
+go tool -modfile=hack/tools/helm-docs/go.mod helm-docs --chart-search-root charts --sort-values-order file --log-level warning
 if undocumented=$(grep '|  |$' "$chart/README.md"); then
   printf '%s/values.yaml: expected a comment that begins with "# -- " for each value, got none for\n%s\n' "$chart" "$undocumented" >&2
   exit 1
@@ -26,18 +26,18 @@ for cluster in control target; do
   # shellcheck disable=SC2086 # a list of words
   rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set "${set[$cluster]}" \
     --show-only "templates/$cluster-access.yaml" --show-only "templates/$cluster-policies.yaml" ${more[$cluster]})
-  printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"lab/manifests/fleet-$cluster.yaml"
+  printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"e2e/lab/manifests/fleet-$cluster.yaml"
 done
 
 # Tokens that may do more than in a lab.
-mkdir -p lab/manifests/testdata
+mkdir -p e2e/lab/manifests/testdata
 rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set install.controlAccess=false \
   --set-json 'bootstrapTokens={"extraGroups":["system:bootstrappers:a","system:bootstrappers:b"],"signing":true}' --show-only templates/target-policies.yaml)
-printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >lab/manifests/testdata/tokens.yaml
+printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >e2e/lab/manifests/testdata/tokens.yaml
 
 # One cluster for both: the policies that apply there together, for each set of namespaces that the fleet can serve.
 for namespace in "" kube-system tenant; do
   rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set "namespace=$namespace" \
     --show-only templates/control-policies.yaml --show-only templates/target-policies.yaml)
-  printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"lab/manifests/testdata/one-cluster-${namespace:-all}.yaml"
+  printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"e2e/lab/manifests/testdata/one-cluster-${namespace:-all}.yaml"
 done

@@ -34,7 +34,7 @@ done
 
 gotestsum=$PWD/bin/gotestsum
 mkdir -p bin
-go -C tools/gotestsum build -ldflags '-s -w' -o "$gotestsum" gotest.tools/gotestsum || exit 1
+go -C hack/tools/gotestsum build -ldflags '-s -w' -o "$gotestsum" gotest.tools/gotestsum || exit 1
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -114,7 +114,7 @@ unit() {
   local packages
   mapfile -t packages < <(without_lab)
   tests . -tags e2e -short "${order[@]}" -- "${packages[@]}"
-  tests lab "${order[@]}" -- ./...
+  tests e2e/lab "${order[@]}" -- ./...
 }
 
 # The race detector, for packages that synchronize goroutines. All that they import is compiled once more for it, so that the lab's packages
@@ -123,9 +123,9 @@ race() {
   local packages list='{{.ImportPath}} {{join .Imports " "}}|{{join .TestImports " "}} {{join .XTestImports " "}}|{{join .Deps " "}}'
   mapfile -t packages < <(go list -f "$list" ./... | awk -F'|' '$1 ~ / sync(\/atomic)?( |$)/ && $2 ~ /testing/ {split($1, path, " "); print path[1]}')
   tests . -race -short "${order[@]}" -- "${packages[@]}"
-  mapfile -t packages < <(go -C lab list -f "$list" ./... |
+  mapfile -t packages < <(go -C e2e/lab list -f "$list" ./... |
     awk -F'|' '$1 ~ / sync(\/atomic)?( |$)/ && $2 ~ /testing/ && $3 !~ / k8s\.io\/(kubernetes|apiserver)\// {split($1, path, " "); print path[1]}')
-  tests lab -race "${order[@]}" -- "${packages[@]}"
+  tests e2e/lab -race "${order[@]}" -- "${packages[@]}"
 }
 
 # The long form of the tests that have one: more worlds, seeds and faults.
@@ -141,11 +141,11 @@ long() {
 # The modules of clouds and of the bridge, and those that only tests and releases need. The SDKs are large.
 modules() {
   tests e2e/autoscaler "${order[@]}" -- ./...
-  tests tools/image "${order[@]}" -- ./...
-  tests bridge "${order[@]}" -- ./...
+  tests hack/tools/image "${order[@]}" -- ./...
+  tests driver/bridge "${order[@]}" -- ./...
   # The tests of driver/azure run the bridge to MCM's driver, which is another module: without the sum, which they read, Go's cache would
   # have results of another program.
-  build go -C bridge/azure build -o ../../bin/azure-bridge .
+  build go -C driver/bridge/azure build -o ../../../bin/azure-bridge .
   export BRIDGED_PROGRAM=$PWD/bin/azure-bridge BRIDGED_SUM
   BRIDGED_SUM=$(sha256sum "$BRIDGED_PROGRAM")
   tests driver/aws "${order[@]}" -- ./...
@@ -174,7 +174,7 @@ e2e-rest() {
 # The lab itself.
 smoke() {
   lab || return
-  tests lab -tags e2e -count=1 -parallel 4 -- ./smoke
+  tests e2e/lab -tags e2e -count=1 -parallel 4 -- ./smoke
 }
 
 attack() { lab && tests . -tags e2e -count=1 -- ./e2e/attack; }
@@ -183,7 +183,7 @@ attack() { lab && tests . -tags e2e -count=1 -- ./e2e/attack; }
 image() {
   lab || return
   build nice -n 19 make image VERSION=v0.0.0-test || return
-  tests tools/image -tags e2e -count=1 -run OfTheFleet -- ./...
+  tests hack/tools/image -tags e2e -count=1 -run OfTheFleet -- ./...
   tests . -tags e2e -count=1 -- ./e2e/image
 }
 

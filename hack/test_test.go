@@ -14,8 +14,8 @@ import (
 var repository = map[string]string{
 	"go.mod":                   "module example.com/scratch\n\ngo 1.26\n",
 	"failing/failing_test.go":  inPackage("failing", `func TestOne(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error() }) }`),
-	"lab/go.mod":               "module example.com/scratch/lab\n\ngo 1.26\n",
-	"lab/passing/some_test.go": inPackage("passing", `func TestPasses(t *testing.T) {}`),
+	"e2e/lab/go.mod":               "module example.com/scratch/lab\n\ngo 1.26\n",
+	"e2e/lab/passing/some_test.go": inPackage("passing", `func TestPasses(t *testing.T) {}`),
 }
 
 func inPackage(name, tests string) string {
@@ -24,7 +24,7 @@ func inPackage(name, tests string) string {
 
 // TestRun: the parts run at the same time, one of them fails, and one is killed.
 func TestRun(t *testing.T) {
-	dir := scratch(t, "hack/test.sh", "hack/failed/main.go", "tools/gotestsum/go.mod", "tools/gotestsum/go.sum")
+	dir := scratch(t, "hack/test.sh", "hack/failed/main.go", "hack/tools/gotestsum/go.mod", "hack/tools/gotestsum/go.sum")
 	write(t, filepath.Join(dir, "Makefile"), "build:\n\tkill -KILL $$(cut -d' ' -f4 /proc/$$PPID/stat)\n")
 
 	output, code := run(t, dir, "bash hack/test.sh unit+attack")

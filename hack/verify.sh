@@ -5,8 +5,8 @@ cd "$(dirname "$0")/.." || exit 1
 . hack/env.sh
 
 # Every Go module of the repository.
-# Without tools/keda: to tidy it, Go downloads clients of some 60 services. hack/build-keda.sh, which needs them, checks it.
-modules() { find . -name go.mod -not -path './bin/*' -not -path './tools/keda/*' -printf '%h\n' | sort; }
+# Without hack/tools/keda: to tidy it, Go downloads clients of some 60 services. hack/build-keda.sh, which needs them, checks it.
+modules() { find . -name go.mod -not -path './bin/*' -not -path './hack/tools/keda/*' -printf '%h\n' | sort; }
 
 modules_are_tidy() {
   local module failed=0
@@ -16,7 +16,7 @@ modules_are_tidy() {
   return $failed
 }
 
-checksums() { find apis client driver/plugin/v1 charts lab/manifests docs -type f -print0 | sort -z | xargs -0 sha256sum; }
+checksums() { find apis client driver/plugin/v1 charts e2e/lab/manifests docs -type f -print0 | sort -z | xargs -0 sha256sum; }
 
 # Generates in place: stale code is then ready to be committed.
 generated_code_is_current() {

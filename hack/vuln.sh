@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Reports known vulnerabilities that the code of the root module reaches, with govulncheck of the version that
-# tools/govulncheck/go.mod pins. The lab is not shipped and not checked: to analyze all of Kubernetes takes minutes.
+# hack/tools/govulncheck/go.mod pins. The lab is not shipped and not checked: to analyze all of Kubernetes takes minutes.
 # usage: hack/vuln.sh [--if-reachable]
 #
 # Exit code: 0 no vulnerability is known; 1 the check could not be run; 3 vulnerabilities. With --if-reachable it is 77,
@@ -19,7 +19,7 @@ VULNDB=${VULNDB:-https://vuln.go.dev}
 
 # Built first: a failed build is no missing database.
 mkdir -p bin
-go build -C tools/govulncheck -o ../../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
+go build -C hack/tools/govulncheck -o ../../../bin/govulncheck golang.org/x/vuln/cmd/govulncheck
 
 # A query reads the index of the database and analyzes nothing.
 if ! answer=$(timeout 60 bin/govulncheck -db "$VULNDB" -mode=query -json stdlib@v1.0.0 2>&1 >/dev/null); then

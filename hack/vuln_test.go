@@ -20,7 +20,7 @@ func TestVulnerabilitiesAreReportedSkippedOrFail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles govulncheck")
 	}
-	dir := scratch(t, "hack/vuln.sh", "hack/env.sh", "tools/govulncheck/go.mod", "tools/govulncheck/go.sum")
+	dir := scratch(t, "hack/vuln.sh", "hack/env.sh", "hack/tools/govulncheck/go.mod", "hack/tools/govulncheck/go.sum")
 	write(t, filepath.Join(dir, "calls", "main.go"), vulnerable)
 	database := func(modules string) string {
 		db := t.TempDir()

@@ -1,4 +1,4 @@
-// Package simulated is the driver of the simulated cloud (lab/cloudsim). It is a driver like any other: it knows the
+// Package simulated is the driver of the simulated cloud (e2e/lab/cloudsim). It is a driver like any other: it knows the
 // cloud's HTTP API, in package cloudapi, and nothing of how the cloud works.
 //
 // How machines and VMs belong together:

@@ -6,5 +6,5 @@
 // Guarantees: while the fleet is installed, scaled, upgraded, rolled back, loses a Node and is reinstalled, each change of a
 // MachineDeployment is served, no call of the cloud takes effect twice, no request of a replica is forbidden, and no machine, VM or
 // Node that was not changed is replaced. Package check reads that from the logs.
-// Not guaranteed: that a container image works. An image is a program here (see lab/cri); all pods share one network.
+// Not guaranteed: that a container image works. An image is a program here (see e2e/lab/cri); all pods share one network.
 package helm

@@ -45,7 +45,7 @@ func answersAreChecked(files []goFile) (findings []string) {
 // connections of its own, from a configuration that already has the Fence.
 func clientsAreFenced(files []goFile) (findings []string) {
 	for _, f := range files {
-		if f.inside("cmd") || f.inside("lab") || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() || f.path == "membership/leases/store.go" {
+		if f.inside("cmd") || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() || f.path == "membership/leases/store.go" {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {

@@ -63,7 +63,7 @@ func importsPointOneWay(files []goFile) (findings []string) {
 // binariesAreLeaves: the folder of a binary has wiring only.
 func binariesAreLeaves(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
-		if strings.HasPrefix(imported, "./cmd/") || strings.HasPrefix(imported, "./lab/cmd/") {
+		if strings.HasPrefix(imported, "./cmd/") || strings.HasPrefix(imported, "./e2e/lab/cmd/") {
 			if !within("./"+f.folder(), imported) {
 				return "cmd is wiring, and no package may import it"
 			}
@@ -75,7 +75,7 @@ func binariesAreLeaves(files []goFile) (findings []string) {
 // productStandsAlone: the product does not depend on its tests.
 func productStandsAlone(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
-		product := !f.inside("lab") && !f.inside("e2e")
+		product := !f.inside("e2e")
 		if product && (within(imported, "./lab") || within(imported, "./e2e")) {
 			return "lab and e2e test the product, which must import neither"
 		}
@@ -86,7 +86,7 @@ func productStandsAlone(files []goFile) (findings []string) {
 // onlyRunnerQueues: back-off, fairness and draining exist once. The simulated cloud is another world.
 func onlyRunnerQueues(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
-		if imported == "k8s.io/client-go/util/workqueue" && !f.inside("internal/runner") && !f.inside("lab") {
+		if imported == "k8s.io/client-go/util/workqueue" && !f.inside("internal/runner") && !f.inside("e2e/lab") {
 			return "use internal/runner"
 		}
 		return ""

@@ -85,7 +85,7 @@ func compareTable(t *testing.T, head, tail, table string) {
 
 // isOfBinary reports whether a file can be part of machine-controller-fleet.
 func isOfBinary(f goFile) bool {
-	others := []string{"lab", "e2e", "tools", "client", "internal/testkit", "internal/archtest", "driver/drivertest", "shard/verification/simulation", "shard/verification/model"}
+	others := []string{"e2e", "hack/tools", "client", "internal/testkit", "internal/archtest", "driver/drivertest", "shard/verification/simulation", "shard/verification/model"}
 	return !slices.ContainsFunc(others, f.inside)
 }
 

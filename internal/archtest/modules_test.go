@@ -12,7 +12,7 @@ import (
 
 // linkFleet are the modules whose programs link packages of the root module. They agree on all versions: where two differ in one,
 // everything that imports it is compiled twice.
-var linkFleet = []string{".", "lab", "driver/aws", "driver/azure", "bridge", "bridge/azure"}
+var linkFleet = []string{".", "e2e/lab", "driver/aws", "driver/azure", "driver/bridge", "driver/bridge/azure"}
 
 // sameInTools are the modules on whose versions the others agree, too.
 var sameInTools = []string{
@@ -22,11 +22,11 @@ var sameInTools = []string{
 
 // ownVersions are the exceptions: the modules in which the go.mod of a folder may differ, by prefix, and why.
 var ownVersions = []struct{ folder, prefix, reason string }{
-	{"bridge/azure", "github.com/Azure", "MCM's driver for Azure does not compile with later SDKs"},
+	{"driver/bridge/azure", "github.com/Azure", "MCM's driver for Azure does not compile with later SDKs"},
 	{"e2e/autoscaler", "", "it has the client-go of the cluster-autoscaler whose part it plays"},
-	{"tools/jaeger", "", "built with the versions of its release"},
-	{"tools/keda", "", "built with the versions of its release"},
-	{"tools/prometheus", "", "built with the versions of its release"},
+	{"hack/tools/jaeger", "", "built with the versions of its release"},
+	{"hack/tools/keda", "", "built with the versions of its release"},
+	{"hack/tools/prometheus", "", "built with the versions of its release"},
 }
 
 // goModLine is a requirement, or a replacement by another version.
@@ -87,12 +87,12 @@ func TestVersionsDiffer(t *testing.T) {
 		folder, goMod string
 		findings      int
 	}{
-		"the same":                       {"lab", one, 0},
-		"other versions":                 {"lab", strings.ReplaceAll(other, "=> k8s.io/api v0.1.0", "=> k8s.io/api v0.2.0"), 2},
-		"a replacement makes it equal":   {"lab", other, 1},
-		"a tool differs in other things": {"tools/helm", other, 0},
-		"a tool with another Kubernetes": {"tools/helm", "require k8s.io/api v0.2.0\n", 1},
-		"an exception":                   {"tools/keda", "require k8s.io/api v0.2.0\n", 0},
+		"the same":                       {"e2e/lab", one, 0},
+		"other versions":                 {"e2e/lab", strings.ReplaceAll(other, "=> k8s.io/api v0.1.0", "=> k8s.io/api v0.2.0"), 2},
+		"a replacement makes it equal":   {"e2e/lab", other, 1},
+		"a tool differs in other things": {"hack/tools/helm", other, 0},
+		"a tool with another Kubernetes": {"hack/tools/helm", "require k8s.io/api v0.2.0\n", 1},
+		"an exception":                   {"hack/tools/keda", "require k8s.io/api v0.2.0\n", 0},
 	} {
 		if got := versionsDiffer(map[string]string{".": one, test.folder: test.goMod}); len(got) != test.findings {
 			t.Errorf("%s: got %q, want %d findings", name, got, test.findings)

@@ -28,7 +28,7 @@ var (
 func TestTroubleshootingQuotesTheCode(t *testing.T) {
 	var texts []string
 	for _, f := range load(t) {
-		if f.isTest() || f.isGenerated() || !isOfBinary(f) && !f.inside("lab") {
+		if f.isTest() || f.isGenerated() || !isOfBinary(f) && !f.inside("e2e/lab") {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {

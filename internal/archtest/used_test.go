@@ -51,5 +51,5 @@ var usedByOwnTests = []string{"shard/verification/model"}
 
 // isForTests reports whether a file belongs to a package that only tests import.
 func isForTests(f goFile) bool {
-	return f.inside("internal/testkit") || f.inside("lab") || f.inside("e2e") || strings.HasSuffix(f.folder(), "test")
+	return f.inside("internal/testkit") || f.inside("e2e") || strings.HasSuffix(f.folder(), "test")
 }

@@ -81,7 +81,7 @@ func isMessage(e ast.Expr) bool {
 // eventsReportedInOneWay: whether an Event is a warning follows from its reason, and a text that is too long for the API server is cut.
 func eventsReportedInOneWay(files []goFile) (findings []string) {
 	for _, f := range files {
-		if f.isTest() || f.inside("internal/telemetry") || f.inside("lab") {
+		if f.isTest() || f.inside("internal/telemetry") || f.inside("e2e/lab") {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {

@@ -69,7 +69,7 @@ const spec = `{
 func TestMain(m *testing.M) {
 	remove, err := build()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "build bridge/azure:", err)
+		fmt.Fprintln(os.Stderr, "build driver/bridge/azure:", err)
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
@@ -90,7 +90,7 @@ func build() (remove func(), err error) {
 	}
 	remove = func() { _ = os.RemoveAll(folder) }
 	program := filepath.Join(folder, "azure-bridge")
-	command := exec.CommandContext(context.Background(), "go", "-C", "../../../bridge/azure", "build", "-o", program, ".")
+	command := exec.CommandContext(context.Background(), "go", "-C", "../../../driver/bridge/azure", "build", "-o", program, ".")
 	if printed, err := command.CombinedOutput(); err != nil {
 		remove()
 		return nil, fmt.Errorf("%w\n%s", err, printed)
