@@ -29,7 +29,7 @@ fleet() {
   go test -count=1 -timeout 3h -run '^TestWholeFleet$' ./cmd/machine-controller-fleet -seeds="$FLEET_SEEDS" -first="$((SEED * most))"
 }
 sweeps() {
-  go test -count=1 -timeout 3h -run '^TestSweeps$' ./controllers/safety -seeds="$SWEEP_SEEDS" -first="$((SEED * most))"
+  go test -count=1 -timeout 3h -run '^TestSweeps$' ./controllers/orphans -seeds="$SWEEP_SEEDS" -first="$((SEED * most))"
 }
 properties() {
   local drawn

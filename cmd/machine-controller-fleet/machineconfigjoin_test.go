@@ -254,7 +254,7 @@ func TestMachineWaitsForAConfiguration(t *testing.T) {
 				j.Errorf("machine %s says %q", m.GetName(), why)
 			}
 		}
-		if vms := len(j.cloud.Live()) - unmanaged; vms > 0 {
+		if vms := len(j.cloud.Live()) - unmanagedVMs; vms > 0 {
 			j.Errorf("%d VMs were made", vms)
 		}
 		begun := time.Now()

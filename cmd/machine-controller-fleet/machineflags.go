@@ -9,7 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/orphans"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget/ledger"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
@@ -97,7 +97,7 @@ type safetyOptions struct {
 func (o *safetyOptions) declare(g *flags.Group) {
 	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two sweeps of a namespace for VMs, network interfaces, disks and addresses that belong to no machine; 0 switches the sweeps off", flags.OrZero)
 	g.Duration(&o.orphanVMsQuarantine, "machine-safety-orphan-vms-quarantine", 10*time.Minute, "how long something must have belonged to no machine before a later sweep deletes it; at least the period", flags.OrZero)
-	g.Int(&o.maxOrphanDeletions, "safety-max-orphan-deletions", 10, "how many orphans of a namespace are deleted in an hour, and 10 times as many of all; where there are more, none is deleted until a user approves it; at most "+strconv.Itoa(orphans.MaxLimit), flags.OrZero)
+	g.Int(&o.maxOrphanDeletions, "safety-max-orphan-deletions", 10, "how many orphans of a namespace are deleted in an hour, and 10 times as many of all; where there are more, none is deleted until a user approves it; at most "+strconv.Itoa(decide.MaxLimit), flags.OrZero)
 	g.Int(&o.maxDeletions, "safety-max-deletions-per-hour", 0, "the deletion budget: how many machines of a namespace are replaced for their health, and orphans of it deleted without an approval, in an hour; 0 means any number, at most "+strconv.Itoa(ledger.MaxLimit)+"; the annotation "+v1alpha1.AnnotationMaxDeletions+" on a Namespace goes before it", flags.OrZero)
 	g.Bool(&o.dryRun, "safety-dry-run", false, "report orphans without deleting them")
 	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server, of the control or the target cluster, may not answer before it is away: no machine that depends on it is created, fails, is replaced or deleted until it answers again", flags.OrZero)
@@ -109,8 +109,8 @@ func (o *safetyOptions) declare(g *flags.Group) {
 }
 
 func (o *safetyOptions) validate() error {
-	if o.maxOrphanDeletions > orphans.MaxLimit {
-		return fmt.Errorf("--safety-max-orphan-deletions: expected at most %d, got %d; approve the deletion of more", orphans.MaxLimit, o.maxOrphanDeletions)
+	if o.maxOrphanDeletions > decide.MaxLimit {
+		return fmt.Errorf("--safety-max-orphan-deletions: expected at most %d, got %d; approve the deletion of more", decide.MaxLimit, o.maxOrphanDeletions)
 	}
 	if o.maxDeletions > ledger.MaxLimit {
 		return fmt.Errorf("--safety-max-deletions-per-hour: expected at most %d, got %d; 0 means any number", ledger.MaxLimit, o.maxDeletions)

@@ -49,7 +49,7 @@ func elsewhere(name string) string {
 	case strings.HasPrefix(name, "mcm_machine_deployment_"), strings.HasPrefix(name, "mcm_machine_set_"):
 		return "gauge" // TestMetrics of their controllers has objects with all fields
 	case name == "mcf_orphans":
-		return "gauge" // the cloud of these tests cannot be swept, and that of controllers/safety can
+		return "gauge" // the cloud of these tests cannot be swept, and that of controllers/orphans can
 	case name == "mcm_machine_initialize_duration_seconds":
 		return "gauge" // this cloud has no InitializeMachine; controllers/machine notes one
 	}

@@ -78,7 +78,7 @@ func TestMistakes_ThatTheAPIServerStores_AreServedWhenCorrected(t *testing.T) {
 		correct("machinedeployments", "no-class", "small", "spec", "template", "spec", "class", "name")
 		correct("machinesets", "undecodable", nil, "spec", "template", "spec", "drainTimeout")
 		correct("machines", "bad", "2h", "spec", "drainTimeout")
-		r.until("what is corrected is served", func() bool { return len(r.cloud.Live())-unmanaged == right.replicas+3 })
+		r.until("what is corrected is served", func() bool { return len(r.cloud.Live())-unmanagedVMs == right.replicas+3 })
 		if n, _ := r.alive()[0].metric("mcf_undecodable_objects"); n != 0 {
 			t.Errorf("%v objects that cannot be decoded are counted, want none", n)
 		}

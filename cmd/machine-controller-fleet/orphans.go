@@ -12,14 +12,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 )
 
 // newOrphans wires the sweep of orphans, which runs while the session leads.
-func newOrphans(o options, f *fleet) (*safety.Orphans, error) {
+func newOrphans(o options, f *fleet) (*orphans.Controller, error) {
 	identity := fleetIdentity(o.fleet.namespace, o.fleet.name)
-	sweep, err := safety.NewOrphans(safety.OrphansConfig{
+	sweep, err := orphans.New(orphans.Config{
 		Machines: f.machines.MachineV1alpha1(), Metadata: f.metadata, Secrets: f.control.CoreV1(), Leases: f.control.CoordinationV1(),
 		Sweeper: f.drivers.Sweeper, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceSafety), Namespace: o.namespace,
 		Ledger:         types.NamespacedName{Namespace: o.fleet.namespace, Name: o.fleet.name + v1alpha1.LeaseSafety},

@@ -16,8 +16,8 @@ import (
 // forger is the namespace of a tenant who writes Machines that name the Nodes and VMs of others.
 const forger = "forger"
 
-// unmanaged is the number of VMs that no Machine of the control cluster has ever had.
-const unmanaged = 3
+// unmanagedVMs is the number of VMs that no Machine of the control cluster has ever had.
+const unmanagedVMs = 3
 
 // anotherCluster is the ID of another control cluster, whose fleet uses the same account and the same namespaces.
 const anotherCluster = "another"

@@ -393,7 +393,7 @@ func (t *trial) missing() string {
 				return fmt.Sprintf("MachineSet %s/%s is of no MachineDeployment", set.GetNamespace(), set.GetName())
 			}
 		}
-		machines, vms := len(t.control.List("machines"))-t.spoilt, len(t.cloud.Live())-t.oracle.forgotten()-unmanaged
+		machines, vms := len(t.control.List("machines"))-t.spoilt, len(t.cloud.Live())-t.oracle.forgotten()-unmanagedVMs
 		if machines != desired || vms != desired {
 			return fmt.Sprintf("want %d machines and VMs, there are %d machines and %d VMs", desired, machines, vms)
 		}

@@ -23,7 +23,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
@@ -198,7 +198,7 @@ func sweepOnce(ctx context.Context, lab *harness.Lab, controlCluster string, s *
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	o, err := safety.NewOrphans(safety.OrphansConfig{
+	o, err := orphans.New(orphans.Config{
 		Machines: machines.MachineV1alpha1(), Metadata: meta, Secrets: control.CoreV1(), Leases: control.CoordinationV1(),
 		Sweeper: drivers.Sweeper, Targets: target.None{}, Events: &events.FakeRecorder{}, Namespace: many,
 		Ledger:         types.NamespacedName{Namespace: harness.FleetNamespace, Name: harness.FleetName + "-bench"},

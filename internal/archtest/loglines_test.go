@@ -31,7 +31,7 @@ const (
 func keyFunctions() map[string][]string {
 	return map[string][]string{
 		"keysAndValues": {"kind", "machine", "node", "id", "providerID", "uid", "machineUID", "rule", "evidence", "outcome"}, // internal/deletion/deletionlog
-		"keysOf":        {"kind", "id", "machine", "machineUID"},                                                             // controllers/safety
+		"keysOf":        {"kind", "id", "machine", "machineUID"},                                                             // controllers/orphans
 	}
 }
 

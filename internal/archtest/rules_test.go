@@ -81,7 +81,7 @@ func rules() []rule {
 			{"controllers/machine/a.go", "package machine\nfunc f() { c.Machines(ns).Delete(ctx, name, o) }\n"},
 			{"controllers/node/a.go", "package node\nfunc f() { c.Client.CoreV1().Nodes().Delete(ctx, name, o) }\n"},
 			{"controllers/machine/a.go", "package machine\nfunc f() { d.DeleteMachine(ctx, request) }\n"},
-			{"controllers/safety/a.go", "package safety\nfunc f() { sweeper.DeleteResource(ctx, request) }\n"},
+			{"controllers/orphans/a.go", "package orphans\nfunc f() { sweeper.DeleteResource(ctx, request) }\n"},
 			{"controllers/machine/a.go", "package machine\nfunc f() { c.Machines(ns).DeleteCollection(ctx, o, l) }\n"},
 			{"controllers/machine/a.go", "package machine\nfunc f() { c.tokens.Delete(ctx, e, d, func() { c.Nodes().Delete(ctx, name, o) }) }\n"},
 		}},

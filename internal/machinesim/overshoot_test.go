@@ -10,7 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/safety/overshoot"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/overshoot/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
@@ -21,9 +21,9 @@ const mostPeriod = time.Minute
 // counting is the leader that counts machines in a rolling world. It reads sizes at one moment and machines at a later one.
 type counting struct {
 	dice   *rand.Rand // its own, so that it changes no other draw
-	limits overshoot.Limits
-	before overshoot.Count
-	open   *overshoot.Counter // has no machines yet; nil while none is counted
+	limits decide.Limits
+	before decide.Count
+	open   *decide.Counter // has no machines yet; nil while none is counted
 	next   time.Time
 
 	read        int // of the history of the sets
@@ -33,12 +33,12 @@ type counting struct {
 
 func newCounting(seed uint64) *counting {
 	return &counting{
-		dice: newDice(seed * 31), limits: overshoot.Limits{Up: 1, Down: 1}, sizes: map[types.UID]int32{}, generations: map[types.UID]int64{},
+		dice: newDice(seed * 31), limits: decide.Limits{Up: 1, Down: 1}, sizes: map[types.UID]int32{}, generations: map[types.UID]int64{},
 	}
 }
 
 // pass begins a count, or ends it and returns its verdicts.
-func (c *counting) pass(r *rolling) []overshoot.Verdict {
+func (c *counting) pass(r *rolling) []decide.Verdict {
 	for ; c.read < len(r.sets.history); c.read++ {
 		for _, set := range r.sets.history[c.read] { // the server counts generations
 			if size, known := c.sizes[set.UID]; !known || size != set.Spec.Replicas {
@@ -65,11 +65,11 @@ func (c *counting) pass(r *rolling) []overshoot.Verdict {
 		set.Generation = c.generations[set.UID]
 		sets = append(sets, set)
 	}
-	var deployments []overshoot.Deployment
+	var deployments []decide.Deployment
 	for _, d := range r.deployments.now() {
-		deployments = append(deployments, overshoot.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: rollout.Most(d)})
+		deployments = append(deployments, decide.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: rollout.Most(d)})
 	}
-	c.open = overshoot.NewCounter(c.before, sets, deployments)
+	c.open = decide.NewCounter(c.before, sets, deployments)
 	return nil
 }
 
@@ -94,7 +94,7 @@ func TestSetThatCreatesBeyondItsSizeIsFrozenAndRecovers(t *testing.T) {
 			dice := newDice(seed * 104729)
 			r := newRolling(t, seed, rollingUpdate("1", "0"), int32(1+dice.IntN(20)))
 			c := newCounting(seed)
-			c.limits = overshoot.Limits{Up: dice.IntN(4), Down: dice.IntN(4)}
+			c.limits = decide.Limits{Up: dice.IntN(4), Down: dice.IntN(4)}
 			set, high := sorted(r.sets.now())[0], int(r.deployment().Spec.Replicas)+max(c.limits.Up, 1)
 			tooMany := 0
 			for !machinefacts.IsFrozen(set) {

@@ -1,0 +1,154 @@
+package orphans
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
+)
+
+// confirm decides about the suspects that are old enough, with reads that begin after the resources were listed. Those that it does not reach in
+// time are unread: the verdict about a suspect is based on the complete list of Machines and on reads about that suspect alone.
+func (s *sweep) confirm(ctx context.Context) error {
+	var due []decide.Suspect
+	age := s.rules.age
+	for _, sc := range s.scopes {
+		sc.verdicts = map[decide.Key]decide.Verdict{}
+		for _, suspect := range sc.suspects {
+			if sc.before.Suspects[suspect.Key()].Duration() >= age {
+				due = append(due, suspect)
+			}
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	machines, err := s.listMachines(ctx, due)
+	if err != nil {
+		return err
+	}
+	cluster, err := s.cfg.Targets.For(s.namespace)
+	if err != nil {
+		return fmt.Errorf("find the target cluster: %w", err)
+	}
+	for _, sc := range s.scopes {
+		for _, suspect := range sc.suspects {
+			facts := decide.Facts{Suspect: suspect, Entry: sc.before.Suspects[suspect.Key()], Age: age, Machines: machines}
+			if facts.Entry.Duration() < age {
+				continue
+			}
+			if s.isOver() {
+				sc.unread = append(sc.unread, suspect)
+				continue
+			}
+			if facts.ByName, err = s.readMachine(ctx, suspect.Machine); err != nil {
+				return err
+			}
+			if facts.Node, err = readNode(ctx, cluster, suspect.Resource); err != nil {
+				return err
+			}
+			sc.verdicts[suspect.Key()] = s.rules.confirm(facts)
+		}
+	}
+	return nil
+}
+
+// leaveUnread leaves the suspects that confirm has not reached to the next sweep. Errors: there are some.
+func (s *sweep) leaveUnread() error {
+	unread := 0
+	for _, sc := range s.scopes {
+		if len(sc.unread) > 0 {
+			unread += len(sc.unread)
+			s.beginWith(sc)
+		}
+	}
+	if unread == 0 {
+		return nil
+	}
+	return fmt.Errorf("confirm suspects: expected the end within %s, got none for %d; later sweeps confirm these", longestConfirm, unread)
+}
+
+// partOfMachine is the part of a Machine that is decoded of one that does not decode.
+type partOfMachine struct {
+	Spec struct {
+		Class struct {
+			Name string `json:"name"`
+		} `json:"class"`
+		ProviderID string `json:"providerID"`
+	} `json:"spec"`
+}
+
+// listMachines reads all Machines of the namespace, with their provider IDs.
+func (s *sweep) listMachines(ctx context.Context, due []decide.Suspect) (*decide.Machines, error) {
+	machines := decide.NewMachines(due, s.classes)
+	return machines, pages.Until(ctx, "the Machines", metav1.ListOptions{Limit: s.rules.page}, s.cfg.Machines.Machines(s.namespace).List,
+		func(page *v1alpha1.MachineList, undecodable []*decode.Failure) bool {
+			for _, f := range undecodable {
+				var part partOfMachine
+				if f.Into(&part) != nil {
+					machines.AddUndecodable(f.Name)
+					continue
+				}
+				machines.Add(f.Name, decide.Machine{UID: f.UID, ProviderID: part.Spec.ProviderID}, part.Spec.Class.Name)
+			}
+			for i := range page.Items {
+				m := &page.Items[i]
+				machines.Add(m.Name, decide.Machine{UID: m.UID, ProviderID: m.Spec.ProviderID}, m.Spec.Class.Name)
+			}
+			return false
+		})
+}
+
+// readMachine reads a Machine live; nil if there is none.
+func (s *sweep) readMachine(ctx context.Context, name string) (*decide.Machine, error) {
+	m, err := s.cfg.Machines.Machines(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	if f, undecodable := decode.FailureOf(err); undecodable {
+		var part partOfMachine
+		if err := f.Into(&part); err != nil {
+			return nil, fmt.Errorf("Machine %s cannot be decoded, so that its VM is not known: %w", name, err) //nolint:staticcheck // it begins with the name of a kind
+		}
+		return &decide.Machine{UID: f.UID, ProviderID: part.Spec.ProviderID}, nil
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read Machine %s: %w", name, err)
+	}
+	return &decide.Machine{UID: m.UID, ProviderID: m.Spec.ProviderID}, nil
+}
+
+// readNode reads the Node of a VM live.
+func readNode(ctx context.Context, cluster *target.Cluster, vm driver.Resource) (decide.Node, error) {
+	switch {
+	case cluster == nil || vm.Kind != driver.ResourceVM:
+		return decide.NodeAbsent, nil
+	case vm.NodeName == "":
+		return decide.NodeUnknown, nil
+	}
+	node, err := cluster.Client.CoreV1().Nodes().Get(ctx, vm.NodeName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return decide.NodeAbsent, nil
+	case err != nil:
+		return decide.NodeUnknown, fmt.Errorf("read Node %s of an orphan: %w", vm.NodeName, err)
+	case node.Spec.ProviderID != "" && !nodeowner.SameVM(vm.ID, node.Spec.ProviderID):
+		return decide.NodeAbsent, nil
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return decide.NodeReady, nil
+		}
+	}
+	return decide.NodeNotReady, nil
+}

@@ -1,0 +1,216 @@
+package overshoot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/overshoot/decide"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
+)
+
+const (
+	// countWorkers is how many namespaces are counted at a time, so that a slow one does not delay others for long.
+	countWorkers = 4
+	// freezeAttempts is how often a freeze is written anew when the set has changed, but not its size.
+	freezeAttempts = 3
+)
+
+// Config is the configuration of Controller. All fields but Metrics and Tracer are required.
+type Config struct {
+	// Machines reads and writes the control cluster, and Metadata lists there.
+	Machines machineclient.MachineV1alpha1Interface
+	Metadata metadata.Interface
+	Events   events.EventRecorder
+	// Namespaces returns the namespaces that the fleet serves, and Serves reports whether it serves one.
+	Namespaces func() []string
+	Serves     func(namespace string) bool
+	// Most returns how many machines the MachineSets of a MachineDeployment may have together.
+	Most   func(d *v1alpha1.MachineDeployment) int
+	Limits decide.Limits
+	// Period is the time between two counts of a namespace; not 0. The namespaces are spread over it.
+	Period time.Duration
+	// Gate admits the leader.
+	Gate    runner.Gate[string]
+	Clock   clock.WithTicker
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
+}
+
+// Controller counts the machines of each namespace periodically, and freezes MachineSets that create beyond what was ordered. A new
+// leader has no earlier count to compare with, so that it freezes nothing before its second count. New returns one.
+type Controller struct {
+	cfg    Config
+	runner *runner.Runner[string]
+	rounds *runner.Rounds
+
+	mu     sync.Mutex
+	counts map[string]decide.Count // the last one of each namespace
+}
+
+// New returns a Controller that counts from Run on. Errors: an invalid configuration.
+func New(cfg Config) (*Controller, error) {
+	o := &Controller{cfg: cfg, rounds: runner.NewRounds(cfg.Clock, cfg.Period), counts: map[string]decide.Count{}}
+	var err error
+	o.runner, err = runner.New(runner.Config[string]{
+		Name: runner.Overshoot, LogKey: telemetry.KeyNamespace, Reconcile: o.count, Workers: countWorkers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	return o, err
+}
+
+// Begin starts to count, because the session begins to lead. It returns at once.
+func (o *Controller) Begin() { o.rounds.Begin() }
+
+// Run counts until ctx ends.
+func (o *Controller) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { o.runner.Run(ctx) })
+	o.rounds.Run(ctx, o.round)
+}
+
+// round enqueues the namespaces, spread over the period. What an earlier leadership has counted is forgotten.
+func (o *Controller) round(first bool) {
+	namespaces := o.cfg.Namespaces()
+	o.mu.Lock()
+	maps.DeleteFunc(o.counts, func(namespace string, _ decide.Count) bool {
+		return first || !slices.Contains(namespaces, namespace)
+	})
+	o.mu.Unlock()
+	for i, namespace := range namespaces {
+		o.runner.EnqueueAfter(namespace, o.cfg.Period/time.Duration(len(namespaces))*time.Duration(i))
+	}
+}
+
+// count counts the machines of a namespace, and freezes its MachineSets or ends their freezes. After an error the count before stays,
+// and the next attempt is compared with it.
+func (o *Controller) count(ctx context.Context, namespace string) (runner.Result, error) {
+	if !o.cfg.Serves(namespace) {
+		return runner.Result{}, nil
+	}
+	o.mu.Lock()
+	before := o.counts[namespace]
+	o.mu.Unlock()
+	counter, err := o.observe(ctx, namespace, before)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	var errs []error
+	for _, v := range counter.Decide(o.cfg.Limits) {
+		errs = append(errs, o.act(ctx, v))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return runner.Result{}, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.counts[namespace] = counter.Count()
+	return runner.Result{}, nil
+}
+
+// observe reads a namespace: sizes before machines, so that a machine of a new size is not compared with an old one.
+func (o *Controller) observe(ctx context.Context, namespace string, before decide.Count) (*decide.Counter, error) {
+	var deployments []decide.Deployment
+	err := pages.Each(ctx, "MachineDeployments", o.cfg.Machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
+		for i := range page.Items {
+			d := &page.Items[i]
+			deployments = append(deployments, decide.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: o.cfg.Most(d)})
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var sets []*v1alpha1.MachineSet
+	err = pages.Each(ctx, "MachineSets", o.cfg.Machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
+		for i := range page.Items {
+			set := &page.Items[i]
+			// All sets are kept until they are counted.
+			set.Spec.Template, set.Spec.Selector, set.ManagedFields = v1alpha1.MachineTemplateSpec{}, nil, nil
+			sets = append(sets, set)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	counter := decide.NewCounter(before, sets, deployments)
+	machines := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
+	return counter, pages.Each(ctx, "Machines", machines.List, func(page *metav1.PartialObjectMetadataList) {
+		for i := range page.Items {
+			counter.Add(&page.Items[i])
+		}
+	})
+}
+
+// act freezes a MachineSet, or ends its freeze. A set that has changed meanwhile is read again: its controller writes it while it
+// creates machines. If its size has changed it is left to the next count.
+func (o *Controller) act(ctx context.Context, v decide.Verdict) error {
+	// It is for this write alone: what it remembers of writes is for controllers with a cache.
+	sets := patch.New(func(namespace string) patch.Patcher[*v1alpha1.MachineSet] {
+		return o.cfg.Machines.MachineSets(namespace)
+	})
+	set := v.Set
+	for attempt := 1; ; attempt++ {
+		if machinefacts.IsFrozen(set) == v.Freeze || set.UID != v.Set.UID || set.Generation != v.Set.Generation {
+			return nil
+		}
+		_, err := sets.Commit(ctx, set, apply(v, set))
+		switch {
+		case err == nil:
+			o.report(ctx, v)
+			return nil
+		case apierrors.IsNotFound(err):
+			return nil
+		case !apierrors.IsConflict(err) || attempt == freezeAttempts:
+			return fmt.Errorf("change the freeze of MachineSet %s/%s: %w", set.Namespace, set.Name, err)
+		}
+		if set, err = o.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read MachineSet %s/%s: %w", v.Set.Namespace, v.Set.Name, err)
+		}
+	}
+}
+
+// apply returns the set with the freeze, or without it.
+func apply(v decide.Verdict, set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
+	set = set.DeepCopy()
+	if v.Freeze {
+		metav1.SetMetaDataLabel(&set.ObjectMeta, v1alpha1.LabelFreeze, "True")
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationOvershooting, v.Why)
+		return set
+	}
+	delete(set.Labels, v1alpha1.LabelFreeze)
+	delete(set.Annotations, v1alpha1.AnnotationOvershooting)
+	return set
+}
+
+// report emits an Event on the set, and logs.
+func (o *Controller) report(ctx context.Context, v decide.Verdict) {
+	logger := klog.FromContext(ctx).WithValues(telemetry.KeyMachineSet, klog.KObj(v.Set), "why", v.Why)
+	if v.Freeze {
+		logger.Error(nil, "Froze MachineSet")
+		telemetry.EmitUnlogged(o.cfg.Events, v.Set, v1alpha1.EventFrozeMachineSet, v.Why+"; it creates no machines until there are fewer")
+		return
+	}
+	logger.Info("Unfroze MachineSet")
+	telemetry.EmitUnlogged(o.cfg.Events, v.Set, v1alpha1.EventUnfrozeMachineSet, v.Why+", and is no longer frozen")
+}
