@@ -20,7 +20,7 @@ import (
 
 // TestTraces: in Jaeger the creation of a machine is one trace, and so are its deletion and a rollout, whichever of three owners works on
 // them; a hand-over and a take-over have spans, too. Which lives are sampled is shown by TestSampledLivesAreWhole of
-// cmd/machine-controller-fleet.
+// internal/replica.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "traces", func(o *harness.Options) { o.Replicas, o.Tracing = 3, true })

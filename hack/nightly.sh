@@ -26,7 +26,7 @@ simulation() {
     -seeds="$SEEDS" -first="$((SEED * most))"
 }
 fleet() {
-  go test -count=1 -timeout 3h -run '^TestWholeFleet$' ./cmd/machine-controller-fleet -seeds="$FLEET_SEEDS" -first="$((SEED * most))"
+  go test -count=1 -timeout 3h -run '^TestWholeFleet$' ./internal/replica -seeds="$FLEET_SEEDS" -first="$((SEED * most))"
 }
 sweeps() {
   go test -count=1 -timeout 3h -run '^TestSweeps$' ./controllers/orphans -seeds="$SWEEP_SEEDS" -first="$((SEED * most))"

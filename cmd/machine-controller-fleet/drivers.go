@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
@@ -66,17 +64,4 @@ func (o *options) sockets() (map[string]string, error) {
 func ownershipOf(ctx context.Context) (plugin.Ownership, bool) {
 	o, ok := telemetry.OwnerFrom(ctx)
 	return plugin.Ownership{Replica: o.Replica, Session: o.Session, Slot: o.Slot, Epoch: o.Epoch, Leader: o.Leader}, ok
-}
-
-// fencedDrivers puts the Fence before each driver, and a span and metrics around each call. Secrets are removed from answers before these.
-func (f *fleet) fencedDrivers(around environment) (*driver.Registry, error) {
-	metrics := telemetry.NewDriverMetrics(around.registry, clock.RealClock{})
-	drivers, err := around.drivers(f.session.fence, metrics, f.wall.Now)
-	if err != nil {
-		return nil, err
-	}
-	for provider, d := range drivers {
-		drivers[provider] = &telemetry.TracedDriver{Driver: f.session.fence.Driver(driver.Redacted(d)), Provider: provider, Tracer: f.tracer, Metrics: metrics}
-	}
-	return driver.NewRegistry(drivers), nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/replica"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/handback"
 )
 
@@ -61,7 +62,7 @@ func (o *leaveOptions) declare(cmd *cobra.Command) *flags.Set {
 // runLeave hands the machines back, and prints the result.
 func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 	cfg := handback.Config{
-		Fleet: o.fleet, FleetNamespace: o.fleetNamespace, Identity: fleetIdentity(o.fleetNamespace, o.fleet), Namespace: o.namespace,
+		Fleet: o.fleet, FleetNamespace: o.fleetNamespace, Identity: replica.FleetIdentity(o.fleetNamespace, o.fleet), Namespace: o.namespace,
 		Clock: clock.RealClock{},
 		OnWait: func(d time.Duration) {
 			fmt.Fprintf(out, "Waiting %s to see whether a session of the fleet renews its Lease.\n", d)
@@ -78,7 +79,7 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 	var errs [3]error
 	cfg.Client, errs[0] = kubernetes.NewForConfig(control)
 	cfg.Metadata, errs[1] = metadata.NewForConfig(control)
-	if o.targetKubeconfig != noTarget {
+	if o.targetKubeconfig != replica.NoTarget {
 		target, err := unfenced(o.targetKubeconfig, leaveCommand)
 		if err != nil {
 			return err
@@ -95,7 +96,7 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 
 // unfenced connects a command without a Fence: it has no session.
 func unfenced(file, command string) (*rest.Config, error) {
-	if file == inClusterConfig {
+	if file == replica.InCluster {
 		file = ""
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", file)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 func TestDefaultsAreThoseOfMCM(t *testing.T) {
@@ -16,12 +18,12 @@ func TestDefaultsAreThoseOfMCM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := o.limits()
+	limits := o.Limits()
 	if limits.CreationTimeout != 20*time.Minute || limits.ResourceExhaustedRetry != 10*time.Minute || len(limits.NodeConditions) != 4 {
 		t.Errorf("limits %+v", limits)
 	}
-	if o.port != 10258 || o.namespace != "" {
-		t.Errorf("port %d, namespace %q", o.port, o.namespace)
+	if o.server.Port != 10258 || o.Namespace != "" {
+		t.Errorf("port %d, namespace %q", o.server.Port, o.Namespace)
 	}
 }
 
@@ -30,7 +32,7 @@ func TestZeroRetryMeansTheDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := o.limits().ResourceExhaustedRetry; got != 10*time.Minute {
+	if got := o.Limits().ResourceExhaustedRetry; got != 10*time.Minute {
 		t.Errorf("retry after %s", got)
 	}
 }
@@ -93,22 +95,6 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 	}
 }
 
-func TestKubeconfigsThatCannotBeReadAreNamedByTheirFlag(t *testing.T) {
-	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	for _, tc := range []struct {
-		options
-		want string
-	}{
-		{options{targetKubeconfig: "/nope"}, "--target-kubeconfig=/nope: read the kubeconfig: stat /nope"},
-		{options{controlKubeconfig: "/nope", targetKubeconfig: noTarget}, "--control-kubeconfig=/nope: read the kubeconfig: stat /nope"},
-		{options{}, "--target-kubeconfig=: read the kubeconfig: unable to load in-cluster configuration"},
-	} {
-		if _, _, err := clusters(tc.options); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
-			t.Errorf("want an error that begins with %s, got: %v", tc.want, err)
-		}
-	}
-}
-
 // MCM accepts 0 for each of its durations and limits, and so existing command lines may have it.
 func TestZeroIsAcceptedWhereMCMAcceptsIt(t *testing.T) {
 	var line []string
@@ -123,9 +109,9 @@ func TestZeroIsAcceptedWhereMCMAcceptsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := lifecycle.Limits{ResourceExhaustedRetry: 10 * time.Minute, NodeConditions: o.health.nodeConditions}
+	want := lifecycle.Limits{ResourceExhaustedRetry: 10 * time.Minute, NodeConditions: o.Health.NodeConditions}
 	want.Drain.VolumeParallelism = 4
-	if diff := cmp.Diff(want, o.limits()); diff != "" || len(line) != 21 {
+	if diff := cmp.Diff(want, o.Limits()); diff != "" || len(line) != 21 {
 		t.Errorf("%d flags are 0, and the limits are (-want +got):\n%s", len(line), diff)
 	}
 }
@@ -136,12 +122,58 @@ func TestNamesFromTheEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if hostname, _ := os.Hostname(); o.replicaName != hostname || o.fleet.namespace != "from-the-pod" {
-		t.Errorf("replica %q, namespace %q", o.replicaName, o.fleet.namespace)
+	if hostname, _ := os.Hostname(); o.Name != hostname || o.Fleet.Namespace != "from-the-pod" {
+		t.Errorf("replica %q, namespace %q", o.Name, o.Fleet.Namespace)
 	}
 	t.Setenv("POD_NAMESPACE", "")
 	o, err = parse([]string{"--replica-name=fleet-0"})
-	if err != nil || o.replicaName != "fleet-0" || o.fleet.namespace != defaultFleetNamespace {
-		t.Errorf("replica %q, namespace %q, %v", o.replicaName, o.fleet.namespace, err)
+	if err != nil || o.Name != "fleet-0" || o.Fleet.Namespace != defaultFleetNamespace {
+		t.Errorf("replica %q, namespace %q, %v", o.Name, o.Fleet.Namespace, err)
+	}
+}
+
+func TestMachineConfigFlags(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--machine-config-templates=a":                "--machine-config-templates: expected NAMESPACE/NAME",
+		"--machine-config-templates=a/b/c":            "--machine-config-templates: expected NAMESPACE/NAME",
+		"--machine-config-templates=a/b":              "",
+		"--machine-config-templates=/etc/templates":   "",
+		"--machine-config-annotation-prefix=":         "--machine-config-annotation-prefix: expected",
+		"--machine-config-annotation-prefix=a.org/b":  "--machine-config-annotation-prefix: expected",
+		"--machine-config-annotation-prefix=some.org": "",
+	} {
+		_, err := parse([]string{"--control-kubeconfig=control", "--target-kubeconfig=target", flag})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", flag, err, want)
+		}
+	}
+}
+
+func TestFlagzShowsAllFlags(t *testing.T) {
+	o, err := parse([]string{"--control-kubeconfig=control", "--slots=16", "--v=3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]string{}
+	for _, row := range o.values {
+		shown[row.Name] = row.Value
+	}
+	for name, want := range map[string]string{"v": "3", "slots": "16", "logging-format": "text", "disruption-budget": "1"} {
+		if shown[name] != want {
+			t.Errorf("flag %s is %q, want %q", name, shown[name], want)
+		}
+	}
+	if len(shown) < 40 {
+		t.Error(fmt.Sprint(len(shown), " flags are shown"))
+	}
+}
+
+func TestFlagsOfTraces(t *testing.T) {
+	o, err := parse([]string{"--control-kubeconfig=control", "--trace-keep-failed", "--trace-keep-slower-than=2s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := o.process("").Keep, (telemetry.Keep{Failed: true, SlowerThan: 2 * time.Second}); got != want {
+		t.Errorf("expected %+v, got %+v", want, got)
 	}
 }

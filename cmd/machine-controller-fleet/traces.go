@@ -1,8 +1,6 @@
 package main
 
 import (
-	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -16,11 +14,6 @@ func declareTraces(g *flags.Group, keep *telemetry.Keep) {
 // process returns what the traces of this process state about it.
 func (o *options) process(version string) telemetry.Process {
 	return telemetry.Process{
-		Fleet: o.fleet.name, Replica: o.replicaName, Version: version, Namespace: o.fleet.namespace, PodUID: o.fleet.podUID, Keep: o.keepTraces,
+		Fleet: o.Fleet.Name, Replica: o.Name, Version: version, Namespace: o.Fleet.Namespace, PodUID: o.Fleet.PodUID, Keep: o.keepTraces,
 	}
-}
-
-// rolloutOf returns the rollout that a deployment is in, of which passes are traced.
-func (f *fleet) rolloutOf(d *v1alpha1.MachineDeployment) telemetry.Stage {
-	return machinedeployment.RolloutOf(f.view, d)
 }

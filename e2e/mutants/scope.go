@@ -37,7 +37,7 @@ type area struct {
 // areas returns what is mutated. seeds is how many worlds the nightly simulation tries, first the first of them.
 func areas(seeds, first string) []area {
 	worlds := "^(TestFaults|TestOutages|TestHandWrittenHolders)$"
-	fleet := net{name: "whole fleet", pkg: "cmd/machine-controller-fleet", level: nightly, args: []string{"-seeds=100", "-test.run=^TestWholeFleet$"}}
+	fleet := net{name: "whole fleet", pkg: "internal/replica", level: nightly, args: []string{"-seeds=100", "-test.run=^TestWholeFleet$"}}
 	protocol := []net{
 		{name: "shard/session/protocol", pkg: "shard/session/protocol", level: quick},
 		{name: "simulation", pkg: "shard/verification/simulation", level: quick, args: []string{"-seeds=200", "-test.run=" + worlds}},
@@ -155,7 +155,7 @@ func reportsArea() area {
 // accessArea is what decides which connections and requests a replica serves. Its net is the tests of these files, which take a second:
 // others of the package run whole fleets.
 func accessArea() area {
-	const pkg = "cmd/machine-controller-fleet"
+	const pkg = "internal/serving"
 	const tests = `^Test(.*Connections.*|.*Address.*|SlowClients.*|MetricsAreServed.*|Review.*|ManyTokens.*|AReader.*)$`
 	return area{"access", []string{pkg + "/connections.go", pkg + "/reviewer.go"}, []net{
 		{name: pkg + ", connections and reviews", pkg: pkg, level: quick, args: []string{"-test.run=" + tests}},

@@ -16,7 +16,7 @@ var clientConstructors = []string{
 // answersAreChecked: a file of a binary that reads a configuration of a client makes the clients reject answers that no API server has written.
 func answersAreChecked(files []goFile) (findings []string) {
 	for _, f := range files {
-		if !f.inside("cmd") || f.isTest() {
+		if !makesClients(f) || f.isTest() {
 			continue
 		}
 		reads, checks := "", false
@@ -41,11 +41,14 @@ func answersAreChecked(files []goFile) (findings []string) {
 	return findings
 }
 
-// clientsAreFenced: cmd makes all clients, and puts the Fence below each. The store of Leases makes its own, to have
+// makesClients reports whether clients are made in the folder of a file: in binaries, and in the wiring of a replica.
+func makesClients(f goFile) bool { return f.inside("cmd") || f.inside("internal/replica") }
+
+// clientsAreFenced: the wiring makes all clients, and puts the Fence below each. The store of Leases makes its own, to have
 // connections of its own, from a configuration that already has the Fence.
 func clientsAreFenced(files []goFile) (findings []string) {
 	for _, f := range files {
-		if f.inside("cmd") || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() || f.path == "membership/leases/store.go" {
+		if makesClients(f) || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() || f.path == "membership/leases/store.go" {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -54,7 +57,7 @@ func clientsAreFenced(files []goFile) (findings []string) {
 				return true
 			}
 			if function, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(clientConstructors, function.Sel.Name) {
-				findings = append(findings, fmt.Sprintf("%s calls %s: use a client that cmd has made, with the Fence below it", f.at(call), function.Sel.Name))
+				findings = append(findings, fmt.Sprintf("%s calls %s: use a client that internal/replica has made, with the Fence below it", f.at(call), function.Sel.Name))
 			}
 			return true
 		})

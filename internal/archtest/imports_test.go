@@ -53,16 +53,19 @@ func importsPointOneWay(files []goFile) (findings []string) {
 			return "shard/fence must not import the session that decides what it permits"
 		case f.inside("membership") && within(imported, "./shard"):
 			return "membership must not import slots"
-		case f.inside("internal") && !f.inside("internal/machinesim") && (controllers || within(imported, "./shard") || within(imported, "./membership")):
+		case f.inside("internal") && !f.inside("internal/machinesim") && !f.inside("internal/replica") && (controllers || within(imported, "./shard") || within(imported, "./membership")):
 			return "internal packages are the base of controllers and sharding"
 		}
 		return ""
 	})
 }
 
-// binariesAreLeaves: the folder of a binary has wiring only.
+// binariesAreLeaves: the folder of a binary has flags and main only, and the wiring is for the binary.
 func binariesAreLeaves(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
+		if imported == "./internal/replica" && !f.inside("cmd") {
+			return "internal/replica is wiring, which only the binary imports"
+		}
 		if strings.HasPrefix(imported, "./cmd/") || strings.HasPrefix(imported, "./e2e/lab/cmd/") {
 			if !within("./"+f.folder(), imported) {
 				return "cmd is wiring, and no package may import it"
@@ -76,7 +79,7 @@ func binariesAreLeaves(files []goFile) (findings []string) {
 func productStandsAlone(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		product := !f.inside("e2e")
-		if product && (within(imported, "./lab") || within(imported, "./e2e")) {
+		if product && within(imported, "./e2e") {
 			return "lab and e2e test the product, which must import neither"
 		}
 		return ""

@@ -36,9 +36,10 @@ func rules() []rule {
 		}},
 		{"binaries are not imported", binariesAreLeaves, []snippet{
 			{"internal/target/a.go", importing("target", module+"/cmd/machine-controller-fleet")},
+			{"internal/serving/a.go", importing("serving", module+"/internal/replica")},
 		}},
 		{"product code imports neither lab nor e2e", productStandsAlone, []snippet{
-			{"driver/a.go", importing("driver", module+"/lab/cloudsim")},
+			{"driver/a.go", importing("driver", module+"/e2e/lab/cloudsim")},
 			{"cmd/x/a.go", importing("main", module+"/e2e")},
 		}},
 		{"only the runner has queues", onlyRunnerQueues, []snippet{

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/replica"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/serving"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+)
+
+// component is the name of the binary on its pages.
+const component = "machine-controller-fleet"
+
+// flushTimeout is how long the process waits at its end for the last spans to be sent.
+const flushTimeout = 3 * time.Second
+
+// run connects, wires and runs the replica until it has left, which begins when ctx ends.
+func run(ctx context.Context, o options) error {
+	started := time.Now()
+	if err := o.logs.Apply(nil); err != nil {
+		return err
+	}
+	o.reportIneffective(klog.FromContext(ctx))
+	registry := prometheus.NewRegistry()
+	telemetry.LogSDK(klog.FromContext(ctx))
+	build := buildinfo.Read()
+	serving.RegisterProcess(registry, build)
+	provider, flush, err := telemetry.NewTracerProvider(ctx, o.process(build.Version))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+		defer cancel()
+		if err := flush(last); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to send the last spans")
+		}
+	}()
+	around := replica.Environment{
+		Drivers: func(fence *fence.Fence, metrics *telemetry.DriverMetrics, now func() time.Time) (map[string]driver.Driver, error) {
+			return makeDrivers(ctx, o, build.Version, fence, metrics, now)
+		},
+		Tracer: provider.Tracer(telemetry.Scope), Registry: registry, Die: die, Clock: clock.RealClock{},
+	}
+	if around.Control, around.Target, err = o.kubeconfigs.Read(); err != nil {
+		return err
+	}
+	f, err := replica.New(o.Options, around)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	o.server.Profiling = o.server.Profiling || o.Fleet.DebugHooks
+	metrics, debug := serving.Guards(o.server, serving.NewReviewer(f.ControlClient(), clock.RealClock{}))
+	all := serving.Pages{
+		Metrics: serving.ServeMetrics(registry, registry, klog.FromContext(ctx)), Debug: serving.ServeDebug(o.server, f.DebugPages()),
+		Statusz: zpages.Statusz(statusOf(f, started, build)), Flagz: zpages.Flagz(component, o.values),
+	}
+	server, err := serving.Serve(ctx, o.server, all.Guarded(metrics, debug), serving.Health{Live: f.Live, Ready: f.Ready})
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	// The hand-over of slots needs a context that outlives the request to leave.
+	return f.Run(context.WithoutCancel(ctx), ctx.Done())
+}
+
+// statusOf returns what /statusz shows.
+func statusOf(f *replica.Replica, started time.Time, build buildinfo.Info) zpages.Status {
+	return zpages.Status{
+		Component: component, Started: started, Now: time.Now, GoVersion: build.Go, Version: build.Version, Paths: serving.Paths(), More: f.StatusRows,
+	}
+}
+
+// die terminates the process immediately.
+func die(reason string) {
+	klog.Background().Error(nil, "Terminating process immediately", "message", reason)
+	klog.Flush()
+	os.Exit(1)
+}

@@ -1,0 +1,82 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
+)
+
+const (
+	bootTime = 8 * time.Second // of a VM, until it is a Node
+	stopTime = 2 * time.Second // of a VM, from its deletion to its end
+)
+
+// toCloud is the way of a call of the process to the cloud.
+func (p *process) toCloud(ctx context.Context, call fakecloud.Call, send func() error) error {
+	if call.Op == driver.OpScope {
+		return send()
+	}
+	q := request{replica: p.replica, place: atCloud, kind: gets, method: string(call.Op)}
+	if call.Machine != nil {
+		q.path = call.Machine.Namespace + "/" + call.Machine.Name
+	}
+	if call.Op == driver.OpCreate || call.Op == driver.OpDelete || call.Op == driver.OpInitialize {
+		p.called(ctx, p, call.Op, call.Target)
+		q.kind = writes
+	}
+	if call.Op == driver.OpSweep {
+		p.oracle.swept(call.Resource)
+		q.kind = writes
+	}
+	unanswered := func(err error) error {
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return &driver.Error{Code: driver.DeadlineExceeded, Op: call.Op, Err: err}
+		}
+		return &driver.Error{Code: driver.Unavailable, Op: call.Op, Err: err}
+	}
+	p.awaitRunning()
+	defer p.awaitRunning()
+	if err := p.network.travel(ctx, p.dead, q, there); err != nil {
+		return unanswered(err)
+	}
+	failure := send()
+	if p.network.loses(q) {
+		return unanswered(errBroken)
+	}
+	if err := p.network.travel(ctx, p.dead, q, back); err != nil {
+		return unanswered(err)
+	}
+	return failure
+}
+
+// boot makes VMs join as Nodes when their boot time is over.
+func (t *trial) boot() {
+	t.cloud.Change(func(all []*fakecloud.Resource) {
+		for _, v := range all {
+			if !v.Joined && v.Live() && !time.Now().Before(v.Boots) {
+				v.Joined = true
+				t.join(v.ID, v.NodeName)
+			}
+		}
+	})
+}
+
+// join makes a Node, unless one was restored: the kubelet uses the Node of its name.
+func (t *trial) join(providerID, name string) {
+	if t.target.Get("nodes", "", name) != nil {
+		return
+	}
+	at := time.Now().UTC().Format(time.RFC3339)
+	condition := func(kind, status string) any {
+		return map[string]any{"type": kind, "status": status, "lastHeartbeatTime": at, "lastTransitionTime": at}
+	}
+	t.put(t.target, "nodes", map[string]any{
+		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name}, "spec": map[string]any{"providerID": providerID},
+		"status": map[string]any{"conditions": []any{
+			condition("Ready", "True"), condition("MemoryPressure", "False"), condition("DiskPressure", "False"), condition("PIDPressure", "False"),
+		}},
+	})
+}

@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/load"
+)
+
+// loadGauges exports how much of the work of one replica this one carries, for an autoscaler.
+type loadGauges struct {
+	acts         func() bool
+	work         func() load.Work
+	capacity     load.Capacity
+	load, inLoad *prometheus.Desc
+}
+
+// newLoadGauges returns the gauges. While acts returns false this replica may have lost its slots without a notice, and exports
+// none: another one may report the same work.
+func newLoadGauges(acts func() bool, work func() load.Work, capacity load.Capacity) *loadGauges {
+	return &loadGauges{
+		acts: acts, work: work, capacity: capacity,
+		load: prometheus.NewDesc("mcf_load",
+			"The work of this replica, in units of what one replica should carry, by dimension: machines, transitions or queue. "+
+				"The largest of the sums over all replicas is the number of replicas that the fleet needs.",
+			[]string{"dimension"}, nil),
+		inLoad: prometheus.NewDesc("mcf_load_slots", "Slots whose work is in mcf_load: those of this replica that are open.", nil, nil),
+	}
+}
+
+// measure returns the work of this replica.
+func (f *Replica) measure() load.Work {
+	return load.Count(f.slots.spread.Count(), f.session.fence.Holds, f.view.Machines.Of, f.metrics.Overdue(load.OverdueAfter))
+}
+
+// Describe is prometheus.Collector's.
+func (g *loadGauges) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- g.load
+	descriptions <- g.inLoad
+}
+
+// Collect is prometheus.Collector's.
+func (g *loadGauges) Collect(metrics chan<- prometheus.Metric) {
+	if !g.acts() {
+		return
+	}
+	work := g.work()
+	metrics <- prometheus.MustNewConstMetric(g.inLoad, prometheus.GaugeValue, float64(work.Slots))
+	for dimension, value := range load.Of(work, g.capacity) {
+		metrics <- prometheus.MustNewConstMetric(g.load, prometheus.GaugeValue, value, string(dimension))
+	}
+}

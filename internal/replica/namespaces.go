@@ -1,0 +1,63 @@
+package replica
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+)
+
+// newNamespaceLeases wires the exclusion of namespaces that other managers serve. roots returns the roots of a namespace that this
+// replica has cached.
+func newNamespaceLeases(
+	o Options, f *Replica, spread ring.Slots, roots func(namespace string) []corev1.ObjectReference,
+) (*namespacelease.NamespaceLeases, error) {
+	byNamespace, err := ring.NewSlots(spread.Count(), ring.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	reporter := &namespacelease.Reporter{
+		Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Holds: f.session.fence.Holds, Roots: roots, SlotOf: spread.Of,
+	}
+	return namespacelease.New(namespacelease.Config{
+		Client: f.control, Metadata: f.metadata, Namespace: o.Namespace, Fleet: FleetIdentity(o.Fleet.Namespace, o.Fleet.Name),
+		SlotOf:  func(namespace string) int { return byNamespace.Of(namespace, "") },
+		Gate:    fence.NewGate(f.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
+		Refused: reporter.Refused,
+		Clock:   clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
+	})
+}
+
+// FleetIdentity is the holderIdentity of a fleet on the Leases of Machine Controller Manager.
+func FleetIdentity(namespace, fleet string) string {
+	return "machine-controller-fleet/" + namespace + "/" + fleet
+}
+
+// roots returns references to the roots of a namespace that this replica has cached: those in its slots, and those in none.
+func (s *slots) roots(namespace string) []corev1.ObjectReference {
+	refs := s.unlabeled.Roots(namespace)
+	refs = append(refs, rootsAmong(policy.Deployment, s.view.Deployments.In(namespace))...)
+	refs = append(refs, rootsAmong(policy.Set, s.view.Sets.In(namespace))...)
+	return append(refs, rootsAmong(policy.Machine, s.view.Machines.In(namespace))...)
+}
+
+// countRoots returns how many roots a slot has whose objects are cached.
+func (s *slots) countRoots(slot int) int {
+	return len(rootsAmong(policy.Deployment, s.view.Deployments.Of(slot))) + len(rootsAmong(policy.Set, s.view.Sets.Of(slot))) +
+		len(rootsAmong(policy.Machine, s.view.Machines.Of(slot)))
+}
+
+// rootsAmong returns references to those objects that have no controller.
+func rootsAmong[T metav1.Object](kind policy.Kind, objects []T) (refs []corev1.ObjectReference) {
+	for _, o := range objects {
+		if metav1.GetControllerOf(o) == nil {
+			refs = append(refs, policy.Of(kind, o).Ref())
+		}
+	}
+	return refs
+}

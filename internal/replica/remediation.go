@@ -1,0 +1,57 @@
+package replica
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+)
+
+// newRemediation wires the remediation of unhealthy machines.
+func newRemediation(o Options, f *Replica) (*remediation.Controller, error) {
+	return remediation.New(remediation.Config{
+		Machines: f.machines.MachineV1alpha1(), View: f.view, Targets: f.targets, Namespaces: f.namespaces,
+		Servers:          f.outages(),
+		DeploymentEvents: f.recorder(v1alpha1.EventSourceMachineDeployment), SetEvents: f.recorder(v1alpha1.EventSourceMachineSet),
+		Limits: disruption.Limits{
+			HealthTimeout: o.Health.Timeout, Budget: intstr.Parse(o.Health.DisruptionBudget), Thresholds: o.Health.Thresholds,
+		},
+		Replica: o.Name, Holds: f.session.fence.Holds, Held: f.holds.Held, Budget: f.budget,
+		SlotOf: func(labels map[string]string) (int, bool) {
+			return policy.Read(labels[v1alpha1.LabelSlot], f.slots.spread.Count())
+		},
+		DeploymentGate: f.slots.gate(policy.Deployment),
+		SetGate:        f.slots.gate(policy.Set),
+		Clock:          f.wall, Workers: o.ConcurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+	})
+}
+
+// countBreakers registers a metric of the open circuit breakers.
+func countBreakers(registerer prometheus.Registerer, breakers *remediation.Breakers) {
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mcf_open_circuit_breakers",
+		Help: "Zones and target clusters, in all namespaces or in one, in which this replica replaces no unhealthy machine, because too many are not Ready; with different thresholds, each counts.",
+	}, func() (open float64) {
+		for _, is := range breakers.Snapshots().Of {
+			open += float64(len(is.Open))
+		}
+		return open
+	}))
+}
+
+// heldDeletions returns a metric of the machines that wait because deletions are held or the deletion budget is exhausted. While acts returns false this replica may have lost
+// its slots without a notice, and reports 0.
+func heldDeletions(acts func() bool, replacements *remediation.Controller) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mcf_deletions_held",
+		Help: "Machines in this replica's slots that should be deleted or replaced and are not, because deletions are held or the deletion budget is exhausted.",
+	}, func() float64 {
+		if !acts() {
+			return 0
+		}
+		return float64(replacements.Waiting())
+	})
+}

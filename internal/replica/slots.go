@@ -1,0 +1,252 @@
+package replica
+
+import (
+	"context"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+)
+
+// slots has the caches of the slots that this replica holds, and of the objects in no slot.
+type slots struct {
+	*slotcache.Set
+	*watched
+
+	spread     ring.Slots
+	fence      *fence.Fence
+	view       *objectcache.View
+	nodes      *objectcache.Nodes
+	unlabeled  *slotlabel.Watch
+	labeler    *slotlabel.Labeler
+	namespaces *namespacelease.NamespaceLeases
+
+	undecodable *undecodable
+
+	classes   *slotcache.Classes
+	ofClasses *machineclass.Controller
+
+	configs *machineConfiguration // nil without machine configuration
+}
+
+var _ shardsession.Grants = (*slots)(nil)
+
+// nodesKind names the only kind of objects of a slot that is in the target cluster.
+const nodesKind = "Nodes"
+
+// newSlots wires the sources of the view. Errors: watches that cannot be prepared.
+func newSlots(o Options, f *Replica, spread ring.Slots) (*slots, error) {
+	api := f.machines.MachineV1alpha1()
+	s := &slots{
+		watched: &watched{clock: clock.RealClock{}, after: o.Fleet.Durations.BlindAfter, lists: []watchedLists{
+			{controlName, f.controlLists}, {targetName, f.targetLists},
+		}},
+		spread: spread, fence: f.session.fence, view: f.view, nodes: objectcache.New[*corev1.Node](),
+	}
+	s.undecodable = &undecodable{view: f.view, events: f.recorder(v1alpha1.EventSourceMachineDeployment)}
+	s.undecodable.watch()
+	kinds := []slotcache.Kind{
+		slotcache.KindOf("MachineDeployments", s.control("MachineDeployments", objectcache.FromEach(api.MachineDeployments(o.Namespace))), f.view.Deployments),
+		slotcache.KindOf("MachineSets", s.control("MachineSets", objectcache.FromEach(api.MachineSets(o.Namespace))), f.view.Sets),
+		slotcache.KindOf("Machines", s.control("Machines", objectcache.FromEach(api.Machines(o.Namespace))), f.view.Machines),
+	}
+	if f.cluster != nil {
+		s.nodes = f.cluster.Nodes
+		kinds = append(kinds, slotcache.KindOf(nodesKind, s.source(nodesKind, targetName, objectcache.From(f.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
+	}
+	s.Set = slotcache.New(clock.RealClock{}, kinds...)
+	var err error
+	s.unlabeled, err = slotlabel.NewWatch(f.metadata, f.targetMetadata, o.Namespace, spread.Count())
+	if err != nil {
+		return nil, err
+	}
+	if s.namespaces, err = newNamespaceLeases(o, f, spread, s.roots); err != nil {
+		return nil, err
+	}
+	s.labeler, err = slotlabel.New(slotlabel.Config{
+		Control: f.metadata, Target: f.targetMetadata, Machines: api, Watch: s.unlabeled,
+		Slots: policy.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
+		Served: s.namespaces.Served,
+		Gate:   fence.NewGate(f.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
+		Holds:  f.session.fence.Holds,
+		Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Clock: clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.namespaces.OnChange(s.labeler.NamespaceChanged)
+	reportLabeler(s.labeler, policy.Deployment, f.view.Deployments.Objects)
+	reportLabeler(s.labeler, policy.Set, f.view.Sets.Objects)
+	reportLabeler(s.labeler, policy.Machine, f.view.Machines.Objects)
+	s.undecodable.showLabeler(s.labeler)
+	return s, nil
+}
+
+// reportLabeler reports changes of the objects in this replica's slots to the labeler.
+func reportLabeler[T interface {
+	comparable
+	metav1.Object
+}](labeler *slotlabel.Labeler, kind policy.Kind, all *objectcache.Objects[T]) {
+	var none T
+	all.OnChange(func(before, after T) {
+		if after == none {
+			labeler.Left(kind, objectcache.Key(before))
+			return
+		}
+		labeler.Seen(kind, after)
+	})
+}
+
+// Open announces the objects of slots to the controllers, and reports the slots to the labeler and to the exclusion of
+// namespaces.
+func (s *slots) Open(slots []int) {
+	s.Set.Open(slots)
+	s.labeler.Opened(slots)
+	s.namespaces.Opened(slots)
+	s.lookAtClasses()
+	s.configs.look()
+}
+
+// Drop removes the objects of slots that were lost.
+func (s *slots) Drop(slots []int) {
+	s.Set.Drop(slots)
+	s.configs.look()
+}
+
+// lookAtClasses enqueues the MachineClasses and Secrets that this replica may reconcile now.
+func (s *slots) lookAtClasses() {
+	s.classes.Opened()
+	s.ofClasses.Opened()
+}
+
+// showClasses connects the controller of MachineClasses to the cache of their references.
+func (s *slots) showClasses(o Options, f *Replica, controller *machineclass.Controller) {
+	s.ofClasses = controller
+	s.classes = slotcache.NewClasses(slotcache.ClassesConfig{
+		Machines: f.machines.MachineV1alpha1(), Metadata: f.metadata, View: f.view, Namespace: o.Namespace,
+		Look: controller.Enqueue, Clock: clock.RealClock{},
+	})
+	s.namespaces.OnChange(s.classes.NamespaceChanged)
+	s.namespaces.OnChange(func(string) { controller.Opened() })
+}
+
+// Run watches and labels until ctx ends.
+func (s *slots) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { s.Set.Run(ctx) })
+	running.Go(func() { s.classes.Run(ctx) })
+	running.Go(func() {
+		if err := s.namespaces.Start(ctx); err == nil {
+			s.lookAtClasses()
+			s.configs.look()
+		}
+		s.namespaces.Run(ctx) // also after ctx has ended: Run then shuts down its queue
+	})
+	running.Go(func() { _ = s.labeler.Run(ctx) }) // it ends when ctx does
+	running.Wait()
+}
+
+// count registers metrics of objects that exist and are not reconciled.
+func (s *slots) count(registerer prometheus.Registerer) {
+	gauge := func(name, help string, labels prometheus.Labels, count func() int) {
+		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(count()) }))
+	}
+	for _, kind := range policy.Kinds() {
+		gauge("mcf_unlabeled_objects", "Objects in no slot, by kind; every Node that is no machine's counts.",
+			prometheus.Labels{"kind": kind.String()}, func() int { return s.unlabeled.Count(kind) })
+	}
+	s.undecodable.count(registerer)
+	gauge("mcf_refused_namespaces", "Namespaces with something to do for this replica that another holder of MCM's Leases keeps it out of.",
+		nil, s.namespaces.CountRefused)
+}
+
+// known returns the metadata of an object in this replica's slots.
+func (s *slots) known(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
+	if failure, known := s.undecodable.find(kind, key); known {
+		return failure, true
+	}
+	switch kind {
+	case policy.Deployment:
+		return s.view.Deployments.Get(key)
+	case policy.Set:
+		return s.view.Sets.Get(key)
+	case policy.Machine:
+		return s.view.Machines.Get(key)
+	case policy.Node:
+		return s.nodes.Get(key)
+	}
+	return nil, false
+}
+
+// gate returns a Gate that admits keys of a kind by the slot labels of their objects.
+func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
+	inner := fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+		obj, known := s.known(kind, key)
+		if !known {
+			return 0, false
+		}
+		return policy.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
+	})
+	return s.labeler.Admission().Gate(kind, inner)
+}
+
+// weigh returns the weights of this replica's slots.
+func (s *slots) weigh() map[int]int64 {
+	return slotcache.Weights(s.spread.Count(), s.fence.Holds, s.view.Machines.All())
+}
+
+// sharedGate returns a Gate for objects that several roots share: their own key decides their slot. No key is admitted in a
+// namespace that another manager serves.
+func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
+	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+		return s.spread.Of(key.Namespace, key.Name), !s.namespaces.KeptOut(key.Namespace)
+	})
+}
+
+// nodeGate returns a Gate that admits Nodes by their slot label. A Node's machine may be deleted, so its namespace may be
+// unknown.
+func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
+	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+		node, known := s.nodes.Get(key)
+		if !known {
+			return 0, false
+		}
+		return policy.Read(node.Labels[v1alpha1.LabelSlot], s.spread.Count())
+	})
+}
+
+// goneGate returns a Gate that admits deleted machines, by their last slot.
+func (s *slots) goneGate() runner.Gate[credentials.Gone] {
+	return fence.NewGate(s.fence, func(gone credentials.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
+}
+
+// unlabeledNode reports whether the target cluster has a Node of that name that is in no slot.
+func (s *slots) unlabeledNode(name string) bool {
+	return s.unlabeled.Has(policy.Node, types.NamespacedName{Name: name})
+}
+
+// onUnlabeledNode calls f for every Node in no slot that appears or changes.
+func (s *slots) onUnlabeledNode(f func(name string, uid types.UID)) error {
+	return s.unlabeled.OnChange(func(o policy.Object, gone bool) {
+		if o.Kind == policy.Node && !gone {
+			f(o.Name, o.UID)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package serving
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+)
+
+const (
+	// reviewFresh is for how long an answer of the API server is valid. A reader that loses its access keeps it for that long.
+	reviewFresh = time.Minute
+	// reviewStale is for how long it is valid while the API server does not answer: that is when metrics are needed.
+	reviewStale = 10 * time.Minute
+	// reviewTimeout bounds one review.
+	reviewTimeout = 5 * time.Second
+	// reviewsAtOnce bounds the reviews in flight, reviewsPerSecond and reviewsInBurst their rate, and rememberedReviews the answers
+	// that are kept: a client without access can send a different token with each request, and the requests of the reviews are
+	// among those of the fleet for the API server.
+	reviewsAtOnce     = 4
+	reviewsPerSecond  = 10
+	reviewsInBurst    = 50
+	rememberedReviews = 1000
+	// maxBearer is the length in bytes of the longest token that is reviewed. Tokens of ServiceAccounts have about 1 kB.
+	maxBearer = 16 << 10
+)
+
+// Reviewer authenticates and authorizes requests by reviews of the control cluster's API server.
+type Reviewer struct {
+	client     kubernetes.Interface
+	clock      clock.PassiveClock
+	concurrent chan struct{}
+	rate       flowcontrol.PassiveRateLimiter
+
+	// allowed and refused have the last answers. They are apart, so that clients without access do not displace those that have it.
+	allowed, refused *lru.Cache
+}
+
+// review is an answer: an HTTP status, and when it was given.
+type review struct {
+	status int
+	at     time.Time
+}
+
+// NewReviewer returns a Reviewer that asks the control cluster of the client.
+func NewReviewer(client kubernetes.Interface, c clock.PassiveClock) *Reviewer {
+	return &Reviewer{
+		client: client, clock: c, concurrent: make(chan struct{}, reviewsAtOnce),
+		rate:    flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewsInBurst, c),
+		allowed: lru.New(rememberedReviews), refused: lru.New(rememberedReviews),
+	}
+}
+
+// guard returns a handler that serves the requests that the control cluster's RBAC allows for nonResourceURLs.
+func (r *Reviewer) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		status, err := r.status(req)
+		if err != nil {
+			klog.FromContext(req.Context()).V(2).Info("Request could not be reviewed", "path", req.URL.Path, "err", err)
+		}
+		switch status {
+		case http.StatusOK:
+			next.ServeHTTP(w, req)
+		case http.StatusUnauthorized:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "expected a bearer token that the API server of the control cluster knows; see --metrics-authorization", status)
+		case http.StatusForbidden:
+			http.Error(w, "this user may not "+strings.ToLower(req.Method)+" this path; bind a ClusterRole with it in nonResourceURLs", status)
+		default:
+			http.Error(w, "the API server of the control cluster does not say whether this request may be made; try again", status)
+		}
+	})
+}
+
+// status returns the HTTP status of a request: OK when it is allowed.
+func (r *Reviewer) status(req *http.Request) (int, error) {
+	token, isBearer := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	if token = strings.TrimSpace(token); !isBearer || token == "" || len(token) > maxBearer {
+		return http.StatusUnauthorized, nil
+	}
+	key := sha256.Sum256([]byte(req.Method + " " + req.URL.Path + "\n" + token))
+	now := r.clock.Now()
+	last := r.remembered(key)
+	if now.Sub(last.at) < reviewFresh {
+		return last.status, nil
+	}
+	status, err := r.review(req, token)
+	if err != nil {
+		if now.Sub(last.at) < reviewStale {
+			return last.status, err
+		}
+		return http.StatusServiceUnavailable, err
+	}
+	r.remember(key, review{status: status, at: now})
+	return status, nil
+}
+
+// remembered returns the last answer; if none is kept, the zero review, which is not valid at any time.
+func (r *Reviewer) remembered(key [sha256.Size]byte) (last review) {
+	for _, answers := range []*lru.Cache{r.allowed, r.refused} {
+		if answer, known := answers.Get(key); known {
+			last, _ = answer.(review)
+			return last
+		}
+	}
+	return review{}
+}
+
+// remember keeps an answer in place of the last one.
+func (r *Reviewer) remember(key [sha256.Size]byte, last review) {
+	keep, other := r.refused, r.allowed
+	if last.status == http.StatusOK {
+		keep, other = r.allowed, r.refused
+	}
+	other.Remove(key)
+	keep.Add(key, last)
+}
+
+// review reviews token and access, within reviewTimeout. Errors: the API server does not answer, or there are too many reviews.
+func (r *Reviewer) review(req *http.Request, token string) (int, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), reviewTimeout)
+	defer cancel()
+	if !r.rate.TryAccept() {
+		return 0, errors.New("too many reviews have been requested")
+	}
+	select {
+	case r.concurrent <- struct{}{}:
+		defer func() { <-r.concurrent }()
+	case <-ctx.Done():
+		return 0, fmt.Errorf("too many reviews are in flight: %w", ctx.Err())
+	}
+	who, err := r.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("review a token: %w", err)
+	}
+	if !who.Status.Authenticated {
+		return http.StatusUnauthorized, nil
+	}
+	user := who.Status.User
+	extra := map[string]authorizationv1.ExtraValue{}
+	for name, values := range user.Extra {
+		extra[name] = authorizationv1.ExtraValue(values)
+	}
+	may, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: req.URL.Path, Verb: strings.ToLower(req.Method)},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("review the access of %s: %w", user.Username, err)
+	}
+	if !may.Status.Allowed {
+		return http.StatusForbidden, nil
+	}
+	return http.StatusOK, nil
+}
