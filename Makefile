@@ -29,6 +29,7 @@ FUZZTIME ?= 30s
 ATTACK_TIME ?= 1h
 MODEL_TIME ?= 30m
 KEEP ?=
+PICTURE ?=
 NETS ?= ci
 MUTANT ?=
 # What the binary reports of its build goes before what Go has recorded of the checkout; see internal/buildinfo.
@@ -100,9 +101,9 @@ clean: ## Remove what was built; labs stay, stop them with lab-down
 ##@ Try it
 
 .PHONY: demo
-demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on a control plane of its own: REPLICAS (3), TRACING=1; KEEP=1 leaves it running
+demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on a control plane of its own: REPLICAS (3), TRACING=1, PICTURE=file.svg; KEEP=1 leaves it running
 	@go build -o bin/ ./e2e/demo
-	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing)
+	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing) $(if $(PICTURE),--picture "$(PICTURE)")
 
 .PHONY: lab-up
 lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, MACHINE_CONFIGURATION=1, CLOUDSIM_FLAGS, FLEET_FLAGS, DAEMON_FLAGS, CLOUDS, DRIVERS

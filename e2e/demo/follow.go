@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +73,13 @@ func (f *follower) fleet(machines []machine) fleet {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.journal.fleet(machines)
+}
+
+// holdings returns who held the slots since it was started.
+func (f *follower) holdings() []holding {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.journal.held)
 }
 
 // settled returns the moves that were not returned before, once no slot has moved for some time.

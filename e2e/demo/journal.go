@@ -19,7 +19,8 @@ type journal struct {
 	sessions map[string]string // by replica, "" once it has ended
 	leader   string            // a session
 	slots    map[int]slotLease
-	moves    []move // those that take has not returned
+	moves    []move // those that settled has not returned
+	held     []holding
 	// deed is when the fleet was changed last, for example by a kill.
 	deed time.Time
 }
@@ -78,6 +79,9 @@ func (j *journal) see(lease *coordinationv1.Lease, at time.Time) {
 	now := slotLease{
 		holder: holder, epoch: member.Transitions(lease), last: before.last,
 		assigned: lease.Annotations[v1alpha1.AnnotationAssignedReplica], assignedAt: before.assignedAt,
+	}
+	if replica := replicaOf(holder); replica != replicaOf(before.holder) {
+		j.held = append(j.held, holding{at: at, slot: number, replica: replica})
 	}
 	if holder != "" {
 		if before.last != "" && before.last != holder {

@@ -32,6 +32,7 @@ func run(ctx context.Context, args []string, out *os.File, complaints io.Writer)
 	flags.SetOutput(complaints)
 	keep := flags.Bool("keep", false, "keep everything running at the end, and print how to inspect it")
 	tracing := flags.Bool("tracing", false, "trace the fleet, and show one machine's life")
+	picture := flags.String("picture", "", "file for a picture of the run, as SVG")
 	replicas := flags.Int("replicas", 3, "number of replicas of the fleet at the start")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -56,6 +57,6 @@ func run(ctx context.Context, args []string, out *os.File, complaints io.Writer)
 		fmt.Fprintln(complaints, "demo: make a folder for the lab:", err)
 		return exitFailed
 	}
-	d := &demo{dir: tools.lab, replicas: *replicas, keep: *keep, tracing: *tracing, tools: tools, screen: newScreen(out, os.Getenv), began: time.Now()}
+	d := &demo{dir: tools.lab, replicas: *replicas, keep: *keep, tracing: *tracing, drawTo: *picture, tools: tools, screen: newScreen(out, os.Getenv), began: time.Now()}
 	return d.end(ctx, d.play(ctx))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ type demo struct {
 	lab      *harness.Lab // nil before it is up
 	leases   *follower
 	timings  []timing
+	samples  []sample
+	// drawTo is the file for the picture of the run; "" for none.
+	drawTo string
 	// followed is a machine whose slot was taken over, for the step that shows its life.
 	followed string
 }
@@ -79,11 +83,23 @@ func (d *demo) play(ctx context.Context) error {
 		if err := bounded(ctx, s.do); err != nil {
 			return err
 		}
-		d.timings = append(d.timings, timing{Name: s.title, Took: time.Since(start)})
+		d.timings = append(d.timings, timing{Name: s.title, Start: start, Took: time.Since(start)})
 	}
 	d.screen.print("")
 	d.screen.print(summary(d.screen.ink, d.timings, time.Since(d.began))...)
 	d.screen.print("")
+	return d.draw()
+}
+
+// draw writes the picture of the run.
+func (d *demo) draw() error {
+	if d.drawTo == "" {
+		return nil
+	}
+	picture := drawing{steps: d.timings, samples: d.samples, holdings: d.leases.holdings()}.svg()
+	if err := os.WriteFile(d.drawTo, []byte(picture), 0o644); err != nil {
+		return fmt.Errorf("write the picture: %w", err)
+	}
 	return nil
 }
 
@@ -136,6 +152,7 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 	for start := time.Now(); ; {
 		p, err := observe(ctx, d.lab, d.leases)
 		if err == nil {
+			d.samples = append(d.samples, p.sample(time.Now()))
 			var broken error
 			now, broken = g.scene(p)
 			now.elapsed = time.Since(start)

@@ -96,10 +96,11 @@ func symbol(k ink, phase v1alpha1.MachinePhase) string {
 	return k.red("●")
 }
 
-// timing is how long a step took.
+// timing is when a step began, and how long it took.
 type timing struct {
-	Name string
-	Took time.Duration
+	Name  string
+	Start time.Time
+	Took  time.Duration
 }
 
 // summary is a table of timings, the longest with the longest bar, and their total.

@@ -161,7 +161,7 @@ func TestClip(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	got := summary(false, []timing{{"Start", 4 * time.Second}, {"Look", time.Second}, {"End", 0}}, 5123*time.Millisecond)
+	got := summary(false, []timing{{Name: "Start", Took: 4 * time.Second}, {Name: "Look", Took: time.Second}, {Name: "End"}}, 5123*time.Millisecond)
 	want := []string{
 		"    Start     4.0 s  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━",
 		"    Look      1.0 s  ━━━━━━━━",
