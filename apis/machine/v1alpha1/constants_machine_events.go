@@ -96,7 +96,7 @@ func machineEvents() []EventReason {
 		{
 			EventNotOwned, true, machine,
 			"The machine is being deleted, and names a Node or a VM that is not its own: the Node is bound to another machine or to none, or the VM does not have the machine's UID. Neither is changed.",
-			"If the VM or the Node belongs to no machine, delete it by hand; see [ownership of Nodes and VMs](architecture.md#ownership-of-nodes-and-vms).",
+			"If the VM or the Node belongs to no machine, delete it by hand; see [ownership of Nodes and VMs](architecture/ownership.md).",
 		},
 		{
 			EventNodeRefused, true, machine,
