@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,6 +16,8 @@ var (
 	makeCommand  = regexp.MustCompile("(?m)(?:^|`)make ([a-z][a-z0-9-]*)")
 	makeTarget   = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
 	codeSpan     = regexp.MustCompile("`([^`\n]+)`")
+	heading      = regexp.MustCompile(`^#+ +(.*?) *$`)
+	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
 // TestDocumentationNamesWhatExists follows links, make targets and names of files and folders in the documentation.
@@ -29,8 +32,15 @@ func TestDocumentationNamesWhatExists(t *testing.T) {
 		}
 		text := string(read(t, name))
 		for _, match := range markdownLink.FindAllStringSubmatch(text, -1) {
-			link, _, _ := strings.Cut(match[1], "#")
-			if link != "" && !strings.Contains(link, "://") && !exists(path.Join(path.Dir(name), link)) {
+			link, anchor, _ := strings.Cut(match[1], "#")
+			if strings.Contains(link, "://") {
+				continue
+			}
+			page := name
+			if link != "" {
+				page = path.Join(path.Dir(name), link)
+			}
+			if !exists(page) || anchor != "" && strings.HasSuffix(page, ".md") && !anchors(string(read(t, page)))[anchor] {
 				t.Errorf("%s links to %s, which does not exist", name, match[1])
 			}
 		}
@@ -43,6 +53,38 @@ func TestDocumentationNamesWhatExists(t *testing.T) {
 			if looksLikePath(match[1]) && !exists(match[1]) {
 				t.Errorf("%s names %s, which does not exist", name, match[1])
 			}
+		}
+	})
+}
+
+// TestEveryPageIsInTheIndex: docs/README.md has each page of docs/ once, or the page that lists those of its folder.
+func TestEveryPageIsInTheIndex(t *testing.T) {
+	const index = "docs/README.md"
+	lists := map[string]string{"docs/adr": "docs/adr/README.md", "docs/architecture": "docs/architecture.md", "docs/runbooks": "docs/runbooks/README.md"}
+	linked := func(name string) map[string]int {
+		pages := map[string]int{}
+		for _, match := range markdownLink.FindAllStringSubmatch(string(read(t, name)), -1) {
+			link, _, _ := strings.Cut(match[1], "#")
+			pages[path.Join(path.Dir(name), link)]++
+		}
+		return pages
+	}
+	fromIndex := linked(index)
+	for page, links := range fromIndex {
+		if links > 1 {
+			t.Errorf("%s has %d links to %s, want one", index, links, page)
+		}
+	}
+	walk(t, func(name string) {
+		if !strings.HasPrefix(name, "docs/") || !strings.HasSuffix(name, ".md") || name == index {
+			return
+		}
+		if list := lists[path.Dir(name)]; list != "" && list != name {
+			if linked(list)[name] == 0 {
+				t.Errorf("%s has no link to %s", list, name)
+			}
+		} else if fromIndex[name] == 0 {
+			t.Errorf("%s has no link to %s", index, name)
 		}
 	})
 }
@@ -70,4 +112,28 @@ func looksLikePath(span string) bool {
 func exists(name string) bool {
 	_, err := os.Stat(filepath.Join(root, filepath.FromSlash(name)))
 	return err == nil
+}
+
+// anchors returns the anchors of the headings of a page, as GitHub makes them.
+func anchors(page string) map[string]bool {
+	all, code := map[string]bool{}, false
+	for line := range strings.SplitSeq(page, "\n") {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		match := heading.FindStringSubmatch(line)
+		if code || match == nil {
+			continue
+		}
+		text := markdownLink.ReplaceAllString(strings.ToLower(match[1]), "")
+		anchor := strings.ReplaceAll(notInAnchor.ReplaceAllString(text, ""), " ", "-")
+		for name, n := anchor, 1; ; n++ {
+			if !all[name] {
+				all[name] = true
+				break
+			}
+			name = fmt.Sprintf("%s-%d", anchor, n)
+		}
+	}
+	return all
 }
