@@ -169,7 +169,7 @@ test-e2e: ## All end-to-end tests
 	@hack/test.sh e2e e2e-rest smoke
 
 .PHONY: helm-e2e
-helm-e2e: ## The README's installation in a lab: scale, upgrade, roll back, lose a Node and reinstall under load, in some minutes
+helm-e2e: ## The documented installation in a lab: scale, upgrade, roll back, lose a Node and reinstall under load, in some minutes
 	@hack/test.sh helm
 
 .PHONY: alerts-e2e

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// nodes of the lab's own, as in the README: one replica of the fleet fits on each.
+	// nodes of the lab's own, as documented: one replica of the fleet fits on each.
 	nodes     = 5
 	slots     = 256
 	namespace = "load"
@@ -37,7 +37,7 @@ type bed struct {
 	*testing.T
 	ctx      context.Context //nolint:containedctx // it is the test's own, and every step needs it
 	lab      *harness.Lab
-	readme   map[string]string
+	commands map[string]string
 	root     string // of the repository
 	bin      string
 	home     string // of Helm
@@ -56,7 +56,7 @@ func newBed(t *testing.T) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{T: t, readme: readme(t), root: root, bin: bin, home: t.TempDir(), tag: firstTag}
+	b := &bed{T: t, commands: documented(t), root: root, bin: bin, home: t.TempDir(), tag: firstTag}
 	if os.Geteuid() != 0 {
 		t.Skip("the lab runs pods of other users than root only as root")
 	}
@@ -88,14 +88,14 @@ func (b *bed) eventually(what string, check func(context.Context) error) {
 	b.must(harness.EventuallyEvery(b.ctx, 250*time.Millisecond, what, check))
 }
 
-// follow runs a block of the README.
+// follow runs a documented block.
 func (b *bed) follow(block string) {
 	b.Helper()
-	commands, found := b.readme[block]
+	commands, found := b.commands[block]
 	if !found {
-		b.Fatalf("the README has no block %q", block)
+		b.Fatalf("%v have no block %q", pages, block)
 	}
-	b.step("README: "+strings.TrimPrefix(strings.SplitN(commands, "\n", 2)[0], "# "), func() { b.shell(commands) })
+	b.step("documented: "+strings.TrimPrefix(strings.SplitN(commands, "\n", 2)[0], "# "), func() { b.shell(commands) })
 }
 
 // shell runs commands in the folder of the repository, as a user of the lab does, and returns what they print.

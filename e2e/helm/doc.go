@@ -1,7 +1,7 @@
 // Package helm tests the fleet as users install it: Helm installs the chart in a lab without a fleet, and real kubelets run the
 // StatefulSet's pods with their ServiceAccount, under the chart's access rules and admission policies.
 //
-// The commands are those of the README, which the tests read from its section "Install it".
+// The commands are those of the README, docs/lab.md and docs/operations/install.md, which the tests read.
 //
 // Guarantees: while the fleet is installed, scaled, upgraded, rolled back, loses a Node and is reinstalled, each change of a
 // MachineDeployment is served, no call of the cloud takes effect twice, no request of a replica is forbidden, and no machine, VM or

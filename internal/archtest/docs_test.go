@@ -89,6 +89,15 @@ func TestEveryPageIsInTheIndex(t *testing.T) {
 	})
 }
 
+// TestFirstPagesAreShort: what a reader meets first is read as a whole; what is longer belongs to a page of its own.
+func TestFirstPagesAreShort(t *testing.T) {
+	for name, most := range map[string]int{"README.md": 900, "docs/architecture.md": 3000} {
+		if words := len(strings.Fields(string(read(t, name)))); words > most {
+			t.Errorf("%s has %d words, want at most %d", name, words, most)
+		}
+	}
+}
+
 // TestBenchmarksAreExplained: names of rows are an interface.
 func TestBenchmarksAreExplained(t *testing.T) {
 	var bars map[string]float64
