@@ -13,7 +13,7 @@ import (
 // logProgress logs the step of a rollout that the difference between two versions of a deployment shows, if any.
 func logProgress(ctx context.Context, before, after *v1alpha1.MachineDeployment) {
 	log := klog.FromContext(ctx)
-	was, is := conditionOf(before, v1alpha1.MachineDeploymentProgressing), conditionOf(after, v1alpha1.MachineDeploymentProgressing)
+	was, is := machinefacts.ConditionOfDeployment(&before.Status, v1alpha1.MachineDeploymentProgressing), machinefacts.ConditionOfDeployment(&after.Status, v1alpha1.MachineDeploymentProgressing)
 	switch {
 	case is == was:
 	case begins(was, is):
@@ -26,24 +26,14 @@ func logProgress(ctx context.Context, before, after *v1alpha1.MachineDeployment)
 	case is.Reason == v1alpha1.ReasonDeploymentResumed:
 		log.Info("Rollout resumed", "reason", is.Reason)
 	}
-	was, is = conditionOf(before, v1alpha1.MachineDeploymentRolloutStalled), conditionOf(after, v1alpha1.MachineDeploymentRolloutStalled)
+	was, is = machinefacts.ConditionOfDeployment(&before.Status, v1alpha1.MachineDeploymentRolloutStalled), machinefacts.ConditionOfDeployment(&after.Status, v1alpha1.MachineDeploymentRolloutStalled)
 	if is.Reason != "" && is.Reason != was.Reason {
 		log.Error(nil, "Rollout stalled", "reason", is.Reason, "message", bounded.Text(is.Message, bounded.Message))
 	}
 }
 
-// reported is the part of a condition that a step of a rollout changes.
-type reported struct{ Reason, Message string }
-
-func conditionOf(d *v1alpha1.MachineDeployment, t v1alpha1.MachineDeploymentConditionType) reported {
-	if c := machinefacts.MachineDeploymentCondition(&d.Status, t); c != nil {
-		return reported{c.Reason, c.Message}
-	}
-	return reported{}
-}
-
 // begins reports whether a rollout has begun: to a new template, also while one to another template was under way.
-func begins(was, is reported) bool {
+func begins(was, is machinefacts.Condition) bool {
 	switch is.Reason {
 	case v1alpha1.ReasonNewMachineSetCreated, v1alpha1.ReasonFoundNewMachineSet:
 		return true

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
@@ -22,47 +19,8 @@ const awayMessage = "The API server of the target cluster, or that of the contro
 // conditionType is the type of a condition. Both kinds of roots have the same.
 type conditionType = v1alpha1.MachineDeploymentConditionType
 
-// condition is the content of a condition of a root. The zero value means that the root has none.
-type condition struct {
-	status          corev1.ConditionStatus
-	reason, message string
-}
-
-func (c condition) isTrue() bool { return c.status == corev1.ConditionTrue }
-
-func conditionOfDeployment(d *v1alpha1.MachineDeployment, of conditionType) condition {
-	c := machinefacts.MachineDeploymentCondition(&d.Status, of)
-	if c == nil {
-		return condition{}
-	}
-	return condition{c.Status, c.Reason, c.Message}
-}
-
-func reportOnDeployment(d *v1alpha1.MachineDeployment, of conditionType, is condition, now time.Time) {
-	if is == (condition{}) {
-		machinefacts.DropMachineDeploymentCondition(&d.Status, of)
-		return
-	}
-	machinefacts.PutMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCondition{Type: of, Status: is.status, Reason: is.reason, Message: is.message}, now)
-}
-
-func conditionOfSet(s *v1alpha1.MachineSet, of conditionType) condition {
-	c := machinefacts.MachineSetCondition(&s.Status, v1alpha1.MachineSetConditionType(of))
-	if c == nil {
-		return condition{}
-	}
-	return condition{c.Status, c.Reason, c.Message}
-}
-
-func reportOnSet(s *v1alpha1.MachineSet, of conditionType, is condition, now time.Time) {
-	if is == (condition{}) {
-		machinefacts.DropMachineSetCondition(&s.Status, v1alpha1.MachineSetConditionType(of))
-		return
-	}
-	machinefacts.PutMachineSetCondition(&s.Status, v1alpha1.MachineSetCondition{
-		Type: v1alpha1.MachineSetConditionType(of), Status: is.status, Reason: is.reason, Message: is.message,
-	}, now)
-}
+// condition is the content of a condition of a root.
+type condition = machinefacts.Condition
 
 // event is the content of an Event.
 type event struct{ reason, text string }
@@ -70,10 +28,10 @@ type event struct{ reason, text string }
 // announce emits an Event when a condition of a root becomes True or has another reason, and one when it is not True any more. before is
 // the root without the change.
 func (r *roots[T]) announce(ctx context.Context, before T, of conditionType, is condition, begin, end event) {
-	switch was := r.condition(before, of); {
-	case is.isTrue() && is.reason != was.reason:
+	switch was := r.conditionOf(before, of); {
+	case is.IsTrue() && is.Reason != was.Reason:
 		telemetry.Emit(ctx, r.events, before, begin.reason, begin.text)
-	case was.isTrue() && !is.isTrue():
+	case was.IsTrue() && !is.IsTrue():
 		telemetry.Emit(ctx, r.events, before, end.reason, end.text)
 	}
 }
@@ -83,7 +41,7 @@ func awayOf(away bool) condition {
 	if !away {
 		return condition{}
 	}
-	return condition{corev1.ConditionTrue, v1alpha1.ReasonNoAnswer, awayMessage}
+	return machinefacts.True(v1alpha1.ReasonNoAnswer, awayMessage)
 }
 
 // breakerOf returns the condition of a root with open circuit breakers, by its thresholds. ignored is why an annotation with others
@@ -93,11 +51,11 @@ func breakerOf(open []disruption.Scope, t disruption.Thresholds, ignored string)
 	case len(open) == 0 && ignored == "":
 		return condition{}
 	case len(open) == 0:
-		return condition{corev1.ConditionFalse, v1alpha1.ReasonThresholdsIgnored, ignored}
+		return machinefacts.False(v1alpha1.ReasonThresholdsIgnored, ignored)
 	}
-	is := condition{corev1.ConditionTrue, reasonOf(open), message(open, t)}
+	is := machinefacts.True(reasonOf(open), message(open, t))
 	if ignored != "" {
-		is.message += ". " + ignored
+		is.Message += ". " + ignored
 	}
 	return is
 }

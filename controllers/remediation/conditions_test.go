@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 func TestBreakerOf(t *testing.T) {
@@ -27,16 +27,16 @@ func TestBreakerOf(t *testing.T) {
 		want    condition
 	}{
 		{nil, last, "", condition{}},
-		{nil, last, "ignored", condition{corev1.ConditionFalse, v1alpha1.ReasonThresholdsIgnored, "ignored"}},
-		{[]disruption.Scope{zone}, never, "", condition{corev1.ConditionTrue, v1alpha1.ReasonZoneNotReady, "Unhealthy machines in zone z of the target cluster" + rest}},
-		{[]disruption.Scope{{Zone: "z", Namespace: "n"}}, never, "", condition{
-			corev1.ConditionTrue, v1alpha1.ReasonZoneNotReady, "Unhealthy machines in zone z of the target cluster are not replaced in namespace n: " +
+		{nil, last, "ignored", machinefacts.False(v1alpha1.ReasonThresholdsIgnored, "ignored")},
+		{[]disruption.Scope{zone}, never, "", machinefacts.True(v1alpha1.ReasonZoneNotReady, "Unhealthy machines in zone z of the target cluster"+rest)},
+		{[]disruption.Scope{{Zone: "z", Namespace: "n"}}, never, "", machinefacts.True(
+			v1alpha1.ReasonZoneNotReady, "Unhealthy machines in zone z of the target cluster are not replaced in namespace n: "+
 				strings.Replace(strings.TrimPrefix(rest, " are not replaced: "), "there.", "there, counted in all namespaces.", 1),
-		}},
-		{[]disruption.Scope{cluster, zone}, last, "ignored", condition{
-			corev1.ConditionTrue, v1alpha1.ReasonTargetNotReady,
-			"Unhealthy machines in the target cluster, zone z of the target cluster" + rest + "; until then, one after the other, those that have waited for 2h0m0s. ignored",
-		}},
+		)},
+		{[]disruption.Scope{cluster, zone}, last, "ignored", machinefacts.True(
+			v1alpha1.ReasonTargetNotReady,
+			"Unhealthy machines in the target cluster, zone z of the target cluster"+rest+"; until then, one after the other, those that have waited for 2h0m0s. ignored",
+		)},
 	} {
 		if got := breakerOf(tc.open, tc.with, tc.ignored); got != tc.want {
 			t.Errorf("%v: %+v, want %+v", tc.open, got, tc.want)
@@ -75,8 +75,8 @@ func TestHeldOf(t *testing.T) {
 		{"hold", 1 << 20, 0, "HoldAnnotation: at least 5000."},
 	} {
 		is := heldOf(tc.by, disruption.Verdict{Waiting: tc.waiting, Unreserved: tc.unreserved}, deletionbudget.Grant{})
-		_, numbers, _ := strings.Cut(is.message, ":")
-		if got := fmt.Sprint(is.reason, ":", numbers); tc.want == " " && is != (condition{}) || tc.want != " " && (!is.isTrue() || !strings.HasPrefix(got, tc.want)) {
+		_, numbers, _ := strings.Cut(is.Message, ":")
+		if got := fmt.Sprint(is.Reason, ":", numbers); tc.want == " " && is != (condition{}) || tc.want != " " && (!is.IsTrue() || !strings.HasPrefix(got, tc.want)) {
 			t.Errorf("%+v: %s", tc, got)
 		}
 	}

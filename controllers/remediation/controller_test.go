@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
@@ -307,7 +308,7 @@ func TestNewHolderKeepsTheBreakerOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := deployment()
 			if tc.condition != "" {
-				reportOnDeployment(d, v1alpha1.MachineDeploymentCircuitBreakerOpen, condition{corev1.ConditionTrue, tc.condition, "as before"}, time.Unix(1, 0))
+				machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen, machinefacts.True(tc.condition, "as before"), time.Unix(1, 0))
 			}
 			s := set("s", d, 10)
 			during(t, []runtime.Object{d}, func(b *bench) {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // HoldChanged enqueues the roots of a namespace, with "" all roots: deletions are held now, or not any more.
@@ -57,12 +56,13 @@ func atLeast(n int) string {
 // heldOf returns the condition DeletionsHeld of a root. by is what holds deletions, and grant what the deletion budget allows.
 func heldOf(by string, v disruption.Verdict, grant deletionbudget.Grant) condition {
 	if message := heldMessage(by, v.Waiting); message != "" {
-		return condition{corev1.ConditionTrue, v1alpha1.ReasonHoldAnnotation, message}
+		return machinefacts.True(v1alpha1.ReasonHoldAnnotation, message)
 	}
 	if v.Unreserved == 0 {
 		return condition{}
 	}
-	return condition{corev1.ConditionTrue, v1alpha1.ReasonDeletionBudget, fmt.Sprintf("Unhealthy machines that wait to be replaced: %s; %s", atLeast(v.Unreserved), grant.Exhausted())}
+	return machinefacts.True(v1alpha1.ReasonDeletionBudget,
+		fmt.Sprintf("Unhealthy machines that wait to be replaced: %s; %s", atLeast(v.Unreserved), grant.Exhausted()))
 }
 
 // decide decides on a root. Replacements are reserved of the deletion budget before they are recorded: what is reserved and not recorded,

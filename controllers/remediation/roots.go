@@ -40,10 +40,10 @@ type kind[T rootObject[T]] struct {
 	// sets returns the MachineSets of a root, and wanted its desired number of machines.
 	sets   func(T) []*v1alpha1.MachineSet
 	wanted func(T) int32
-	// condition returns a condition of a root; report sets it, or removes it.
-	condition func(root T, of conditionType) condition
-	report    func(root T, of conditionType, is condition, now time.Time)
-	events    events.EventRecorder
+	// conditionOf returns a condition of a root; report sets it, or removes it.
+	conditionOf func(root T, of conditionType) condition
+	report      func(root T, of conditionType, is condition, now time.Time)
+	events      events.EventRecorder
 }
 
 // roots reconciles the roots of one kind.
@@ -57,6 +57,7 @@ type roots[T rootObject[T]] struct {
 	commit     *patch.Committer[T]
 	runner     *runner.Runner[types.NamespacedName]
 	seen       sync.Map // the thresholds of roots whose status was read, by UID
+	ignored    sync.Map // why annotations of roots are ignored, as it was reported last, by UID
 	waiting    sync.Map // the number of machines that wait because deletions are held or the budget is exhausted, by the UID of their root
 }
 
@@ -115,6 +116,7 @@ func (r *roots[T]) watch(changed func(T)) {
 		}
 		r.commit.Forget(before.GetUID())
 		r.seen.Delete(before.GetUID())
+		r.ignored.Delete(before.GetUID())
 		r.waiting.Delete(before.GetUID())
 	})
 }
@@ -146,8 +148,8 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	}
 	telemetry.Decided(trace.SpanFromContext(ctx), verdict.Name(), func() (string, string) { return "", verdict.Reason() })
 	r.waiting.Store(root.GetUID(), verdict.Waiting+verdict.Unreserved)
-	wanted, before := root.DeepCopy(), r.condition(root, v1alpha1.MachineDeploymentCircuitBreakerOpen)
-	breaker, away, held := before, awayOf(world.Away), heldOf(why.held, verdict, grant)
+	wanted, breaker := root.DeepCopy(), r.conditionOf(root, v1alpha1.MachineDeploymentCircuitBreakerOpen)
+	away, held := awayOf(world.Away), heldOf(why.held, verdict, grant)
 	if !world.Deleted { // otherwise its machines are deleted with it
 		disruption.WriteDisruptions(wanted, verdict.Disruptions)
 		breaker = breakerOf(verdict.Open, world.Limits.Thresholds, why.ignored)
@@ -155,21 +157,25 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	r.report(wanted, v1alpha1.MachineDeploymentCircuitBreakerOpen, breaker, world.Now)
 	r.report(wanted, v1alpha1.MachineDeploymentAPIServerAway, away, world.Now)
 	r.report(wanted, v1alpha1.MachineDeploymentDeletionsHeld, held, world.Now)
-	if apiequality.Semantic.DeepEqual(root, wanted) {
+	isChanged := !apiequality.Semantic.DeepEqual(root, wanted)
+	if isChanged {
+		if _, err := r.commit.Commit(ctx, root, wanted); err != nil {
+			return runner.Result{}, err
+		}
+	}
+	lastIgnored, _ := r.ignored.Swap(root.GetUID(), why.ignored)
+	if !isChanged {
 		return runner.Result{RequeueAfter: verdict.Wake}, nil
 	}
-	if _, err := r.commit.Commit(ctx, root, wanted); err != nil {
-		return runner.Result{}, err
-	}
-	r.announce(ctx, root, v1alpha1.MachineDeploymentAPIServerAway, away, event{v1alpha1.EventAPIServerAway, away.message},
+	r.announce(ctx, root, v1alpha1.MachineDeploymentAPIServerAway, away, event{v1alpha1.EventAPIServerAway, away.Message},
 		event{v1alpha1.EventAPIServerBack, "The API servers of target and control cluster answer again; the health timeouts of unhealthy machines begin anew"})
 	r.announce(ctx, root, v1alpha1.MachineDeploymentCircuitBreakerOpen, breaker,
 		event{v1alpha1.EventCircuitBreakerOpen, "Unhealthy machines are not replaced for now: " + numbers(verdict.Open, world.Breakers)},
 		event{v1alpha1.EventReplacementResumed, "Unhealthy machines are replaced again"})
-	if !strings.Contains(before.message, why.ignored) {
+	if why.ignored != "" && why.ignored != lastIgnored {
 		telemetry.Emit(ctx, r.events, root, v1alpha1.ReasonThresholdsIgnored, why.ignored)
 	}
-	r.announce(ctx, root, v1alpha1.MachineDeploymentDeletionsHeld, held, event{v1alpha1.EventDeletionsHeld, held.message},
+	r.announce(ctx, root, v1alpha1.MachineDeploymentDeletionsHeld, held, event{v1alpha1.EventDeletionsHeld, held.Message},
 		event{v1alpha1.EventDeletionsReleased, "No machine waits any more for the end of a hold of deletions, or for the deletion budget"})
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
@@ -217,7 +223,7 @@ func (r *roots[T]) remember(root T, t disruption.Thresholds, machines []disrupti
 	if last, ok := before.(disruption.Thresholds); ok && (last == t || t.OpensLaterThan(last)) {
 		return
 	}
-	if is := r.condition(root, v1alpha1.MachineDeploymentCircuitBreakerOpen); is.isTrue() {
-		r.breakers.remember(t, is.reason, machines)
+	if is := r.conditionOf(root, v1alpha1.MachineDeploymentCircuitBreakerOpen); is.IsTrue() {
+		r.breakers.remember(t, is.Reason, machines)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // namespaces are the Namespaces of a test: the annotation of each with thresholds.
@@ -81,11 +82,11 @@ func (b *bench) state() string {
 	if is == (condition{}) {
 		return text
 	}
-	return fmt.Sprintf("%s %s, %s", is.status, is.reason, text)
+	return fmt.Sprintf("%s %s, %s", is.Status, is.Reason, text)
 }
 
 func (b *bench) breaker() condition {
-	return conditionOfDeployment(b.deployment(), v1alpha1.MachineDeploymentCircuitBreakerOpen)
+	return machinefacts.ConditionOfDeployment(&b.deployment().Status, v1alpha1.MachineDeploymentCircuitBreakerOpen)
 }
 
 // show stores the machines of the set, of which some have been unhealthy since a time.
@@ -226,7 +227,7 @@ func TestIgnoredThresholdsAreReported(t *testing.T) {
 		}
 		b.show(s, 6, 6, time.Now().Add(-time.Hour))
 		b.wait(time.Minute)
-		if is := b.breaker(); !is.isTrue() || !strings.HasSuffix(is.message, ". "+want[0].Message) {
+		if is := b.breaker(); !is.IsTrue() || !strings.HasSuffix(is.Message, ". "+want[0].Message) {
 			t.Errorf("while it is open: %+v", is)
 		}
 		b.annotate("") // another message is no reason for an Event
@@ -286,7 +287,7 @@ func TestThresholdsWithoutTheRightToReadNamespaces(t *testing.T) {
 func TestNewHolderKeepsTheBreakerOfAnAnnotationOpen(t *testing.T) {
 	d := deployment()
 	d.Annotations = map[string]string{v1alpha1.AnnotationCircuitBreaker: "not-ready=4,close-after=20m"}
-	reportOnDeployment(d, v1alpha1.MachineDeploymentCircuitBreakerOpen, condition{corev1.ConditionTrue, v1alpha1.ReasonTargetNotReady, "as before"}, time.Unix(1, 0))
+	machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen, machinefacts.True(v1alpha1.ReasonTargetNotReady, "as before"), time.Unix(1, 0))
 	s := set("s", d, 6)
 	during(t, []runtime.Object{d}, func(b *bench) {
 		b.Breakers().Receive(nil, []string{"r"})
@@ -323,8 +324,8 @@ func TestTooManyThresholds(t *testing.T) {
 		b.wait(5 * time.Second)
 		b.annotate("not-ready=4")
 		b.wait(5 * time.Second)
-		if is := b.breaker(); b.state() != "False ThresholdsIgnored, 1 disruptions" || !strings.Contains(is.message, "more than 64 different thresholds are in use") {
-			t.Errorf("%s: %s", b.state(), is.message)
+		if is := b.breaker(); b.state() != "False ThresholdsIgnored, 1 disruptions" || !strings.Contains(is.Message, "more than 64 different thresholds are in use") {
+			t.Errorf("%s: %s", b.state(), is.Message)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -148,7 +149,7 @@ func TestPassesWithoutEffect(t *testing.T) {
 	free.Labels, leaving.DeletionTimestamp = nil, &metav1.Time{Time: time.Now()}
 	leaving.Annotations = map[string]string{v1alpha1.AnnotationCircuitBreaker: "invalid"} // it is not reported any more
 	for _, s := range []*v1alpha1.MachineSet{owned, free, root} {
-		reportOnSet(s, v1alpha1.MachineDeploymentAPIServerAway, awayOf(true), time.Unix(1, 0)) // a pass would remove it
+		machinefacts.SetConditionOfSet(&s.Status, v1alpha1.MachineSetConditionType(v1alpha1.MachineDeploymentAPIServerAway), awayOf(true), time.Unix(1, 0)) // a pass would remove it
 	}
 	b := newBench(t, owned, free, root)
 	defer b.end()

@@ -2,6 +2,7 @@ package machinefacts
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,12 +29,54 @@ func MachineSetCondition(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetCond
 	return first(s.Conditions, func(c *v1alpha1.MachineSetCondition) bool { return c.Type == t })
 }
 
-// PutMachineSetCondition adds a condition to the status of a MachineSet, or replaces the one of its type. The time of transition is kept
-// while the condition's status is.
-func PutMachineSetCondition(s *v1alpha1.MachineSetStatus, c v1alpha1.MachineSetCondition, now time.Time) {
+// Condition is the content of a condition of a MachineSet or a MachineDeployment. The zero value stands for no condition.
+type Condition struct {
+	Status          corev1.ConditionStatus
+	Reason, Message string
+}
+
+// True returns a condition that is True.
+func True(reason, message string) Condition {
+	return Condition{Status: corev1.ConditionTrue, Reason: reason, Message: message}
+}
+
+// False returns a condition that is False.
+func False(reason, message string) Condition {
+	return Condition{Status: corev1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// IsTrue reports whether the condition exists and is True.
+func (c Condition) IsTrue() bool { return c.Status == corev1.ConditionTrue }
+
+// Validity returns the condition Valid of a MachineSet or a MachineDeployment that is reconciled: class, which is the condition of a class of
+// which no machine gets a VM, or else remarks on what works and hardly as its author expects; the zero value without both.
+func Validity(class Condition, remarks []string) Condition {
+	if class != (Condition{}) || len(remarks) == 0 {
+		return class
+	}
+	return True(v1alpha1.ReasonRemarks, strings.Join(remarks, "; "))
+}
+
+// ConditionOfSet returns the content of the condition of a type of a MachineSet.
+func ConditionOfSet(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) Condition {
+	if c := MachineSetCondition(s, t); c != nil {
+		return Condition{Status: c.Status, Reason: c.Reason, Message: c.Message}
+	}
+	return Condition{}
+}
+
+// SetConditionOfSet sets the condition of a type in the status of a MachineSet, or removes it if is is the zero value. The time of transition
+// is kept while the condition's status is.
+func SetConditionOfSet(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType, is Condition, now time.Time) {
 	defer standardize(s)
-	c.LastTransitionTime, c.Message = metav1.NewTime(now), bounded.Text(c.Message, bounded.Message)
-	old := MachineSetCondition(s, c.Type)
+	old := MachineSetCondition(s, t)
+	if is == (Condition{}) {
+		s.Conditions = without(s.Conditions, func(c v1alpha1.MachineSetCondition) bool { return c.Type == t })
+		return
+	}
+	c := v1alpha1.MachineSetCondition{
+		Type: t, Status: is.Status, Reason: is.Reason, Message: bounded.Text(is.Message, bounded.Message), LastTransitionTime: metav1.NewTime(now),
+	}
 	if old == nil {
 		s.Conditions = append(s.Conditions, c)
 		return
@@ -42,12 +85,6 @@ func PutMachineSetCondition(s *v1alpha1.MachineSetStatus, c v1alpha1.MachineSetC
 		c.LastTransitionTime = old.LastTransitionTime
 	}
 	*old = c
-}
-
-// DropMachineSetCondition removes the condition of a type from the status of a MachineSet.
-func DropMachineSetCondition(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) {
-	s.Conditions = without(s.Conditions, func(c v1alpha1.MachineSetCondition) bool { return c.Type == t })
-	standardize(s)
 }
 
 // standardize makes the standard conditions of a MachineSet those that it has. One that another controller has written is left out if it is no
@@ -70,31 +107,38 @@ func MachineDeploymentCondition(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.
 	return first(s.Conditions, func(c *v1alpha1.MachineDeploymentCondition) bool { return c.Type == t })
 }
 
-// PutMachineDeploymentCondition adds a condition to the status of a MachineDeployment, or replaces the one of its type, and reports whether
-// its status or reason has changed. The time of transition is kept while the condition's status is, and the time of the update
-// while its reason is the same, too: the progress deadline counts from that, whatever the message says.
-func PutMachineDeploymentCondition(s *v1alpha1.MachineDeploymentStatus, c v1alpha1.MachineDeploymentCondition, now time.Time) (changed bool) {
-	c.LastUpdateTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
-	c.Message = bounded.Text(c.Message, bounded.Message)
-	old := MachineDeploymentCondition(s, c.Type)
+// ConditionOfDeployment returns the content of the condition of a type of a MachineDeployment.
+func ConditionOfDeployment(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) Condition {
+	if c := MachineDeploymentCondition(s, t); c != nil {
+		return Condition{Status: c.Status, Reason: c.Reason, Message: c.Message}
+	}
+	return Condition{}
+}
+
+// SetConditionOfDeployment sets the condition of a type in the status of a MachineDeployment, or removes it if is is the zero value. The time of
+// transition is kept while the condition's status is, and the time of the update while its reason is the same, too: the progress
+// deadline counts from that, whichever message the condition has.
+func SetConditionOfDeployment(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType, is Condition, now time.Time) {
+	old := MachineDeploymentCondition(s, t)
+	if is == (Condition{}) {
+		s.Conditions = without(s.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool { return c.Type == t })
+		return
+	}
+	c := v1alpha1.MachineDeploymentCondition{
+		Type: t, Status: is.Status, Reason: is.Reason, Message: bounded.Text(is.Message, bounded.Message),
+		LastUpdateTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
 	if old == nil {
 		s.Conditions = append(s.Conditions, c)
-		return true
+		return
 	}
 	if old.Status == c.Status {
 		c.LastTransitionTime = old.LastTransitionTime
-	}
-	changed = old.Status != c.Status || old.Reason != c.Reason
-	if !changed {
-		c.LastUpdateTime = old.LastUpdateTime
+		if old.Reason == c.Reason {
+			c.LastUpdateTime = old.LastUpdateTime
+		}
 	}
 	*old = c
-	return changed
-}
-
-// DropMachineDeploymentCondition removes the condition of a type from the status of a MachineDeployment.
-func DropMachineDeploymentCondition(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) {
-	s.Conditions = without(s.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool { return c.Type == t })
 }
 
 // first returns the first condition that matches; nil when none does.

@@ -13,10 +13,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-func TestPutMachineSetCondition(t *testing.T) {
+func TestSetConditionOfSet(t *testing.T) {
 	s, before, later := &v1alpha1.MachineSetStatus{}, now.Add(-time.Hour), now
 	put := func(status corev1.ConditionStatus, reason string, at time.Time) v1alpha1.MachineSetCondition {
-		PutMachineSetCondition(s, v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetFrozen, Status: status, Reason: reason, Message: strings.Repeat("x", 1<<20)}, at)
+		SetConditionOfSet(s, v1alpha1.MachineSetFrozen, Condition{status, reason, strings.Repeat("x", 1<<20)}, at)
 		return *MachineSetCondition(s, v1alpha1.MachineSetFrozen)
 	}
 	if c := put(corev1.ConditionTrue, "A", before); !c.LastTransitionTime.Time.Equal(before) || len(c.Message) > bounded.Message {
@@ -28,10 +28,10 @@ func TestPutMachineSetCondition(t *testing.T) {
 	if c := put(corev1.ConditionFalse, "B", later); !c.LastTransitionTime.Time.Equal(later) || len(s.Conditions) != 1 {
 		t.Errorf("another status: since %s, %d conditions", c.LastTransitionTime, len(s.Conditions))
 	}
-	if DropMachineSetCondition(s, v1alpha1.MachineSetValid); len(s.Conditions) != 1 {
+	if SetConditionOfSet(s, v1alpha1.MachineSetValid, Condition{}, later); len(s.Conditions) != 1 {
 		t.Error("another condition was dropped")
 	}
-	if DropMachineSetCondition(s, v1alpha1.MachineSetFrozen); s.Conditions != nil || MachineSetCondition(s, v1alpha1.MachineSetFrozen) != nil {
+	if SetConditionOfSet(s, v1alpha1.MachineSetFrozen, Condition{}, later); s.Conditions != nil || MachineSetCondition(s, v1alpha1.MachineSetFrozen) != nil {
 		t.Errorf("after it was dropped: %v, want nil", s.Conditions)
 	}
 }
@@ -43,7 +43,7 @@ func TestStandardConditions(t *testing.T) {
 		{Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: "InvalidSpec", LastTransitionTime: metav1.NewTime(now)},
 		{Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: "Twice", LastTransitionTime: metav1.NewTime(now)},
 	}}
-	PutMachineSetCondition(s, v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetFrozen, Status: corev1.ConditionTrue, Reason: "FreezeLabel", Message: "m"}, now)
+	SetConditionOfSet(s, v1alpha1.MachineSetFrozen, Condition{corev1.ConditionTrue, "FreezeLabel", "m"}, now)
 	want := []metav1.Condition{
 		{Type: "Valid", Status: metav1.ConditionFalse, ObservedGeneration: 7, LastTransitionTime: metav1.NewTime(now), Reason: "InvalidSpec"},
 		{Type: "Frozen", Status: metav1.ConditionTrue, ObservedGeneration: 7, LastTransitionTime: metav1.NewTime(now), Reason: "FreezeLabel", Message: "m"},
@@ -51,40 +51,54 @@ func TestStandardConditions(t *testing.T) {
 	if diff := cmp.Diff(want, s.StandardConditions); diff != "" {
 		t.Errorf("after one was put (-want +got):\n%s", diff)
 	}
-	DropMachineSetCondition(s, v1alpha1.MachineSetValid)
+	SetConditionOfSet(s, v1alpha1.MachineSetValid, Condition{}, now)
 	if diff := cmp.Diff(want[1:], s.StandardConditions); diff != "" {
 		t.Errorf("after one was dropped (-want +got):\n%s", diff)
 	}
-	if DropMachineSetCondition(s, v1alpha1.MachineSetFrozen); s.StandardConditions != nil {
+	if SetConditionOfSet(s, v1alpha1.MachineSetFrozen, Condition{}, now); s.StandardConditions != nil {
 		t.Errorf("after all were dropped: %v, want nil", s.StandardConditions)
 	}
 }
 
-func TestPutMachineDeploymentCondition(t *testing.T) {
+func TestSetConditionOfDeployment(t *testing.T) {
 	s, before, later := &v1alpha1.MachineDeploymentStatus{}, now.Add(-time.Hour), now
 	for _, tc := range []struct {
 		name                string
 		status              corev1.ConditionStatus
 		reason, message     string
 		at                  time.Time
-		changed             bool
 		updated, transition time.Time
 	}{
-		{"new", corev1.ConditionTrue, "A", "a", before, true, before, before},
-		{"another message", corev1.ConditionTrue, "A", "b", later, false, before, before},
-		{"another reason", corev1.ConditionTrue, "B", "b", later, true, later, before},
-		{"another status", corev1.ConditionFalse, "B", "b", later, true, later, later},
+		{"new", corev1.ConditionTrue, "A", "a", before, before, before},
+		{"another message", corev1.ConditionTrue, "A", "b", later, before, before},
+		{"another reason", corev1.ConditionTrue, "B", "b", later, later, before},
+		{"another status", corev1.ConditionFalse, "B", "b", later, later, later},
 	} {
-		changed := PutMachineDeploymentCondition(s, v1alpha1.MachineDeploymentCondition{
-			Type: v1alpha1.MachineDeploymentFrozen, Status: tc.status, Reason: tc.reason, Message: tc.message,
-		}, tc.at)
+		SetConditionOfDeployment(s, v1alpha1.MachineDeploymentFrozen, Condition{tc.status, tc.reason, tc.message}, tc.at)
 		c := MachineDeploymentCondition(s, v1alpha1.MachineDeploymentFrozen)
-		if changed != tc.changed || c.Message != tc.message || !c.LastUpdateTime.Time.Equal(tc.updated) || !c.LastTransitionTime.Time.Equal(tc.transition) || len(s.Conditions) != 1 {
-			t.Errorf("%s: changed %v, %+v", tc.name, changed, s.Conditions)
+		if c.Message != tc.message || !c.LastUpdateTime.Time.Equal(tc.updated) || !c.LastTransitionTime.Time.Equal(tc.transition) || len(s.Conditions) != 1 {
+			t.Errorf("%s: %+v", tc.name, s.Conditions)
 		}
 	}
-	if DropMachineDeploymentCondition(s, v1alpha1.MachineDeploymentFrozen); s.Conditions != nil {
+	if SetConditionOfDeployment(s, v1alpha1.MachineDeploymentFrozen, Condition{}, later); s.Conditions != nil {
 		t.Errorf("after it was dropped: %v, want nil", s.Conditions)
+	}
+}
+
+func TestValidity(t *testing.T) {
+	class := Condition{corev1.ConditionFalse, v1alpha1.ReasonInvalidClass, "c"}
+	for _, tc := range []struct {
+		class   Condition
+		remarks []string
+		want    Condition
+	}{
+		{},
+		{class: class, remarks: []string{"a"}, want: class},
+		{remarks: []string{"a", "b"}, want: Condition{corev1.ConditionTrue, v1alpha1.ReasonRemarks, "a; b"}},
+	} {
+		if got := Validity(tc.class, tc.remarks); got != tc.want {
+			t.Errorf("%v %v: %v, want %v", tc.class, tc.remarks, got, tc.want)
+		}
 	}
 }
 

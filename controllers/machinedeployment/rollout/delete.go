@@ -3,7 +3,6 @@ package rollout
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -57,12 +56,10 @@ func invalid(w World, reason, problem string) Verdict {
 func untouched(w World, reason, message string) Verdict {
 	d := w.Deployment.DeepCopy()
 	d.Status.ObservedGeneration = d.Generation
-	before := machinefacts.MachineDeploymentCondition(&w.Deployment.Status, v1alpha1.MachineDeploymentValid)
-	changed := machinefacts.PutMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCondition{
-		Type: v1alpha1.MachineDeploymentValid, Status: corev1.ConditionFalse, Reason: reason, Message: message,
-	}, w.Now)
+	machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid, machinefacts.False(reason, message), w.Now)
+	before, is := machinefacts.ConditionOfDeployment(&w.Deployment.Status, v1alpha1.MachineDeploymentValid), machinefacts.ConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid)
 	v := Verdict{Do: Rest, Deployment: d}
-	if changed || before.Message != message {
+	if before != is {
 		v.Events = []Event{{Reason: validation.EventReason(reason), Message: message}}
 	}
 	return v

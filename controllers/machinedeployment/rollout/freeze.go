@@ -3,8 +3,6 @@ package rollout
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
@@ -19,18 +17,15 @@ func (s *sets) frozen() *v1alpha1.MachineSet {
 	return nil
 }
 
-// setFrozen sets the condition Frozen, which names the frozen set.
-func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
+// frozenCondition returns the condition Frozen, which names the frozen set.
+func (s *sets) frozenCondition() machinefacts.Condition {
 	set := s.frozen()
 	if set == nil {
-		machinefacts.DropMachineDeploymentCondition(st, v1alpha1.MachineDeploymentFrozen)
-		return
+		return machinefacts.Condition{}
 	}
-	machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{
-		Type: v1alpha1.MachineDeploymentFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineDeploymentStateSync,
-		Message: fmt.Sprintf("MachineSet %s is frozen and creates no machines; end the freeze with the annotation %s=true when its cause is gone",
-			set.Name, v1alpha1.AnnotationUnfreeze),
-	}, s.w.Now)
+	return machinefacts.True(v1alpha1.ReasonMachineDeploymentStateSync,
+		fmt.Sprintf("MachineSet %s is frozen and creates no machines; end the freeze with the annotation %s=true when its cause is gone",
+			set.Name, v1alpha1.AnnotationUnfreeze))
 }
 
 // unfreeze ends the freeze of a set when the deployment has the annotation for it.

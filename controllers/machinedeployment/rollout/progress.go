@@ -15,52 +15,51 @@ import (
 // stays so: that is what the cluster-autoscaler needs to scale it down.
 func (s *sets) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
 	c := s.progress(*st)
-	if c == nil {
+	if c == (machinefacts.Condition{}) {
 		return
 	}
-	c.Type = v1alpha1.MachineDeploymentProgressing
-	machinefacts.PutMachineDeploymentCondition(st, *c, s.w.Now)
+	machinefacts.SetConditionOfDeployment(st, v1alpha1.MachineDeploymentProgressing, c, s.w.Now)
 	if c.Reason == v1alpha1.ReasonMachineSetUpdated { // each step counts
-		machinefacts.MachineDeploymentCondition(st, c.Type).LastUpdateTime = metav1.NewTime(s.w.Now)
+		machinefacts.MachineDeploymentCondition(st, v1alpha1.MachineDeploymentProgressing).LastUpdateTime = metav1.NewTime(s.w.Now)
 	}
 }
 
-// progress returns the new condition Progressing; nil keeps the last one.
-func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) *v1alpha1.MachineDeploymentCondition {
+// progress returns the new condition Progressing; the zero value keeps the last one.
+func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) (next machinefacts.Condition) {
 	last := reasonOf(s.d.Status)
 	switch {
 	case s.d.DeletionTimestamp != nil:
-		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeleting, "The deployment is being deleted, after its machine sets and their machines")
+		return unknown(v1alpha1.ReasonDeleting, "The deployment is being deleted, after its machine sets and their machines")
 	case s.fresh == nil && s.w.Done.CreateError != "":
-		return progressing(corev1.ConditionFalse, v1alpha1.ReasonMachineSetCreateError, s.w.Done.CreateError)
+		return machinefacts.False(v1alpha1.ReasonMachineSetCreateError, s.w.Done.CreateError)
 	case s.d.Spec.Paused && last == v1alpha1.ReasonProgressDeadlineExceeded:
-		return nil
+		return next
 	case s.d.Spec.Paused && s.d.Spec.RollbackTo != nil:
-		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused, "Deployment is paused, and spec.rollbackTo waits until it is resumed")
+		return unknown(v1alpha1.ReasonDeploymentPaused, "Deployment is paused, and spec.rollbackTo waits until it is resumed")
 	case s.d.Spec.Paused:
-		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused, "Deployment is paused")
+		return unknown(v1alpha1.ReasonDeploymentPaused, "Deployment is paused")
 	case s.isComplete():
-		return progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable,
+		return machinefacts.True(v1alpha1.ReasonNewMachineSetAvailable,
 			fmt.Sprintf("MachineSet %q has successfully progressed.", s.newSet().Name))
 	case last == v1alpha1.ReasonNewMachineSetAvailable && s.fresh != nil && !s.isUnderWay() && s.newSet().Annotations[v1alpha1.AnnotationRolling] != v1alpha1.RollingTrue:
-		return nil
+		return next
 	case last == "" && s.isFilled(): // its status was lost, and it shrinks: no rollout begins, and none is reported
-		return nil
+		return next
 	case last == v1alpha1.ReasonDeploymentPaused:
-		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentResumed, "Deployment is resumed")
+		return unknown(v1alpha1.ReasonDeploymentResumed, "Deployment is resumed")
 	case s.begins(last):
 		return s.beginning()
 	case s.fresh != nil && hasMoved(s.d.Status, st):
 		return s.moved()
 	case s.isOverdue():
-		return progressing(corev1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded,
+		return machinefacts.False(v1alpha1.ReasonProgressDeadlineExceeded,
 			fmt.Sprintf("The rollout has made no progress for %d s; the condition RolloutStalled has the cause", *s.d.Spec.ProgressDeadlineSeconds))
 	}
-	return nil
+	return next
 }
 
-func progressing(status corev1.ConditionStatus, reason, message string) *v1alpha1.MachineDeploymentCondition {
-	return &v1alpha1.MachineDeploymentCondition{Status: status, Reason: reason, Message: message}
+func unknown(reason, message string) machinefacts.Condition {
+	return machinefacts.Condition{Status: corev1.ConditionUnknown, Reason: reason, Message: message}
 }
 
 // begins reports whether the rollout of the new set was not reported yet: nothing was, or the report is about another set.
@@ -72,23 +71,23 @@ func (s *sets) begins(last string) bool {
 	return s.d.Generation != s.d.Status.ObservedGeneration && s.fresh != nil && s.fresh.running == 0
 }
 
-func (s *sets) beginning() *v1alpha1.MachineDeploymentCondition {
+func (s *sets) beginning() machinefacts.Condition {
 	newSet := s.newSet()
 	switch {
 	case newSet == nil:
 		return s.moved()
 	case newSet.Annotations[v1alpha1.AnnotationRevisionHistory] != "":
-		return progressing(corev1.ConditionTrue, v1alpha1.ReasonFoundNewMachineSet, fmt.Sprintf("Found new machine set %q", newSet.Name))
+		return machinefacts.True(v1alpha1.ReasonFoundNewMachineSet, fmt.Sprintf("Found new machine set %q", newSet.Name))
 	}
-	return progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetCreated, fmt.Sprintf("Created new machine set %q", newSet.Name))
+	return machinefacts.True(v1alpha1.ReasonNewMachineSetCreated, fmt.Sprintf("Created new machine set %q", newSet.Name))
 }
 
-func (s *sets) moved() *v1alpha1.MachineDeploymentCondition {
+func (s *sets) moved() machinefacts.Condition {
 	message := "Old machines are deleted before there is a new machine set."
 	if newSet := s.newSet(); newSet != nil {
 		message = fmt.Sprintf("MachineSet %q is progressing.", newSet.Name)
 	}
-	return progressing(corev1.ConditionTrue, v1alpha1.ReasonMachineSetUpdated, message)
+	return machinefacts.True(v1alpha1.ReasonMachineSetUpdated, message)
 }
 
 // hasMoved reports whether there are more new machines than before, or fewer old ones, or more that can be used.
@@ -132,8 +131,5 @@ func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Dura
 }
 
 func reasonOf(s v1alpha1.MachineDeploymentStatus) string {
-	if c := machinefacts.MachineDeploymentCondition(&s, v1alpha1.MachineDeploymentProgressing); c != nil {
-		return c.Reason
-	}
-	return ""
+	return machinefacts.ConditionOfDeployment(&s, v1alpha1.MachineDeploymentProgressing).Reason
 }

@@ -60,17 +60,13 @@ func Waits(w World, v Verdict) string {
 
 // isInvalid reports whether the deployment is not reconciled until it is corrected. With a class that makes no VMs it is.
 func isInvalid(st v1alpha1.MachineDeploymentStatus) bool {
-	valid := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentValid)
-	return valid != nil && valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass
+	valid := machinefacts.ConditionOfDeployment(&st, v1alpha1.MachineDeploymentValid)
+	return valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass
 }
 
 // stalledFor returns what a rollout waits for that makes no progress; "" if it does, or waits for machines to be available or gone.
 func stalledFor(st v1alpha1.MachineDeploymentStatus) string {
-	stalled := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentRolloutStalled)
-	if stalled == nil {
-		return ""
-	}
-	switch stalled.Reason {
+	switch machinefacts.ConditionOfDeployment(&st, v1alpha1.MachineDeploymentRolloutStalled).Reason {
 	case v1alpha1.ReasonMachineSetFrozen:
 		return "the end of a freeze"
 	case v1alpha1.ReasonFailedCreate, v1alpha1.ReasonFailedDelete:

@@ -15,13 +15,8 @@ import (
 // at once.
 const stallAfter = time.Minute
 
-// stall is the cause for which a rollout makes no progress.
-type stall struct {
-	// reason is that of the condition RolloutStalled.
-	reason string
-	// message has the object, the fact, and what the user does about it.
-	message string
-}
+// stall is the cause for which a rollout makes no progress. Its message has the object, the fact, and what the user does about it.
+type stall struct{ reason, message string }
 
 // stallCheck looks for one cause. find returns nil when the rollout does not stall for it.
 type stallCheck struct {
@@ -56,18 +51,6 @@ var waitChecks = []stallCheck{
 	{"old machine not ready for its in-place update", (*sets).findNotSelectable},
 }
 
-// setStalled sets the condition RolloutStalled, or removes it while the rollout makes progress.
-func (s *sets) setStalled(st *v1alpha1.MachineDeploymentStatus) {
-	cause := s.stalled(*st)
-	if cause == nil {
-		machinefacts.DropMachineDeploymentCondition(st, v1alpha1.MachineDeploymentRolloutStalled)
-		return
-	}
-	machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{
-		Type: v1alpha1.MachineDeploymentRolloutStalled, Status: corev1.ConditionTrue, Reason: cause.reason, Message: cause.message,
-	}, s.w.Now)
-}
-
 // stillSince returns when the rollout last made progress; ok is false when there is no rollout, or Progressing has the cause.
 func (s *sets) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time, ok bool) {
 	c := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentProgressing)
@@ -81,19 +64,20 @@ func (s *sets) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time,
 	return c.LastUpdateTime.Time, true
 }
 
-// stalled returns why the rollout makes no progress; nil while it does, and while it has waited for less than stallAfter.
-func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) *stall {
+// stalled returns the condition RolloutStalled; none while the rollout makes progress, and while it has waited for less than stallAfter.
+func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) machinefacts.Condition {
 	since, ok := s.stillSince(st)
 	if !ok {
-		return nil
+		return machinefacts.Condition{}
 	}
-	if cause := s.firstStall(failureChecks); cause != nil {
-		return cause
+	cause := s.firstStall(failureChecks)
+	if cause == nil && (s.w.Now.Sub(since) >= stallAfter || reasonOf(st) == v1alpha1.ReasonProgressDeadlineExceeded) {
+		cause = s.firstStall(waitChecks)
 	}
-	if s.w.Now.Sub(since) < stallAfter && reasonOf(st) != v1alpha1.ReasonProgressDeadlineExceeded {
-		return nil
+	if cause == nil {
+		return machinefacts.Condition{}
 	}
-	return s.firstStall(waitChecks)
+	return machinefacts.True(cause.reason, cause.message)
 }
 
 // firstStall returns the cause that the first check finds; nil when none does.

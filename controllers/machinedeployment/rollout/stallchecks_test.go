@@ -251,7 +251,7 @@ func TestStalled_SeveralCauses_ReportsTheFirst(t *testing.T) {
 			st := v1alpha1.MachineDeploymentStatus{Conditions: []v1alpha1.MachineDeploymentCondition{{
 				Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonProgressDeadlineExceeded,
 			}}}
-			if got := s.stalled(st); got == nil || got.reason != tc.want {
+			if got := s.stalled(st); got.Reason != tc.want {
 				t.Errorf("expected %s, got %+v", tc.want, got)
 			}
 		})

@@ -1,14 +1,11 @@
 package rollout
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
@@ -28,8 +25,8 @@ func finish(s *sets) Verdict {
 
 // isKnownToFail reports whether the status already has the failure to create the new set.
 func isKnownToFail(d *v1alpha1.MachineDeployment) bool {
-	c := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentProgressing)
-	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonMachineSetCreateError
+	c := machinefacts.ConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentProgressing)
+	return c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonMachineSetCreateError
 }
 
 // status works out the deployment's status from its machines. Which of them have failed is taken from the sets.
@@ -56,62 +53,45 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 		st.UpdatedReplicas = s.fresh.seen.all
 	}
 	st.UnavailableReplicas = max(wanted-st.AvailableReplicas, 0)
-	s.setValid(&st)
-	machinefacts.PutMachineDeploymentCondition(&st, s.availability(st), s.w.Now)
+	set := func(of v1alpha1.MachineDeploymentConditionType, is machinefacts.Condition) {
+		machinefacts.SetConditionOfDeployment(&st, of, is, s.w.Now)
+	}
+	set(v1alpha1.MachineDeploymentValid, s.validity())
+	set(v1alpha1.MachineDeploymentAvailable, s.availability(st))
 	s.setProgressing(&st)
-	s.copyFailure(&st, v1alpha1.MachineSetReplicaFailure, v1alpha1.MachineDeploymentReplicaFailure)
-	s.copyFailure(&st, v1alpha1.MachineSetMachineCreateFailure, v1alpha1.MachineDeploymentMachineCreateFailure)
-	s.copyFailure(&st, v1alpha1.MachineSetMachinesReleased, v1alpha1.MachineDeploymentMachinesReleased)
-	s.copyFailure(&st, v1alpha1.MachineSetCreationDelayed, v1alpha1.MachineDeploymentCreationDelayed)
-	s.setFrozen(&st)
-	s.setStalled(&st)
+	set(v1alpha1.MachineDeploymentReplicaFailure, s.ofSets(v1alpha1.MachineSetReplicaFailure))
+	set(v1alpha1.MachineDeploymentMachineCreateFailure, s.ofSets(v1alpha1.MachineSetMachineCreateFailure))
+	set(v1alpha1.MachineDeploymentMachinesReleased, s.ofSets(v1alpha1.MachineSetMachinesReleased))
+	set(v1alpha1.MachineDeploymentCreationDelayed, s.ofSets(v1alpha1.MachineSetCreationDelayed))
+	set(v1alpha1.MachineDeploymentFrozen, s.frozenCondition())
+	set(v1alpha1.MachineDeploymentRolloutStalled, s.stalled(st))
 	return st
 }
 
-// setValid records what keeps new machines from getting VMs, or else what works and hardly as its author expects.
-func (s *sets) setValid(st *v1alpha1.MachineDeploymentStatus) {
+// validity returns the condition Valid.
+func (s *sets) validity() machinefacts.Condition {
+	class := machinefacts.Condition{}
 	if s.fresh != nil {
-		is := machinefacts.MachineSetCondition(&s.fresh.set.Status, v1alpha1.MachineSetValid)
-		if is != nil && is.Reason == v1alpha1.ReasonInvalidClass {
-			machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{
-				Type: v1alpha1.MachineDeploymentValid, Status: is.Status, Reason: is.Reason, Message: is.Message,
-			}, s.w.Now)
-			return
+		if is := machinefacts.ConditionOfSet(&s.fresh.set.Status, v1alpha1.MachineSetValid); is.Reason == v1alpha1.ReasonInvalidClass {
+			class = is
 		}
 	}
-	remarks := validation.RemarksOnMachineDeployment(&s.d.Spec)
-	if len(remarks) == 0 {
-		machinefacts.DropMachineDeploymentCondition(st, v1alpha1.MachineDeploymentValid)
-		return
-	}
-	machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{
-		Type: v1alpha1.MachineDeploymentValid, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonRemarks,
-		Message: bounded.Text(strings.Join(remarks, "; "), bounded.Message),
-	}, s.w.Now)
+	return machinefacts.Validity(class, validation.RemarksOnMachineDeployment(&s.d.Spec))
 }
 
-func (s *sets) availability(st v1alpha1.MachineDeploymentStatus) v1alpha1.MachineDeploymentCondition {
+func (s *sets) availability(st v1alpha1.MachineDeploymentStatus) machinefacts.Condition {
 	if st.AvailableReplicas >= s.least(st.PreservedFailedReplicas) {
-		return v1alpha1.MachineDeploymentCondition{
-			Type: v1alpha1.MachineDeploymentAvailable, Status: corev1.ConditionTrue,
-			Reason: v1alpha1.ReasonMinimumReplicasAvailable, Message: "Deployment has minimum availability.",
-		}
+		return machinefacts.True(v1alpha1.ReasonMinimumReplicasAvailable, "Deployment has minimum availability.")
 	}
-	return v1alpha1.MachineDeploymentCondition{
-		Type: v1alpha1.MachineDeploymentAvailable, Status: corev1.ConditionFalse,
-		Reason: v1alpha1.ReasonMinimumReplicasUnavailable, Message: "Deployment does not have minimum availability.",
-	}
+	return machinefacts.False(v1alpha1.ReasonMinimumReplicasUnavailable, "Deployment does not have minimum availability.")
 }
 
-// copyFailure copies the condition of the first set that has it, the new one first.
-func (s *sets) copyFailure(st *v1alpha1.MachineDeploymentStatus, from v1alpha1.MachineSetConditionType, to v1alpha1.MachineDeploymentConditionType) {
-	for _, t := range s.all() {
-		for _, c := range t.set.Status.Conditions {
-			if c.Type == from {
-				machinefacts.PutMachineDeploymentCondition(st, v1alpha1.MachineDeploymentCondition{Type: to, Status: c.Status, Reason: c.Reason, Message: c.Message}, s.w.Now)
-				return
-			}
+// ofSets returns the condition of the first set that has one of the type, the new one first.
+func (s *sets) ofSets(t v1alpha1.MachineSetConditionType) machinefacts.Condition {
+	for _, set := range s.all() {
+		if is := machinefacts.ConditionOfSet(&set.set.Status, t); is != (machinefacts.Condition{}) {
+			return is
 		}
 	}
-	machinefacts.DropMachineDeploymentCondition(st, to)
+	return machinefacts.Condition{}
 }

@@ -1,10 +1,8 @@
 package scale
 
 import (
-	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -142,9 +140,6 @@ func release(w World) Verdict {
 func invalid(w World, reason, problem string) Verdict {
 	set := w.Set.DeepCopy()
 	set.Status.ObservedGeneration = set.Generation
-	machinefacts.PutMachineSetCondition(&set.Status, v1alpha1.MachineSetCondition{
-		Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: reason,
-		Message: fmt.Sprintf("The MachineSet is not acted on until it is corrected: %s", problem),
-	}, w.Now)
+	machinefacts.SetConditionOfSet(&set.Status, v1alpha1.MachineSetValid, machinefacts.False(reason, "The MachineSet is not acted on until it is corrected: "+problem), w.Now)
 	return Verdict{Do: Rest, Set: set, Events: news(w, set.Status)}
 }

@@ -1,8 +1,6 @@
 package scale
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
@@ -24,24 +22,20 @@ func unfreeze(w World) (v Verdict, requested bool) {
 	return Verdict{Do: Save, Set: set}, true
 }
 
-// setFrozen sets the condition while the set has the label. The reason is that of the fleet's freeze, else that of Machine Controller
+// frozen returns the condition while the set has the label. The reason is that of the fleet's freeze, else that of Machine Controller
 // Manager, which may have written it.
-func setFrozen(w World, s *v1alpha1.MachineSetStatus) {
-	if !machinefacts.IsFrozen(w.Set) {
-		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetFrozen)
-		return
-	}
-	frozen := v1alpha1.MachineSetCondition{
-		Type: v1alpha1.MachineSetFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonFreezeLabel,
-		Message: "The MachineSet has the label " + v1alpha1.LabelFreeze + "=True, and makes no machines",
-	}
-	is := machinefacts.MachineSetCondition(s, v1alpha1.MachineSetFrozen)
-	switch why, noted := w.Set.Annotations[v1alpha1.AnnotationOvershooting]; {
+func frozen(w World) machinefacts.Condition {
+	why, noted := w.Set.Annotations[v1alpha1.AnnotationOvershooting]
+	is := machinefacts.ConditionOfSet(&w.Set.Status, v1alpha1.MachineSetFrozen)
+	switch {
+	case !machinefacts.IsFrozen(w.Set):
+		return machinefacts.Condition{}
 	case noted:
-		frozen.Reason = v1alpha1.ReasonOverShootingReplicaCount
-		frozen.Message = why + "; it creates no machines until there are fewer, or until it has the annotation " + v1alpha1.AnnotationUnfreeze
-	case is != nil && is.Status == corev1.ConditionTrue:
-		return
+		return machinefacts.True(v1alpha1.ReasonOverShootingReplicaCount,
+			why+"; it creates no machines until there are fewer, or until it has the annotation "+v1alpha1.AnnotationUnfreeze)
+	case is.IsTrue():
+		return is
 	}
-	machinefacts.PutMachineSetCondition(s, frozen, w.Now)
+	return machinefacts.True(v1alpha1.ReasonFreezeLabel,
+		"The MachineSet has the label "+v1alpha1.LabelFreeze+"=True, and makes no machines")
 }

@@ -3,7 +3,6 @@ package scale
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -21,20 +20,16 @@ func deletable(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.Machine) bool { return holds(w, m) })
 }
 
-// setHeld records on a set with a controller that machines are not deleted because deletions are held. A set without one is a root, on which the
-// controller of remediation records that.
-func setHeld(w World, s *v1alpha1.MachineSetStatus) {
+// held returns the condition of a set with a controller whose machines are not deleted because deletions are held. A set without one is a root, on
+// which the controller of remediation writes the condition.
+func held(w World) machinefacts.Condition {
 	switch {
-	case metav1.GetControllerOfNoCopy(w.Set) == nil:
-	case w.Held && w.HeldBy == "": // what holds them is not known yet
+	case metav1.GetControllerOfNoCopy(w.Set) == nil, w.Held && w.HeldBy == "": // the latter: what holds them is not known yet
+		return machinefacts.ConditionOfSet(&w.Set.Status, v1alpha1.MachineSetDeletionsHeld)
 	case w.HeldBy == "" || !anyWaits(w):
-		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetDeletionsHeld)
-	default:
-		machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
-			Type: v1alpha1.MachineSetDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation,
-			Message: "Machines wait to be deleted. Deletions are held by the " + w.HeldBy,
-		}, w.Now)
+		return machinefacts.Condition{}
 	}
+	return machinefacts.True(v1alpha1.ReasonHoldAnnotation, "Machines wait to be deleted. Deletions are held by the "+w.HeldBy)
 }
 
 // anyWaits reports whether a machine has to be deleted and is not, because deletions are held: the set has too many that ran, or is deleted itself.

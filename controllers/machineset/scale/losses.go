@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
@@ -27,18 +25,15 @@ func losses(w World) *machinefacts.Losses {
 	return in.Losses
 }
 
-// setLosses sets the condition while failures in a row delay the creation of machines.
-func setLosses(w World, s *v1alpha1.MachineSetStatus) {
+// creationDelayed returns the condition while failures in a row delay the creation of machines.
+func creationDelayed(w World) machinefacts.Condition {
 	l := losses(w)
 	if l == nil {
-		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetCreationDelayed)
-		return
+		return machinefacts.Condition{}
 	}
-	machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
-		Type: v1alpha1.MachineSetCreationDelayed, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachinesFailEarly,
-		Message: fmt.Sprintf("%d times in a row a machine failed soon after its creation; the next is not created before %s; Events SuccessfulDelete of the MachineSet name the machines and why they failed; "+
-			"correct the template or its MachineClass", l.Count, l.Until.UTC().Format(time.RFC3339)),
-	}, w.Now)
+	return machinefacts.True(v1alpha1.ReasonMachinesFailEarly,
+		fmt.Sprintf("%d times in a row a machine failed soon after its creation; the next is not created before %s; Events SuccessfulDelete of the MachineSet name the machines and why they failed; "+
+			"correct the template or its MachineClass", l.Count, l.Until.UTC().Format(time.RFC3339)))
 }
 
 // lossesChange returns when, from now, a machine may be created, or the failures no longer count; 0 when neither is about to happen.

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
@@ -20,18 +18,16 @@ func Released(names []string) string {
 		len(names), strings.Join(names, ", "))
 }
 
-// setReleased sets the condition when machines were released, and removes it some time after the last release.
-func setReleased(w World, s *v1alpha1.MachineSetStatus) {
-	is := machinefacts.MachineSetCondition(s, v1alpha1.MachineSetMachinesReleased)
+// released returns the condition when machines were released, and for some time after the last release.
+func released(w World) machinefacts.Condition {
+	is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetMachinesReleased)
 	switch {
 	case len(w.Done.Released) > 0:
-		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetMachinesReleased) // so that its time is that of the last release
-		machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
-			Type: v1alpha1.MachineSetMachinesReleased, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonLabelsDoNotMatch, Message: Released(w.Done.Released),
-		}, w.Now)
+		return machinefacts.True(v1alpha1.ReasonLabelsDoNotMatch, Released(w.Done.Released))
 	case is != nil && releasedStill(w.Now, is) <= 0:
-		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetMachinesReleased)
+		return machinefacts.Condition{}
 	}
+	return machinefacts.ConditionOfSet(&w.Set.Status, v1alpha1.MachineSetMachinesReleased)
 }
 
 // releasedStill returns for how long the condition lasts.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
@@ -23,8 +22,6 @@ func status(w World) v1alpha1.MachineSetStatus {
 	s.AutoPreserveFailedMachineCount = 0
 	s.Replicas, s.FullyLabeledReplicas, s.AvailableReplicas, s.ReadyReplicas, s.PreservedFailedReplicas = 0, 0, 0, 0, 0
 	template := labels.SelectorFromSet(machinefacts.TemplateLabels(&w.Set.Spec.Template))
-	var failed []v1alpha1.MachineSummary
-	var firstProblem *v1alpha1.Machine
 	for _, m := range w.Owned {
 		s.Replicas++
 		if isAutoPreserved(m) {
@@ -42,112 +39,110 @@ func status(w World) v1alpha1.MachineSetStatus {
 		if machinefacts.IsPreservedFailed(m, w.Now) {
 			s.PreservedFailedReplicas++
 		}
+	}
+	failed := failedMachines(w)
+	if s.FailedMachines = &failed; len(failed) == 0 {
+		s.FailedMachines = nil
+	}
+	if len(w.Done.Released) > 0 { // so that the time of the condition is that of the last release
+		machinefacts.SetConditionOfSet(&s, v1alpha1.MachineSetMachinesReleased, machinefacts.Condition{}, w.Now)
+	}
+	for _, c := range []struct {
+		of v1alpha1.MachineSetConditionType
+		is machinefacts.Condition
+	}{
+		{v1alpha1.MachineSetValid, validity(w)},
+		{v1alpha1.MachineSetFrozen, frozen(w)},
+		{v1alpha1.MachineSetDeletionsHeld, held(w)},
+		{v1alpha1.MachineSetMachinesReleased, released(w)},
+		{v1alpha1.MachineSetCreationDelayed, creationDelayed(w)},
+		{v1alpha1.MachineSetReplicaFailure, replicaFailure(w)},
+		{v1alpha1.MachineSetMachineCreateFailure, createFailure(failed)},
+	} {
+		machinefacts.SetConditionOfSet(&s, c.of, c.is, w.Now)
+	}
+	return s
+}
+
+// validity returns the condition Valid. Remarks are on a set that no MachineDeployment has: that has the same template.
+func validity(w World) machinefacts.Condition {
+	class := machinefacts.Condition{}
+	is := machinefacts.ConditionOfSet(&w.Set.Status, v1alpha1.MachineSetValid)
+	switch {
+	case w.ClassProblem != "":
+		class = machinefacts.False(v1alpha1.ReasonInvalidClass, "No machine gets a VM: "+w.ClassProblem)
+	case w.ClassUnknown && is.Reason == v1alpha1.ReasonInvalidClass:
+		class = is
+	}
+	if metav1.GetControllerOfNoCopy(w.Set) != nil {
+		return machinefacts.Validity(class, nil)
+	}
+	return machinefacts.Validity(class, validation.RemarksOnMachineSet(&w.Set.Spec))
+}
+
+// replicaFailure returns the condition about what the API server rejects. Errors of a cloud are not part of it: clients such as Gardener's health
+// check interpret ReplicaFailure as a defect of the MachineSet.
+func replicaFailure(w World) machinefacts.Condition {
+	switch {
+	case w.Done.CreateError != "":
+		return machinefacts.True(v1alpha1.ReasonFailedCreate, w.Done.CreateError)
+	case w.Done.DeleteError != "":
+		return machinefacts.True(v1alpha1.ReasonFailedDelete, w.Done.DeleteError)
+	}
+	return machinefacts.Condition{}
+}
+
+// failedMachines returns the machines whose last operation has failed, by name, without those that are preserved.
+func failedMachines(w World) (failed []v1alpha1.MachineSummary) {
+	for _, m := range w.Owned {
 		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed && !machinefacts.IsPreserved(m, w.Now) {
 			failed = append(failed, v1alpha1.MachineSummary{
 				Name: m.Name, ProviderID: m.Spec.ProviderID, LastOperation: m.Status.LastOperation, OwnerRef: w.Set.Name,
 			})
-			if m.Status.LastOperation.Type == v1alpha1.MachineOperationCreate && (firstProblem == nil || m.Name < firstProblem.Name) {
-				firstProblem = m
-			}
 		}
 	}
 	slices.SortFunc(failed, func(a, b v1alpha1.MachineSummary) int { return strings.Compare(a.Name, b.Name) })
-	s.FailedMachines = nil
-	if len(failed) > 0 {
-		s.FailedMachines = &failed
-	}
-	setValid(w, &s)
-	setFrozen(w, &s)
-	setHeld(w, &s)
-	setReleased(w, &s)
-	setLosses(w, &s)
-	setReplicaFailure(w, &s)
-	setCreateFailure(w, &s, firstProblem)
-	return s
+	return failed
 }
 
-// setValid records what keeps machines from getting VMs, or else what works and hardly as its author expects. The latter is on a set that no
-// MachineDeployment has: that has the same template.
-func setValid(w World, s *v1alpha1.MachineSetStatus) {
-	if w.ClassProblem != "" {
-		machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
-			Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidClass,
-			Message: bounded.Text("No machine gets a VM: "+w.ClassProblem, bounded.Message),
-		}, w.Now)
-		return
+// createFailure returns the condition with the error of the first failed machine, by name, whose VM could not be created.
+func createFailure(failed []v1alpha1.MachineSummary) machinefacts.Condition {
+	for _, m := range failed {
+		if op := m.LastOperation; op.Type == v1alpha1.MachineOperationCreate {
+			return machinefacts.True(v1alpha1.ReasonMachineCreateFailed, fmt.Sprintf("Machine %s: %s: %s", m.Name, op.ErrorCode, op.Description))
+		}
 	}
-	if is := machinefacts.MachineSetCondition(s, v1alpha1.MachineSetValid); w.ClassUnknown && is != nil && is.Reason == v1alpha1.ReasonInvalidClass {
-		return
-	}
-	var remarks []string
-	if metav1.GetControllerOfNoCopy(w.Set) == nil {
-		remarks = validation.RemarksOnMachineSet(&w.Set.Spec)
-	}
-	if len(remarks) == 0 {
-		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetValid)
-		return
-	}
-	machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
-		Type: v1alpha1.MachineSetValid, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonRemarks,
-		Message: bounded.Text(strings.Join(remarks, "; "), bounded.Message),
-	}, w.Now)
-}
-
-// setReplicaFailure records what the API server rejects. Errors of a cloud are not part of it: clients such as Gardener's health
-// check interpret ReplicaFailure as a defect of the MachineSet.
-func setReplicaFailure(w World, s *v1alpha1.MachineSetStatus) {
-	condition := v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue}
-	switch {
-	case w.Done.CreateError != "":
-		condition.Reason, condition.Message = v1alpha1.ReasonFailedCreate, w.Done.CreateError
-	case w.Done.DeleteError != "":
-		condition.Reason, condition.Message = v1alpha1.ReasonFailedDelete, w.Done.DeleteError
-	default:
-		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetReplicaFailure)
-		return
-	}
-	machinefacts.PutMachineSetCondition(s, condition, w.Now)
-}
-
-// setCreateFailure records the error of the first machine, by name, whose VM could not be created.
-func setCreateFailure(w World, s *v1alpha1.MachineSetStatus, failed *v1alpha1.Machine) {
-	if failed == nil {
-		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetMachineCreateFailure)
-		return
-	}
-	op := failed.Status.LastOperation
-	machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
-		Type: v1alpha1.MachineSetMachineCreateFailure, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineCreateFailed,
-		Message: fmt.Sprintf("Machine %s: %s: %s", failed.Name, op.ErrorCode, op.Description),
-	}, w.Now)
+	return machinefacts.Condition{}
 }
 
 // news returns the Events of a status that is about to be written: what is wrong with the set, or all that the API server has
 // rejected in this pass. What the previous status contains is not reported again. ReplicaFailure has room for one reason, so
 // that a second one is reported together with the first one, and not again while that lasts.
 func news(w World, written v1alpha1.MachineSetStatus) (events []Event) {
-	if is := machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetValid); is != nil && is.Status == corev1.ConditionFalse {
-		if before := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetValid); before != nil && *before == *is {
+	conditions := func(t v1alpha1.MachineSetConditionType) (before, is machinefacts.Condition) {
+		return machinefacts.ConditionOfSet(&w.Set.Status, t), machinefacts.ConditionOfSet(&written, t)
+	}
+	if before, is := conditions(v1alpha1.MachineSetValid); is.Status == corev1.ConditionFalse {
+		if before == is {
 			return nil
 		}
 		return []Event{{Reason: validation.EventReason(is.Reason), Message: is.Message}}
 	}
-	before, is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetCreationDelayed), machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetCreationDelayed)
-	if before == nil && is != nil {
+	none := machinefacts.Condition{}
+	if before, is := conditions(v1alpha1.MachineSetCreationDelayed); before == none && is != none {
 		events = append(events, Event{Reason: v1alpha1.ReasonMachinesFailEarly, Message: is.Message})
 	}
-	before, is = machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetReplicaFailure), machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetReplicaFailure)
-	known := ""
-	if before != nil && before.Status == corev1.ConditionTrue {
-		known = before.Reason
+	before, is := conditions(v1alpha1.MachineSetReplicaFailure)
+	if !before.IsTrue() {
+		before = none
 	}
-	if is == nil || is.Reason == known {
+	if is == none || is.Reason == before.Reason {
 		return events
 	}
 	for _, refused := range []Event{
 		{Reason: v1alpha1.ReasonFailedCreate, Message: w.Done.CreateError}, {Reason: v1alpha1.ReasonFailedDelete, Message: w.Done.DeleteError},
 	} {
-		if refused.Message != "" && refused.Reason != known {
+		if refused.Message != "" && refused.Reason != before.Reason {
 			events = append(events, refused)
 		}
 	}

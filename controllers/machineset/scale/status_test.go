@@ -194,7 +194,7 @@ func TestHeld(t *testing.T) {
 			set := labeledSet()
 			set.OwnerReferences, set.Spec.Replicas = []metav1.OwnerReference{{Controller: &isController}}, tc.replicas
 			if tc.before {
-				machinefacts.PutMachineSetCondition(&set.Status, v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetDeletionsHeld}, born)
+				machinefacts.SetConditionOfSet(&set.Status, v1alpha1.MachineSetDeletionsHeld, machinefacts.Condition{Status: corev1.ConditionTrue}, born)
 			}
 			if tc.change != nil {
 				tc.change(set)
