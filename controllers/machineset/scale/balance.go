@@ -15,65 +15,127 @@ import (
 // burst is the maximum number of recorded creations, and of recorded deletions, that are not observed yet.
 const burst = machinefacts.MostIntents
 
+// balancing is a decision about the number of machines in progress.
+type balancing struct {
+	w World
+	// recorded are the intents that are recorded on the set, and next those that will be.
+	recorded, next machinefacts.Intents
+	// counted are the machines that are neither being deleted nor recorded for deletion.
+	counted []*v1alpha1.Machine
+	// preserving are those of counted whose automatic preservation changes.
+	preserving []*v1alpha1.Machine
+	// withdrawn is how many recorded creations are withdrawn.
+	withdrawn int
+}
+
+// balanceRule is a step of the decision. apply changes the intents, or returns the action to take; decided is false while the next rule applies.
+type balanceRule struct {
+	name  string
+	apply func(*balancing) (v Verdict, decided bool)
+}
+
+// balanceRules are applied in this order, until one has decided. The intents of all are recorded in one write.
+var balanceRules = []balanceRule{
+	{"preserve failed machines before one of them is replaced", (*balancing).preserve},
+	{"read the API server before named machines are deleted", (*balancing).readNamed},
+	{"delete named, failed and outdated machines", (*balancing).deleteAlways},
+	{"withdraw the creations of a frozen set", (*balancing).withdrawFrozen},
+	{"create missing machines", (*balancing).createMissing},
+	{"delete surplus machines", (*balancing).deleteSurplus},
+	{"record intents before their effects begin", (*balancing).record},
+	{"update machines whose template has changed", (*balancing).updateMachines},
+}
+
 // balance compares the expected number of machines with the desired one, and returns new intents, a correction of machines, or
 // the status.
 func balance(w World, in machinefacts.Intents) Verdict {
-	next := settle(w, in)
-	all := standing(w, next)
-	changing := autoPreserve(w, all)
-	if open := untouched(w, changing); len(open) > 0 {
-		return Verdict{Do: Update, Machines: open} // before one of them is replaced
-	}
-	if w.Live == nil && anyChosen(w, deletable(w, all)) {
-		return Verdict{Do: ListLive} // a new holder reads the machines that are named before it deletes one
-	}
-	all = doom(w, &next, all, changing)
-	frozen := machinefacts.MakesNone(w.Set)
-	if frozen && w.Live == nil && len(awaited(w, next)) > 0 {
-		return Verdict{Do: ListLive}
-	}
-	withdrawn := 0
-	if frozen && sees(w) {
-		withdrawn = withdraw(&next, len(next.Create), isUnmade(w))
-	}
-	desired, coming := int(w.Set.Spec.Replicas), len(awaited(w, next))
-	own := slices.DeleteFunc(slices.Clone(all), func(m *v1alpha1.Machine) bool { return isTransferred(w, m) })
-	missing, excess := desired-len(all)-coming, len(own)+coming-desired
-	switch {
-	case missing > 0 && next.Losses.Wait(w.Set.Generation, w.Now) > 0: // see losses.go
-	case missing > 0 && !frozen && hasRoomFor(missing, next):
-		if w.Live == nil {
-			return Verdict{Do: ListLive}
+	b := &balancing{w: w, recorded: in, next: withoutObserved(w, in)}
+	b.counted = counted(w, b.next)
+	b.preserving = autoPreserve(w, b.counted)
+	for _, rule := range balanceRules {
+		if v, decided := rule.apply(b); decided {
+			return v
 		}
-		if sees(w) {
-			order(w, &next, min(missing, burst))
-		}
-	case excess > 0 && len(deletable(w, own))+coming == 0: // all are held, and the API server is not read for nothing
-	case excess > 0 && burst-len(next.Delete) >= min(excess, burst/2): // otherwise pending changes are observed first
-		switch ranked := rank(w, deletable(w, own)); {
-		case w.Fades && coming == 0:
-			discard(w, &next, ranked, excess)
-		case w.Live == nil:
-			return Verdict{Do: ListLive} // the order of deletion may have changed a moment ago
-		case sees(w):
-			named := min(firstNamed(w, ranked), excess)
-			withdrawnNow := withdraw(&next, excess-named, isUnmade(w)) // pending creations are withdrawn before existing machines that are not named are deleted
-			withdrawn += withdrawnNow
-			discard(w, &next, ranked, excess-withdrawnNow)
-		}
-	}
-	untidy := settled(next) && !settled(in)
-	if grew(in, next) || untidy && !w.TidyLater || isStale(w, in) || withdrawn > 0 || spared(w, in) > 0 {
-		set := w.Set.DeepCopy()
-		next.Write(set)
-		return Verdict{Do: Save, Set: set}
-	}
-	if changed := outOfStep(w, all); len(changed) > 0 {
-		return Verdict{Do: Update, Machines: changed}
 	}
 	v := rest(w)
-	v.Untidy = untidy
+	v.Untidy = b.isUntidy()
 	return v
+}
+
+func (b *balancing) preserve() (v Verdict, decided bool) {
+	open := untouched(b.w, b.preserving)
+	return Verdict{Do: Update, Machines: open}, len(open) > 0
+}
+
+// readNamed has a new holder read the machines that are named before it deletes one.
+func (b *balancing) readNamed() (v Verdict, decided bool) {
+	return Verdict{Do: ListLive}, b.w.Live == nil && anyChosen(b.w, deletable(b.w, b.counted))
+}
+
+func (b *balancing) withdrawFrozen() (v Verdict, decided bool) {
+	if !machinefacts.MakesNone(b.w.Set) {
+		return Verdict{}, false
+	}
+	if sees(b.w) {
+		b.withdrawn = withdraw(&b.next, len(b.next.Create), isUnmade(b.w))
+	}
+	return Verdict{Do: ListLive}, b.w.Live == nil && b.coming() > 0
+}
+
+// coming returns how many machines count although the cache does not show them.
+func (b *balancing) coming() int { return len(awaited(b.w, b.next)) }
+
+func (b *balancing) createMissing() (v Verdict, decided bool) {
+	missing := int(b.w.Set.Spec.Replicas) - len(b.counted) - b.coming()
+	isDelayed := b.next.Losses.Wait(b.w.Set.Generation, b.w.Now) > 0 // see losses.go
+	if missing <= 0 || isDelayed || machinefacts.MakesNone(b.w.Set) || !hasRoomFor(missing, b.next) {
+		return Verdict{}, false
+	}
+	if sees(b.w) {
+		order(b.w, &b.next, min(missing, burst))
+	}
+	return Verdict{Do: ListLive}, b.w.Live == nil
+}
+
+func (b *balancing) deleteSurplus() (v Verdict, decided bool) {
+	w, coming := b.w, b.coming()
+	own := slices.DeleteFunc(slices.Clone(b.counted), func(m *v1alpha1.Machine) bool { return isTransferred(w, m) })
+	excess := len(own) + coming - int(w.Set.Spec.Replicas)
+	if excess <= 0 || burst-len(b.next.Delete) < min(excess, burst/2) { // pending changes are observed first
+		return Verdict{}, false
+	}
+	ranked := rank(w, deletable(w, own))
+	switch {
+	case len(ranked)+coming == 0: // all are held, and the API server is not read for nothing
+	case w.Fades && coming == 0:
+		discard(w, &b.next, ranked, excess)
+	case w.Live == nil:
+		return Verdict{Do: ListLive}, true // the order of deletion may have changed a moment ago
+	case sees(w):
+		named := min(firstNamed(w, ranked), excess)
+		withdrawn := withdraw(&b.next, excess-named, isUnmade(w)) // before existing machines that are not named are deleted
+		b.withdrawn += withdrawn
+		discard(w, &b.next, ranked, excess-withdrawn)
+	}
+	return Verdict{}, false
+}
+
+func (b *balancing) record() (v Verdict, decided bool) {
+	isTidied := b.isUntidy() && !b.w.TidyLater
+	if !grew(b.recorded, b.next) && !isTidied && !isStale(b.w, b.recorded) && b.withdrawn == 0 && spared(b.w, b.recorded) == 0 {
+		return Verdict{}, false
+	}
+	set := b.w.Set.DeepCopy()
+	b.next.Write(set)
+	return Verdict{Do: Save, Set: set}, true
+}
+
+// isUntidy reports whether all recorded intents are observed.
+func (b *balancing) isUntidy() bool { return settled(b.next) && !settled(b.recorded) }
+
+func (b *balancing) updateMachines() (v Verdict, decided bool) {
+	changed := outOfStep(b.w, b.counted)
+	return Verdict{Do: Update, Machines: changed}, len(changed) > 0
 }
 
 // rest ends the pass with the status. While expected machines are not in the cache yet, the status would be wrong.
@@ -86,9 +148,9 @@ func rest(w World) Verdict {
 	return Verdict{Do: Rest, Set: set, Wake: nextChange(w), Events: news(w, set.Status)}
 }
 
-// standing returns the machines that are neither being deleted nor recorded for deletion. The answer of the API server has
+// counted returns the machines that are neither being deleted nor recorded for deletion. The answer of the API server has
 // precedence over the cache: a machine that it does not return for the set was deleted, or belongs to another set by now.
-func standing(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
+func counted(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	for _, m := range w.Owned {
 		if m.DeletionTimestamp != nil || in.Dooms(m.UID) || w.Done.Deleted[m.UID] {
 			continue
@@ -101,28 +163,29 @@ func standing(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	return all
 }
 
-// doom records for deletion those of the standing machines that are deleted whatever their number: those that have failed and
-// must be replaced, and those that the cluster-autoscaler has chosen. It returns the others. A machine that is about to be
-// preserved is not deleted; the next pass observes whether it is preserved.
-func doom(w World, in *machinefacts.Intents, standing, changing []*v1alpha1.Machine) []*v1alpha1.Machine {
-	until := chosenUntil(w.Set)
-	return slices.DeleteFunc(standing, func(m *v1alpha1.Machine) bool {
+// deleteAlways records for deletion the machines that are deleted whatever their number: those that have failed and must be replaced, and those
+// that the cluster-autoscaler has chosen. A machine that is about to be preserved is not deleted; the next pass observes whether it
+// is preserved.
+func (b *balancing) deleteAlways() (v Verdict, decided bool) {
+	w, until := b.w, chosenUntil(b.w.Set)
+	b.counted = slices.DeleteFunc(b.counted, func(m *v1alpha1.Machine) bool {
 		if holds(w, m) {
 			return false
 		}
 		chosen := isChosen(w.newest(m), until)
-		failed := isToBeReplaced(w, m) && !slices.ContainsFunc(changing, func(c *v1alpha1.Machine) bool { return c.UID == m.UID })
-		if !chosen && !failed || len(in.Delete) >= burst {
+		failed := isToBeReplaced(w, m) && !slices.ContainsFunc(b.preserving, func(c *v1alpha1.Machine) bool { return c.UID == m.UID })
+		if !chosen && !failed || len(b.next.Delete) >= burst {
 			return false
 		}
 		why := whyNamed(w, m)
 		if !chosen {
 			why = whyFailed(w, m)
-			lose(w, in, m)
+			lose(w, &b.next, m)
 		}
-		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Failed: !chosen, Why: why})
+		b.next.Delete = append(b.next.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Failed: !chosen, Why: why})
 		return true
 	})
+	return Verdict{}, false
 }
 
 // anyChosen reports whether the cluster-autoscaler has chosen one of the machines.

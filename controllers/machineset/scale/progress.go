@@ -7,9 +7,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// settle removes the intents that are observed: for machines that the cache shows, and for machines that are being deleted or
-// do not exist. It also removes those for machines that were recorded for deletion and are spared.
-func settle(w World, in machinefacts.Intents) machinefacts.Intents {
+// withoutObserved returns the intents without those that are observed: for machines that the cache shows, and for machines that are being deleted or
+// do not exist. Those for machines that were recorded for deletion and are spared are left out, too.
+func withoutObserved(w World, in machinefacts.Intents) machinefacts.Intents {
 	out := in.Clone()
 	seen := machinefacts.SeenOrdinals(w.Set, w.Owned)
 	out.Create = slices.DeleteFunc(out.Create, func(o int64) bool { return seen[o] || w.Done.Occupied[o] })
