@@ -1,14 +1,11 @@
 package disruption
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -129,165 +126,6 @@ func isHeldBack(w World, m *v1alpha1.Machine) bool {
 		return true
 	}
 	return hasFailed && slices.ContainsFunc(w.Sets, func(s *v1alpha1.MachineSet) bool { return machinefacts.IsFrozen(s) && metav1.IsControlledBy(m, s) })
-}
-
-// candidate is a machine to be replaced, without a disruption.
-type candidate struct {
-	Member
-	// since is when it became a candidate.
-	since time.Time
-	// neverUp reports whether it never was a healthy Node.
-	neverUp bool
-}
-
-// addDisruptions adds those that are added now.
-func (v *Verdict) addDisruptions(w World) {
-	if w.Away || w.Now.Before(w.NotBefore) {
-		return
-	}
-	waiting := candidates(w, v.Disruptions)
-	load := loadOf(w, v.Disruptions, waiting)
-	limit := limitOf(w)
-	many := manyFailToComeUp(w)
-	for _, c := range waiting {
-		if len(v.Disruptions) >= maxDisruptions {
-			break // the others follow when some of these are replaced
-		}
-		if isHeldBack(w, c.Machine) {
-			continue
-		}
-		free := c.neverUp && len(w.Breakers.openFor(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
-		added := disruptionOf(c.Machine)
-		switch {
-		case free:
-		case !c.neverUp && !w.Breakers.Complete:
-			continue
-		case !c.neverUp && len(w.Breakers.openFor(c.Member)) > 0 && (load.against(c) > 0 || !w.Limits.Thresholds.mayTry(c.since, w.Now)):
-			continue
-		case load.against(c) >= limit:
-			continue
-		case !c.neverUp && w.Limited && !w.Reserved[added.Key()]:
-			if load.against(c)+v.Unreserved < limit {
-				v.Unreserved++
-			}
-			continue
-		}
-		load = load.with(c)
-		v.Disruptions = append(v.Disruptions, added)
-		if !c.neverUp {
-			v.Deletions = append(v.Deletions, added.Key())
-		}
-	}
-}
-
-// candidates returns the machines to be replaced, in the order in which they became candidates.
-func candidates(w World, stand []Disruption) []candidate {
-	var waiting []candidate
-	for _, member := range w.Machines {
-		m := member.Machine
-		if isAllowed(stand, m.UID) {
-			continue
-		}
-		c := candidate{Member: member, since: m.Status.CurrentStatus.LastUpdateTime.Time}
-		switch deadline, unhealthy := machinefacts.HealthDeadline(m, w.Limits.HealthTimeout); {
-		case stageOf(m, w.Now) == failed:
-			c.neverUp = !machinefacts.HasFailedHealth(m)
-		case unhealthy && stageOf(m, w.Now) == steady && !deadline.After(w.Now):
-			c.since = deadline
-		default:
-			continue
-		}
-		waiting = append(waiting, c)
-	}
-	slices.SortFunc(waiting, func(a, b candidate) int {
-		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.Machine.Name, b.Machine.Name))
-	})
-	return waiting
-}
-
-func isAllowed(disruptions []Disruption, uid types.UID) bool {
-	return slices.ContainsFunc(disruptions, func(p Disruption) bool { return p.UID == uid })
-}
-
-// load is what counts against the limit. A machine that is replaced counts from its disruption until the new one is a healthy
-// Node, and so do machines that are created or deleted for another reason.
-type load struct {
-	// allowed have a disruption, and still exist.
-	allowed int
-	// leaving are being deleted; coming are being created, or are desired and do not exist. One that is deleted and one that is
-	// created instead are one replacement.
-	leaving, coming int
-	// failed have failed, and have no disruption yet.
-	failed int
-}
-
-func (l load) moving() int { return l.allowed + max(l.leaving, l.coming) }
-
-func loadOf(w World, stand []Disruption, waiting []candidate) load {
-	l := load{allowed: len(stand), coming: missing(w)}
-	for _, member := range w.Machines {
-		switch stageOf(member.Machine, w.Now) {
-		case coming:
-			l.coming++
-		case leaving:
-			l.leaving++
-		case steady, failed, aside:
-		}
-	}
-	for _, c := range waiting {
-		if c.hasFailed() {
-			l.failed++
-		}
-	}
-	return l
-}
-
-func (c candidate) hasFailed() bool { return machinefacts.HasFailed(c.Machine) }
-
-// against returns what counts against a candidate. A machine that still has a Node is replaced only after those that have
-// failed before it; these do not delay each other.
-func (l load) against(c candidate) int {
-	if c.hasFailed() {
-		return l.moving()
-	}
-	return l.moving() + l.failed
-}
-
-// with adds a candidate that has got its disruption.
-func (l load) with(c candidate) load {
-	l.allowed++
-	if c.hasFailed() {
-		l.failed--
-	}
-	return l
-}
-
-// missing counts the desired machines of sets that the cache does not have: they are being created.
-func missing(w World) (n int) {
-	for _, set := range w.Sets {
-		there := 0
-		for _, member := range w.Machines {
-			if member.Machine.DeletionTimestamp == nil && metav1.IsControlledBy(member.Machine, set) {
-				there++
-			}
-		}
-		for _, m := range w.Undecodable {
-			if m.DeletionTimestamp == nil && metav1.IsControlledBy(m, set) {
-				there++
-			}
-		}
-		n += max(int(set.Spec.Replicas)-there, 0)
-	}
-	return n
-}
-
-// limitOf returns the number of concurrent replacements.
-func limitOf(w World) int {
-	n, err := intstr.GetScaledValueFromIntOrPercent(&w.Limits.Budget, int(w.Desired), false)
-	if err != nil {
-		return 1 // the flag was validated
-	}
-	return max(n, 1)
 }
 
 // manyTries is how many machines of a root have to fail to come up before they are tried one after the other. They run nothing: fewer
