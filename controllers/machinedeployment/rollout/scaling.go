@@ -70,27 +70,47 @@ func (s *sets) squeeze(before map[*tally]int32) {
 	}
 }
 
-// sizeOnly sizes the only set that has machines. While a rollout is paused it may have some beyond the replicas: those stay
-// where the autoscaler has named the others, and are deleted when it is resumed, or resized without named machines.
+// onlyRule sizes the only set that has machines, if it applies.
+type onlyRule struct {
+	name string
+	size func(*sets, *tally) (size int32, applies bool)
+}
+
+// onlyRules are tried in this order: the first one that applies decides. While a rollout is paused the set may have machines beyond the replicas:
+// those stay where the autoscaler has named the others, and are deleted when it is resumed, or resized without named machines.
+var onlyRules = []onlyRule{
+	{"paused beyond the replicas and not resized", func(s *sets, t *tally) (int32, bool) {
+		return min(t.size, s.most()), s.isBeyond(t) && !s.isResized()
+	}},
+	{"paused beyond the replicas, named machines not read", func(s *sets, t *tally) (int32, bool) {
+		s.blind = s.blind || s.isBeyond(t) && s.w.LiveMachines == nil
+		return t.size, s.blind
+	}},
+	{"paused beyond the replicas, some machines named", func(s *sets, t *tally) (int32, bool) {
+		return min(max(t.size-t.named, s.replicas), s.most()), s.isBeyond(t) && (t.named > 0 || s.wasJustAmong(t))
+	}},
+	{"resized", func(s *sets, _ *tally) (int32, bool) { return s.replicas, s.isResized() }},
+	{"old machines being deleted", func(s *sets, t *tally) (int32, bool) { return rollUp(s.limits, s.total(), t.size), true }},
+}
+
+// sizeOnly sizes the only set that has machines.
 func (s *sets) sizeOnly(only *tally) {
 	before := only.size
-	rolled := only != s.fresh || s.isUnderWay() || only.size > desiredOf(only.set)
-	beyond := s.d.Spec.Paused && isRolling(s.d) && rolled && s.replicas > 0 && only.size > s.replicas
-	switch {
-	case beyond && !s.isResized():
-		only.size = min(only.size, s.most())
-	case beyond && s.w.LiveMachines == nil:
-		s.blind = true
-	case beyond && (only.named > 0 || s.wasJustAmong(only)):
-		only.size = min(max(only.size-only.named, s.replicas), s.most())
-	case s.isResized():
-		only.size = s.replicas
-	default: // a rollout that was paused when the last old machine was on its way out still waits for it
-		only.size = rollUp(s.limits, s.total(), only.size)
+	for _, rule := range onlyRules {
+		if size, applies := rule.size(s, only); applies {
+			only.size = size
+			break
+		}
 	}
 	if isRecreating(s.d) && only.size > before && !s.isOnly(only) {
 		only.size, s.squeezed = before, only.size-before
 	}
+}
+
+// isBeyond reports whether a rollout is paused and has left the set with more machines than the replicas.
+func (s *sets) isBeyond(t *tally) bool {
+	isRolled := t != s.fresh || s.isUnderWay() || t.size > desiredOf(t.set)
+	return s.d.Spec.Paused && isRolling(s.d) && isRolled && s.replicas > 0 && t.size > s.replicas
 }
 
 // isOnly reports whether no other set has a machine.
