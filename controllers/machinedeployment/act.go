@@ -21,7 +21,7 @@ import (
 )
 
 // act takes one action and records its result in the world.
-func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.Verdict) error {
+func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.Verdict) (err error) {
 	switch verdict.Do {
 	case rollout.Rest:
 		return nil
@@ -33,96 +33,81 @@ func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.
 		logProgress(ctx, w.Deployment, written)
 		w.Deployment, w.Done.Collided = written, false
 		return nil
-	case rollout.ListLive:
-		return c.listLive(ctx, w)
-	case rollout.CountOld:
-		return c.countOld(ctx, w)
+	case rollout.ListSets:
+		return c.listSets(ctx, w)
 	case rollout.ReadLive:
 		return c.readLive(ctx, w)
 	case rollout.Mark:
-		return c.writeMarks(ctx, w, verdict.Machines)
-	case rollout.ListMachines:
-		return c.listLiveMetadata(ctx, w)
+		isCurrent, err := c.writeMarks(ctx, w.Live.Machines, verdict.Machines)
+		if !isCurrent {
+			w.Live = nil
+		}
+		return err
 	case rollout.WriteNodes:
-		return c.writeNodes(ctx, w, verdict.Nodes)
+		return c.writeNodes(ctx, w.Deployment.Namespace, w.Nodes, verdict.Nodes)
 	case rollout.WriteMachines:
-		return c.writeMachines(ctx, w, verdict.Machines)
+		w.Live = nil // it is older than these writes
+		return c.writeMachines(ctx, w.Machines, verdict.Machines)
 	case rollout.Adopt:
-		return c.adopt(ctx, w, verdict.Sets)
+		w.LiveSets = nil // the list is older than the adoptions
+		changed, err := c.adopt(ctx, w.Deployment, verdict.Sets, w.Done.Moved)
+		w.Done.Contest, w.MustLook = w.Done.Contest.Next(changed)
+		return err
 	case rollout.Release:
-		return c.release(ctx, w, verdict.Sets)
+		return c.release(ctx, w.Deployment, verdict.Sets, w.Done.Moved)
 	case rollout.Create:
 		return c.create(ctx, w, verdict.Sets[0])
 	case rollout.Update:
 		return c.update(ctx, w, verdict.Sets)
 	case rollout.Delete:
-		return c.delete(ctx, w, verdict.Sets)
+		return c.delete(ctx, verdict.Sets, w.Done.Deleted)
 	}
 	return errors.New("rollout.Decide named an action that the controller does not know: " + string(verdict.Do))
 }
 
-// listLive lists the deployment's sets from the API server.
-func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
-	selector, err := metav1.LabelSelectorAsSelector(w.Deployment.Spec.Selector)
-	if err != nil || w.Deployment.DeletionTimestamp != nil {
+// listSets lists the deployment's sets from the API server.
+func (c *Controller) listSets(ctx context.Context, w *rollout.World) error {
+	d := w.Deployment
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil || d.DeletionTimestamp != nil {
 		selector = labels.Nothing() // an invalid selector is reported by rollout.Decide
 	}
 	live, released := map[types.UID]bool{}, 0
 	var orphans []*metav1.PartialObjectMetadata
-	err = c.list(ctx, "machinesets", w.Deployment.Namespace, "", func(set *metav1.PartialObjectMetadata) {
+	err = c.list(ctx, "machinesets", d.Namespace, func(set *metav1.PartialObjectMetadata) {
 		owner := metav1.GetControllerOfNoCopy(set)
-		if owner == nil && set.Annotations[v1alpha1.AnnotationReleasedBy] == string(w.Deployment.UID) && set.DeletionTimestamp == nil {
+		if owner == nil && set.Annotations[v1alpha1.AnnotationReleasedBy] == string(d.UID) && set.DeletionTimestamp == nil {
 			released++
 		}
 		switch {
 		case owner == nil && selector.Matches(labels.Set(set.Labels)):
 			orphans = append(orphans, set)
-		case owner != nil && owner.UID == w.Deployment.UID:
+		case owner != nil && owner.UID == d.UID:
 			live[set.UID] = true
 		}
 	})
 	if err != nil {
 		return err
 	}
-	w.Released = released
 	for _, set := range orphans {
-		if err := c.lookAgain(ctx, w, set); err != nil {
+		if w.Orphans, err = c.lookAgain(ctx, w.Orphans, w.Done.Moved, set); err != nil {
 			return err
 		}
 	}
-	w.Live, w.MustLook = live, false
-	c.recordLive(w)
+	w.LiveSets, w.Released, w.MustLook = live, released, false
+	c.recordLive(d.UID, live, w.Owned)
 	return nil
 }
 
-// countOld counts the machines of the deployment's old sets at the API server: one list of metadata, whatever their number.
-func (c *Controller) countOld(ctx context.Context, w *rollout.World) error {
-	old := map[types.UID]bool{}
-	for _, set := range w.Owned {
-		old[set.UID] = !rollout.IsNewSet(w.Deployment, set)
-	}
-	count := 0
-	err := c.listOwned(ctx, w.Deployment.Namespace, "", func(owner types.UID, _ *metav1.ObjectMeta) {
-		if old[owner] {
-			count++
-		}
-	})
-	if err == nil {
-		w.OldMachines = &count
-	}
-	return err
-}
-
 // lookAgain reads a set without a controller, which the selector matches, again, so that the deployment adopts its current version.
-func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, found metav1.Object) (err error) {
-	w.Orphans, err = ownerref.LookAgain(w.Orphans, w.Done.Moved, found, func(name string) (*v1alpha1.MachineSet, error) {
-		set, err := c.cfg.Machines.MachineSets(w.Deployment.Namespace).Get(ctx, name, metav1.GetOptions{})
+func (c *Controller) lookAgain(ctx context.Context, orphans []*v1alpha1.MachineSet, moved map[types.UID]bool, found metav1.Object) ([]*v1alpha1.MachineSet, error) {
+	return ownerref.LookAgain(orphans, moved, found, func(name string) (*v1alpha1.MachineSet, error) {
+		set, err := c.cfg.Machines.MachineSets(found.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
 		if failure, undecodable := decode.FailureOf(err); undecodable { // it is adopted by its metadata
 			return &v1alpha1.MachineSet{ObjectMeta: failure.ObjectMeta}, nil
 		}
 		return set, err
 	})
-	return err
 }
 
 // follow records on a set that is written the trace of the write, so that what its own controller does next leads to the change of the
@@ -138,35 +123,30 @@ func follow(ctx context.Context, set *v1alpha1.MachineSet) {
 // create creates the new set. A set of the deployment that has the name and the template already was created by an earlier pass
 // that has not observed it; any other set with the name is a collision.
 func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1.MachineSet) error {
-	follow(ctx, set)
-	ownerref.InSlotOf(set, w.Deployment)
-	made, err := c.cfg.Machines.MachineSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		made, err = c.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
-		if other, undecodable := decode.FailureOf(err); undecodable && !metav1.IsControlledBy(other, w.Deployment) {
-			return collide(w, set.Name)
-		}
-		if err == nil && !rollout.IsNewSet(w.Deployment, made) {
-			return collide(w, set.Name)
-		}
-	}
-	if err != nil {
+	failed := func(err error) error {
 		w.Done.CreateError = fmt.Sprintf("Failed to create new machine set %q: %v", set.Name, err)
 		return fmt.Errorf("create MachineSet %s: %w", set.Name, err)
 	}
-	klog.FromContext(ctx).Info("Created MachineSet", telemetry.KeyMachineSet, klog.KObj(made), "revision", made.Annotations[v1alpha1.AnnotationRevision])
-	w.Owned = append(w.Owned, made)
-	c.made(w.Deployment.UID, made.UID)
-	return nil
-}
-
-// collide records that the name of the new set belongs to another set.
-func collide(w *rollout.World, name string) error {
-	if why, drifts := rollout.Drifts(*w); drifts {
-		w.Done.CreateError = fmt.Sprintf("Failed to create new machine set %q: %s", name, why)
-		return fmt.Errorf("create MachineSet %s: %s", name, why)
+	follow(ctx, set)
+	ownerref.InSlotOf(set, w.Deployment)
+	created, err := c.cfg.Machines.MachineSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		created, err = c.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+		other, undecodable := decode.FailureOf(err)
+		if undecodable && !metav1.IsControlledBy(other, w.Deployment) || err == nil && !rollout.IsNewSet(w.Deployment, created) {
+			if err := rollout.CollisionError(w.Released); err != nil {
+				return failed(err)
+			}
+			w.Done.Collided = true
+			return nil
+		}
 	}
-	w.Done.Collided = true
+	if err != nil {
+		return failed(err)
+	}
+	klog.FromContext(ctx).Info("Created MachineSet", telemetry.KeyMachineSet, klog.KObj(created), "revision", created.Annotations[v1alpha1.AnnotationRevision])
+	w.Owned = append(w.Owned, created)
+	c.made(w.Deployment.UID, created.UID)
 	return nil
 }
 
@@ -188,9 +168,9 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, desired []*v1
 		if err != nil {
 			return err
 		}
-		w.Owned[i] = written
+		w.Wrote(written)
 	}
-	c.observeMachines(w) // w.Machines must not be older than the machines for which Foresee has removed intents
+	w.Machines = c.observeMachines(w.Owned) // they must not be older than the machines for which Foresee has removed intents
 	return nil
 }
 
@@ -201,8 +181,8 @@ func concerns(before, after *v1alpha1.MachineSet) bool {
 		before.Annotations[v1alpha1.AnnotationRolling] != after.Annotations[v1alpha1.AnnotationRolling]
 }
 
-// delete deletes sets. A set that has changed since it was observed is left to the next pass.
-func (c *Controller) delete(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
+// delete deletes sets, and records them as deleted. A set that has changed since it was observed is left to the next pass.
+func (c *Controller) delete(ctx context.Context, sets []*v1alpha1.MachineSet, deleted map[types.UID]bool) error {
 	for _, set := range sets {
 		err := c.cfg.Machines.MachineSets(set.Namespace).Delete(ctx, set.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
@@ -213,33 +193,30 @@ func (c *Controller) delete(ctx context.Context, w *rollout.World, sets []*v1alp
 		if err == nil {
 			klog.FromContext(ctx).Info("Deleted MachineSet", telemetry.KeyMachineSet, klog.KObj(set), "revision", set.Annotations[v1alpha1.AnnotationRevision])
 		}
-		w.Done.Deleted[set.UID] = true // also when it was rejected because the set has changed: the event of that change starts the next pass
+		deleted[set.UID] = true // also when it was rejected because the set has changed: the event of that change starts the next pass
 	}
 	return nil
 }
 
-// adopt makes the deployment the controller of sets, after a live read has confirmed that the deployment exists.
-func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	live, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
+// adopt makes the deployment the controller of sets, after a live read has confirmed that the deployment exists, and records that it was tried.
+func (c *Controller) adopt(ctx context.Context, d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet, tried map[types.UID]bool) (changed bool, err error) {
+	live, err := c.cfg.Machines.MachineDeployments(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read MachineDeployment %s before it adopts: %w", w.Deployment.Name, err)
+		return false, fmt.Errorf("read MachineDeployment %s before it adopts: %w", d.Name, err)
 	}
-	if err := ownerref.MayAdopt(w.Deployment, live); err != nil {
-		return err
+	if err := ownerref.MayAdopt(d, live); err != nil {
+		return false, err
 	}
-	w.Live = nil // the list is older than the adoptions
-	changed, err := ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) {
-		ownerref.Adopt(s, w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
+	return ownerref.Rewrite(ctx, c.sets.Commit, sets, tried, func(s *v1alpha1.MachineSet) {
+		ownerref.Adopt(s, d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
 	})
-	w.Done.Contest, w.MustLook = w.Done.Contest.Next(changed)
-	return err
 }
 
-// release removes the deployment's owner reference from sets.
-func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	released, err := ownerref.ReleaseAll(ctx, c.sets.Commit, sets, w.Done.Moved, w.Deployment)
-	if len(released) > 0 && w.Deployment.DeletionTimestamp == nil {
-		telemetry.Emit(ctx, c.cfg.Events, w.Deployment, v1alpha1.EventReleased, fmt.Sprintf(
+// release removes the deployment's owner reference from sets, and records that it was tried.
+func (c *Controller) release(ctx context.Context, d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet, tried map[types.UID]bool) error {
+	released, err := ownerref.ReleaseAll(ctx, c.sets.Commit, sets, tried, d)
+	if len(released) > 0 && d.DeletionTimestamp == nil {
+		telemetry.Emit(ctx, c.cfg.Events, d, v1alpha1.EventReleased, fmt.Sprintf(
 			"Released %d MachineSets, because their labels do not match the selector any more; they keep their machines: %s", len(released), strings.Join(released, ", ")))
 	}
 	return err

@@ -128,7 +128,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	defer c.forgetIfGone(cached)
 	newest := c.deployments.Newest(cached)
 	telemetry.About(ctx, newest)
-	w, err := c.look(ctx, newest)
+	w, err := c.observe(ctx, newest)
 	if err != nil {
 		return runner.Result{}, err
 	}
@@ -142,13 +142,6 @@ func (c *Controller) root(key types.NamespacedName) types.UID {
 		return ""
 	}
 	return d.UID
-}
-
-// look returns the world of a deployment, in a span.
-func (c *Controller) look(ctx context.Context, d *v1alpha1.MachineDeployment) (rollout.World, error) {
-	_, span := telemetry.Step(ctx, telemetry.ObserveSpan)
-	defer span.End()
-	return c.observe(d)
 }
 
 // step takes the action of a verdict, and emits its Events when that has succeeded.
@@ -184,7 +177,7 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 		return again, nil
 	}
 	desired := verdict.Deployment
-	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || someRecover(w)), c.cfg.Clock.Now()); wait > 0 {
+	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || someRecover(w.Machines)), c.cfg.Clock.Now()); wait > 0 {
 		// The names of deleted machines are written with the status: any other write of a deployment may cause a conflict for
 		// the cluster-autoscaler, which tries again seconds later.
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, wake)}, nil
@@ -198,15 +191,15 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 		return runner.Result{}, err
 	}
 	logProgress(ctx, w.Deployment, written)
-	c.traceEnd(ctx, w, written)
+	c.traceEnd(ctx, w.Deployment, written, w.Owned)
 	c.report(ctx, w.Deployment, verdict.Events)
 	return again, nil
 }
 
 // someRecover reports whether a machine waits to recover. Where Nodes are configured, one reboots after the other.
-func someRecover(w *rollout.World) bool {
-	for _, machines := range w.Machines {
-		if slices.ContainsFunc(machines, machinefacts.IsUnhealthy) {
+func someRecover(machines map[types.UID][]*v1alpha1.Machine) bool {
+	for _, all := range machines {
+		if slices.ContainsFunc(all, machinefacts.IsUnhealthy) {
 			return true
 		}
 	}
@@ -234,8 +227,10 @@ func change(was, is *v1alpha1.MachineDeployment, isStream bool) patch.Change {
 }
 
 // observe returns the world of a deployment, from the caches.
-func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, error) {
-	w := rollout.World{
+func (c *Controller) observe(ctx context.Context, d *v1alpha1.MachineDeployment) (w rollout.World, err error) {
+	_, span := telemetry.Step(ctx, telemetry.ObserveSpan)
+	defer span.End()
+	w = rollout.World{
 		Now: c.cfg.Clock.Now(), Deployment: d, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
 		CountMinReady:     ownerref.CountsMinReady(d, c.cfg.CountMinReady),
 		NoComponentsTaint: ownerref.OmitsComponentsTaint(d, c.cfg.NoComponentsTaint),
@@ -248,7 +243,7 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 	for _, f := range undecodable {
 		w.Undecodable = append(w.Undecodable, &v1alpha1.MachineSet{ObjectMeta: f.ObjectMeta})
 	}
-	c.observeMachines(&w)
+	w.Machines = c.observeMachines(w.Owned)
 	w.Confirmed = c.sees(d.UID, w.Owned)
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
 	if d.Generation == d.Status.ObservedGeneration { // the writer of that status has looked for orphans
@@ -256,21 +251,24 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 	}
 	w.MustLook = c.mustLook(d)
 	w.Orphans = c.children.Orphans(d.Namespace)
-	return w, c.observeNodes(&w)
+	w.Nodes, err = c.observeNodes(d, w.Machines)
+	w.NoTarget = w.Nodes == nil
+	return w, err
 }
 
-// observeMachines adds to the world the machines of the deployment's sets, from the caches.
-func (c *Controller) observeMachines(w *rollout.World) {
-	w.Machines = map[types.UID][]*v1alpha1.Machine{}
-	for _, set := range w.Owned {
+// observeMachines returns the machines of sets, from the caches, by the UID of their set.
+func (c *Controller) observeMachines(sets []*v1alpha1.MachineSet) map[types.UID][]*v1alpha1.Machine {
+	machines := map[types.UID][]*v1alpha1.Machine{}
+	for _, set := range sets {
 		decoded, undecodable := c.cfg.View.MachinesOf(set)
 		for _, m := range decoded {
-			put(w.Machines, c.machines.Newest(m))
+			put(machines, c.machines.Newest(m))
 		}
 		for _, m := range undecodable {
-			put(w.Machines, m) // it counts, and is not available
+			put(machines, m) // it counts, and is not available
 		}
 	}
+	return machines
 }
 
 // decide returns the verdict on a deployment. When none of the orphans that were looked for is left to adopt, it records that: until then
@@ -278,7 +276,7 @@ func (c *Controller) observeMachines(w *rollout.World) {
 func (c *Controller) decide(w *rollout.World) rollout.Verdict {
 	verdict := rollout.Decide(*w)
 	if verdict.Do == rollout.Rest {
-		verdict.Waiting = rollout.Waits(*w, verdict)
+		verdict.Waiting = rollout.Waits(w.Deployment, w.Owned, verdict)
 	}
 	if !w.MustLook && w.Done.Contest == 0 && verdict.Do != rollout.Adopt {
 		c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
@@ -292,17 +290,17 @@ func (c *Controller) mustLook(d *v1alpha1.MachineDeployment) bool {
 	return last != metav1.FormatLabelSelector(d.Spec.Selector)
 }
 
-// recordLive records which sets of the deployment the API server has.
-func (c *Controller) recordLive(w *rollout.World) {
-	unseen := maps.Clone(w.Live)
-	for _, set := range w.Owned {
-		if !w.Live[set.UID] { // the cache is late
-			c.unseen.Delete(w.Deployment.UID)
+// recordLive records which sets of a deployment the API server has, and which of them the cache shows.
+func (c *Controller) recordLive(deployment types.UID, live map[types.UID]bool, shown []*v1alpha1.MachineSet) {
+	unseen := maps.Clone(live)
+	for _, set := range shown {
+		if !live[set.UID] { // the cache is late
+			c.unseen.Delete(deployment)
 			return
 		}
 		delete(unseen, set.UID)
 	}
-	c.unseen.Store(w.Deployment.UID, unseen)
+	c.unseen.Store(deployment, unseen)
 }
 
 // made records a set that was created.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -33,18 +32,18 @@ func hasUpdateKeys(node *corev1.Node) bool {
 		slices.ContainsFunc(annotations, func(key string) bool { return node.Annotations[key] != "" })
 }
 
-// observeNodes adds to the world the Nodes that have an effect on the rollout.
-func (c *Controller) observeNodes(w *rollout.World) error {
-	cluster, err := c.cfg.Targets.For(w.Deployment.Namespace)
+// observeNodes returns the Nodes of the machines that have an effect on the rollout, by name; nil if there is no target cluster.
+func (c *Controller) observeNodes(d *v1alpha1.MachineDeployment, machines map[types.UID][]*v1alpha1.Machine) (map[string]*corev1.Node, error) {
+	cluster, err := c.cfg.Targets.For(d.Namespace)
 	if err != nil {
-		return fmt.Errorf("find the target cluster of namespace %s: %w", w.Deployment.Namespace, err)
+		return nil, fmt.Errorf("find the target cluster of namespace %s: %w", d.Namespace, err)
 	}
-	w.Nodes, w.NoTarget = map[string]*corev1.Node{}, cluster == nil
-	if w.NoTarget {
-		return nil
+	if cluster == nil {
+		return nil, nil
 	}
-	for _, machines := range w.Machines {
-		for _, m := range machines {
+	nodes := map[string]*corev1.Node{}
+	for _, all := range machines {
+		for _, m := range all {
 			node, known := cluster.Nodes.Get(types.NamespacedName{Name: m.Labels[v1alpha1.LabelNode]})
 			if !known {
 				continue
@@ -52,12 +51,12 @@ func (c *Controller) observeNodes(w *rollout.World) error {
 			if node = c.nodes.Newest(node); nodeowner.Relate(m, node) != nodeowner.Own {
 				continue // it belongs to another machine or VM, or is not claimed yet
 			}
-			if isInPlace(w.Deployment) || hasUpdateKeys(node) {
-				w.Nodes[node.Name] = node
+			if isInPlace(d) || hasUpdateKeys(node) {
+				nodes[node.Name] = node
 			}
 		}
 	}
-	return nil
+	return nodes, nil
 }
 
 func isInPlace(d *v1alpha1.MachineDeployment) bool {
@@ -92,19 +91,19 @@ func concernsUpdate(before, after *corev1.Node) bool {
 		machinefacts.InPlaceStage(before) != machinefacts.InPlaceStage(after) || machinefacts.AwaitsComponents(before) != machinefacts.AwaitsComponents(after)
 }
 
-// writeNodes writes to Nodes what an in-place update needs, or what ends it. A Node that has changed since it was observed is read
-// again, and the next decision is about what was read.
-func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, desired []*corev1.Node) error {
-	cluster, err := c.cfg.Targets.For(w.Deployment.Namespace)
+// writeNodes writes to Nodes what an in-place update needs, or what ends it, and updates observed. A Node that has changed since it was
+// observed is read again, and the next decision is about what was read.
+func (c *Controller) writeNodes(ctx context.Context, namespace string, observed map[string]*corev1.Node, desired []*corev1.Node) error {
+	cluster, err := c.cfg.Targets.For(namespace)
 	if err != nil {
-		return fmt.Errorf("find the target cluster of namespace %s: %w", w.Deployment.Namespace, err)
+		return fmt.Errorf("find the target cluster of namespace %s: %w", namespace, err)
 	}
 	if cluster == nil {
-		return fmt.Errorf("write Nodes of namespace %s: it has no target cluster any more", w.Deployment.Namespace)
+		return fmt.Errorf("write Nodes of namespace %s: it has no target cluster any more", namespace)
 	}
 	nodes := cluster.Client.CoreV1().Nodes()
 	for _, node := range desired {
-		patch, err := nodePatch(w.Nodes[node.Name], node)
+		patch, err := nodePatch(observed[node.Name], node)
 		if err != nil {
 			return fmt.Errorf("encode patch of Node %s: %w", node.Name, err)
 		}
@@ -114,16 +113,16 @@ func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, desired [
 		}
 		switch {
 		case apierrors.IsNotFound(err):
-			delete(w.Nodes, node.Name)
+			delete(observed, node.Name)
 			continue
 		case err != nil:
 			return fmt.Errorf("write Node %s: %w", node.Name, err)
 		case written.Annotations[v1alpha1.AnnotationMachine] != node.Annotations[v1alpha1.AnnotationMachine]:
-			delete(w.Nodes, node.Name) // it belongs to another machine now
+			delete(observed, node.Name) // it belongs to another machine now
 			continue
 		}
 		c.nodes.Wrote(written)
-		w.Nodes[node.Name] = written
+		observed[node.Name] = written
 	}
 	return nil
 }
@@ -159,17 +158,16 @@ func values(of map[string]string, keys []string) map[string]any {
 	return found
 }
 
-// writeMachines writes machines, each in one write. A machine that has changed since it was observed is read again, and the
-// next decision is about what was read.
-func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, desired []*v1alpha1.Machine) error {
-	w.LiveMetadata = nil // the list is older than these writes
+// writeMachines writes machines, each in one write, and updates machines. A machine that has changed since it was observed is read again,
+// and the next decision is about what was read.
+func (c *Controller) writeMachines(ctx context.Context, machines map[types.UID][]*v1alpha1.Machine, desired []*v1alpha1.Machine) error {
 	for _, m := range desired {
-		observed := remove(w.Machines, m.UID)
+		observed := remove(machines, m.UID)
 		if observed == nil {
 			continue
 		}
 		if f, undecodable := c.cfg.View.Machines.Undecodable.Get(objectcache.Key(m)); undecodable {
-			put(w.Machines, observed)
+			put(machines, observed)
 			return fmt.Errorf("move an updated machine to its new MachineSet: %w", f)
 		}
 		written, err := c.machines.Commit(ctx, observed, m)
@@ -180,11 +178,11 @@ func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, desire
 			continue
 		}
 		if err != nil {
-			put(w.Machines, observed)
+			put(machines, observed)
 			return fmt.Errorf("write machine %s/%s: %w", m.Namespace, m.Name, err)
 		}
 		c.machines.Wrote(written)
-		put(w.Machines, written)
+		put(machines, written)
 	}
 	return nil
 }
@@ -206,16 +204,4 @@ func remove(machines map[types.UID][]*v1alpha1.Machine, uid types.UID) *v1alpha1
 		}
 	}
 	return nil
-}
-
-// listLiveMetadata lists the machines of the sets from the API server: one list of metadata, whatever their number.
-func (c *Controller) listLiveMetadata(ctx context.Context, w *rollout.World) error {
-	machines := map[types.UID][]*metav1.ObjectMeta{}
-	err := c.listOwned(ctx, w.Deployment.Namespace, "", func(owner types.UID, m *metav1.ObjectMeta) {
-		machines[owner] = append(machines[owner], m)
-	})
-	if err == nil {
-		w.LiveMetadata = machines
-	}
-	return err
 }

@@ -19,7 +19,7 @@ import (
 const lists = 4
 
 // list lists the metadata of a resource in a namespace from the API server, and calls visit with each object.
-func (c *Controller) list(ctx context.Context, resource, namespace, selector string, visit func(*metav1.PartialObjectMetadata)) error {
+func (c *Controller) list(ctx context.Context, resource, namespace string, visit func(*metav1.PartialObjectMetadata)) error {
 	select {
 	case c.listing <- struct{}{}:
 		defer func() { <-c.listing }()
@@ -27,8 +27,7 @@ func (c *Controller) list(ctx context.Context, resource, namespace, selector str
 		return ctx.Err()
 	}
 	all := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace)
-	options := metav1.ListOptions{LabelSelector: selector}
-	return pages.Until(ctx, "the "+resource+" of namespace "+namespace, options, all.List,
+	return pages.Until(ctx, "the "+resource+" of namespace "+namespace, metav1.ListOptions{}, all.List,
 		func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
 			for i := range page.Items {
 				visit(&page.Items[i])
@@ -37,57 +36,44 @@ func (c *Controller) list(ctx context.Context, resource, namespace, selector str
 		})
 }
 
-// listOwned lists the metadata of the machines of a namespace that have a controller, and calls visit with each.
-func (c *Controller) listOwned(ctx context.Context, namespace, selector string, visit func(owner types.UID, m *metav1.ObjectMeta)) error {
-	return c.list(ctx, "machines", namespace, selector, func(m *metav1.PartialObjectMetadata) {
-		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
-			visit(owner.UID, &m.ObjectMeta)
-		}
-	})
-}
-
-// readLive reads the deployment, and the machines of its sets in one list whatever their number, from the API server. Actions
-// on machines that the cluster-autoscaler has named are decided on that: the caches may show other replicas than those that
-// belong to the names.
+// readLive reads the deployment, and the machines of its sets in one list whatever their number and their labels, from the API server. What
+// must not depend on how late the caches are is decided on that; the replicas that belong to the machines that the
+// cluster-autoscaler has named, for example.
 func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
-	live, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
+	d, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read MachineDeployment %s: %w", w.Deployment.Name, err)
 	}
-	if live.UID != w.Deployment.UID {
-		return fmt.Errorf("MachineDeployment %s/%s is another one now, with UID %s; expected %s", live.Namespace, live.Name, live.UID, w.Deployment.UID)
+	if d.UID != w.Deployment.UID {
+		return fmt.Errorf("MachineDeployment %s/%s is another one now, with UID %s; expected %s", d.Namespace, d.Name, d.UID, w.Deployment.UID)
 	}
-	selector, err := metav1.LabelSelectorAsSelector(live.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("spec.selector of MachineDeployment %s: %w", live.Name, err)
-	}
-	machines := map[types.UID][]*v1alpha1.Machine{}
-	err = c.listOwned(ctx, live.Namespace, selector.String(), func(owner types.UID, m *metav1.ObjectMeta) {
-		machines[owner] = append(machines[owner], &v1alpha1.Machine{ObjectMeta: *m})
+	machines := map[types.UID][]*metav1.ObjectMeta{}
+	err = c.list(ctx, "machines", d.Namespace, func(m *metav1.PartialObjectMetadata) {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+			machines[owner.UID] = append(machines[owner.UID], &m.ObjectMeta)
+		}
 	})
 	if err != nil {
 		return err
 	}
-	c.deployments.Wrote(live) // until the cache shows it
-	w.Deployment, w.MustLook = live, c.mustLook(live)
-	w.LiveMachines = machines
+	c.deployments.Wrote(d) // until the cache shows it
+	w.Deployment, w.MustLook, w.Live = d, c.mustLook(d), &rollout.Live{Machines: machines}
 	return nil
 }
 
-// writeMarks writes the metadata of machines. When one has changed since it was read, or was deleted, all are read again.
-func (c *Controller) writeMarks(ctx context.Context, w *rollout.World, desired []*v1alpha1.Machine) error {
+// writeMarks writes the metadata of machines. When one has changed since it was read, or was deleted, live is not current any more.
+func (c *Controller) writeMarks(ctx context.Context, live map[types.UID][]*metav1.ObjectMeta, desired []*v1alpha1.Machine) (isCurrent bool, err error) {
 	for _, m := range desired {
-		siblings := w.LiveMachines[metav1.GetControllerOfNoCopy(m).UID]
-		i := slices.IndexFunc(siblings, func(s *v1alpha1.Machine) bool { return s.UID == m.UID })
-		written, err := c.machines.Commit(ctx, siblings[i], m)
+		siblings := live[metav1.GetControllerOfNoCopy(m).UID]
+		i := slices.IndexFunc(siblings, func(s *metav1.ObjectMeta) bool { return s.UID == m.UID })
+		written, err := c.machines.Commit(ctx, &v1alpha1.Machine{ObjectMeta: *siblings[i]}, m)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			w.LiveMachines = nil
-			return nil
+			return false, nil
 		}
 		if err != nil {
-			return err
+			return true, err
 		}
-		siblings[i] = &v1alpha1.Machine{ObjectMeta: written.ObjectMeta}
+		siblings[i] = &written.ObjectMeta
 	}
-	return nil
+	return true, nil
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
@@ -194,14 +193,14 @@ func TestSees(t *testing.T) {
 	}
 	c.made(d.UID, "a")
 	check("the API server was not asked", false, "a")
-	c.recordLive(&rollout.World{Deployment: d, Live: map[types.UID]bool{"a": true, "b": true}, Owned: sets("a")})
+	c.recordLive(d.UID, map[types.UID]bool{"a": true, "b": true}, sets("a"))
 	check("one is missing", false, "a")
 	check("both are there", true, "a", "b")
 	c.made(d.UID, "c")
 	check("one was made", false, "a", "b")
 	check("and is shown", true, "a", "b", "c")
 	check("one has gone, which was seen", true, "a", "c")
-	c.recordLive(&rollout.World{Deployment: d, Live: map[types.UID]bool{"c": true}, Owned: sets("a", "c")})
+	c.recordLive(d.UID, map[types.UID]bool{"c": true}, sets("a", "c"))
 	check("the cache shows one that has gone", false, "a", "c")
 }
 

@@ -54,13 +54,13 @@ func RolloutOf(view *objectcache.View, d *v1alpha1.MachineDeployment) telemetry.
 
 // traceEnd ends the trace of a rollout with the write that reports its end. It has begun when its set was created or, where the set is
 // older, when this process has first observed it.
-func (c *Controller) traceEnd(ctx context.Context, w *rollout.World, written *v1alpha1.MachineDeployment) {
-	is, traced := c.rolloutOf(w.Deployment.UID)
-	if !traced || !rollout.Ends(w.Deployment, written) {
+func (c *Controller) traceEnd(ctx context.Context, before, written *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) {
+	is, traced := c.rolloutOf(before.UID)
+	if !traced || !rollout.Ends(before, written) {
 		return
 	}
-	c.rollouts.Delete(w.Deployment.UID)
-	if set := rollout.NewSet(written, w.Owned); set != nil && set.Annotations[v1alpha1.AnnotationRevisionHistory] == "" &&
+	c.rollouts.Delete(before.UID)
+	if set := rollout.NewSet(written, owned); set != nil && set.Annotations[v1alpha1.AnnotationRevisionHistory] == "" &&
 		set.CreationTimestamp.Time.Before(is.since) {
 		is.since = set.CreationTimestamp.Time
 	}

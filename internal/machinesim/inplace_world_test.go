@@ -182,7 +182,7 @@ func (r *rolling) writeNodes(w *rollout.World, desired []*corev1.Node) (goOn boo
 
 // writeMachines makes the owner write machines.
 func (r *rolling) writeMachines(w *rollout.World, desired []*v1alpha1.Machine) (goOn bool) {
-	w.LiveMetadata = nil
+	w.Live = nil
 	for _, m := range desired {
 		stored, goOn := put(r, r.machines, m)
 		if !goOn {

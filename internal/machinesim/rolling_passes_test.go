@@ -101,37 +101,22 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 			w.Deployment, w.Done.Collided = stored, false
 		}
 		return goOn
-	case rollout.ListLive:
-		w.Live = map[types.UID]bool{}
+	case rollout.ListSets:
+		w.LiveSets = map[types.UID]bool{}
 		for _, set := range r.sets.now() {
-			w.Live[set.UID] = true
+			w.LiveSets[set.UID] = true
 		}
-		r.unseen = maps.Clone(w.Live)
+		r.unseen = maps.Clone(w.LiveSets)
 		for _, set := range w.Owned {
-			if !w.Live[set.UID] {
+			if !w.LiveSets[set.UID] {
 				r.unseen = nil // the cache is late
 			}
 			delete(r.unseen, set.UID)
 		}
-	case rollout.CountOld:
-		count := 0
-		for _, m := range r.machines.now() {
-			set := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return metav1.IsControlledBy(m, s) })
-			if set >= 0 && !rollout.IsNewSet(w.Deployment, w.Owned[set]) {
-				count++
-			}
-		}
-		w.OldMachines = &count
 	case rollout.ReadLive:
 		r.readLive(w)
 	case rollout.Mark:
 		return r.writeMarks(w, v.Machines)
-	case rollout.ListMachines:
-		w.LiveMetadata = map[types.UID][]*metav1.ObjectMeta{}
-		for _, m := range sorted(r.machines.now()) {
-			set := metav1.GetControllerOfNoCopy(m).UID
-			w.LiveMetadata[set] = append(w.LiveMetadata[set], &m.ObjectMeta)
-		}
 	case rollout.WriteNodes:
 		return r.writeNodes(w, v.Nodes)
 	case rollout.WriteMachines:
@@ -147,7 +132,7 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 			if !goOn {
 				return false
 			}
-			w.Owned[slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID })] = stored
+			w.Wrote(stored)
 		}
 		r.observeMachines(w)
 	case rollout.Delete:
@@ -167,10 +152,10 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 func (r *rolling) readLive(w *rollout.World) {
 	w.Deployment = r.deployment()
 	r.shows[rolled] = w.Deployment
-	w.LiveMachines = map[types.UID][]*v1alpha1.Machine{}
+	w.Live = &rollout.Live{Machines: map[types.UID][]*metav1.ObjectMeta{}}
 	for _, m := range sorted(r.machines.now()) {
 		set := metav1.GetControllerOfNoCopy(m).UID
-		w.LiveMachines[set] = append(w.LiveMachines[set], &v1alpha1.Machine{ObjectMeta: m.ObjectMeta})
+		w.Live.Machines[set] = append(w.Live.Machines[set], m.ObjectMeta.DeepCopy())
 	}
 }
 
@@ -181,9 +166,9 @@ func (r *rolling) writeMarks(w *rollout.World, desired []*v1alpha1.Machine) (goO
 		_, goOn := r.owner.write(func() bool {
 			stored, ok := r.annotate(m)
 			refused = !ok
-			if machines := w.LiveMachines[metav1.GetControllerOfNoCopy(m).UID]; ok {
-				i := slices.IndexFunc(machines, func(o *v1alpha1.Machine) bool { return o.UID == m.UID })
-				machines[i] = &v1alpha1.Machine{ObjectMeta: stored.ObjectMeta}
+			if machines := w.Live.Machines[metav1.GetControllerOfNoCopy(m).UID]; ok {
+				i := slices.IndexFunc(machines, func(o *metav1.ObjectMeta) bool { return o.UID == m.UID })
+				machines[i] = &stored.ObjectMeta
 			}
 			return true
 		})
@@ -191,7 +176,7 @@ func (r *rolling) writeMarks(w *rollout.World, desired []*v1alpha1.Machine) (goO
 			return false
 		}
 		if refused {
-			w.LiveMachines = nil
+			w.Live = nil
 			return true
 		}
 	}

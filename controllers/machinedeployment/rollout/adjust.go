@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
@@ -18,16 +19,16 @@ func makeNew(s *sets) (v Verdict, making bool) {
 		return Verdict{Do: Rest}, true // the next set has to adopt the machines, and not to create others beside them
 	case w.Done.CreateError != "", isRecreating(s.d) && !s.seemOldGone():
 		return Verdict{}, false
-	case w.Live == nil:
-		return Verdict{Do: ListLive}, true
-	case unseen(w):
+	case w.LiveSets == nil:
+		return Verdict{Do: ListSets}, true
+	case unseen(w.Owned, w.LiveSets):
 		return awaitCache(), true
-	case isRecreating(s.d) && len(s.old) > 0 && w.OldMachines == nil:
-		return Verdict{Do: CountOld}, true
+	case isRecreating(s.d) && s.mustCountOld():
+		return Verdict{Do: ReadLive}, true
 	case isRecreating(s.d) && !s.areOldGone():
 		return Verdict{}, false
 	}
-	s.fresh = count(s.w, makeSet(s.w))
+	s.fresh = s.count(makeSet(s.d))
 	if v := s.changes(); len(v.Sets) > 0 {
 		return v, true // the Nodes of the old machines are marked before the first new one is created
 	}
@@ -38,7 +39,7 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	set.Spec.Replicas = s.fresh.size
 	s.complement(s.fresh, set)
 	v = Verdict{Do: Create, Sets: []*v1alpha1.MachineSet{set}}
-	if beginsWithSet(s.w) {
+	if beginsWithSet(s.d, s.w.Owned) {
 		v.Events = append(v.Events, started(set.Annotations[v1alpha1.AnnotationRevision], set))
 	}
 	if set.Spec.Replicas > 0 {
@@ -48,9 +49,9 @@ func makeNew(s *sets) (v Verdict, making bool) {
 }
 
 // unseen reports whether the API server has a set of the deployment that the cache does not show.
-func unseen(w World) bool {
-	for uid := range w.Live {
-		if !slices.ContainsFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == uid }) {
+func unseen(shown []*v1alpha1.MachineSet, live map[types.UID]bool) bool {
+	for uid := range live {
+		if !slices.ContainsFunc(shown, func(s *v1alpha1.MachineSet) bool { return s.UID == uid }) {
 			return true
 		}
 	}
@@ -72,12 +73,12 @@ func adjust(s *sets) Verdict {
 	switch { // a set that the cache does not show has machines that count
 	case s.blind:
 		return Verdict{Do: ReadLive}
-	case grows && !s.w.Confirmed && s.w.Live == nil:
-		return Verdict{Do: ListLive}
-	case s.w.Live != nil && grows && unseen(s.w):
+	case grows && !s.w.Confirmed && s.w.LiveSets == nil:
+		return Verdict{Do: ListSets}
+	case s.w.LiveSets != nil && grows && unseen(s.w.Owned, s.w.LiveSets):
 		return awaitCache()
-	case isRecreating(s.d) && s.fresh != nil && s.fresh.size < s.replicas && s.seemOldGone() && len(s.old) > 0 && s.w.OldMachines == nil:
-		return Verdict{Do: CountOld}
+	case isRecreating(s.d) && s.fresh != nil && s.fresh.size < s.replicas && s.seemOldGone() && s.mustCountOld():
+		return Verdict{Do: ReadLive}
 	}
 	if v := s.changes(); len(v.Sets) > 0 {
 		return v
@@ -116,7 +117,7 @@ func (s *sets) changes() Verdict {
 func (s *sets) complement(t *tally, desired *v1alpha1.MachineSet) {
 	switch {
 	case t == s.fresh:
-		syncNew(s.w, desired)
+		syncNew(s.d, s.w.Owned, desired)
 	case t.exist > 0: // the timeouts of machines do not depend on what they are created from; one without machines keeps those of its revision
 		desired.Spec.Template.Spec.MachineConfiguration = s.d.Spec.Template.Spec.MachineConfiguration.DeepCopy()
 	}

@@ -27,25 +27,25 @@ func Decide(w World) Verdict {
 		return v
 	}
 	if errs := validation.ValidateMachineDeployment(d); len(errs) > 0 {
-		return invalid(w, validation.Reason(errs), errs.ToAggregate().Error())
+		return invalid(w.Deployment, w.Now, validation.Reason(errs), errs.ToAggregate().Error())
 	}
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
-		return invalid(w, v1alpha1.ReasonInvalidSpec, "spec.selector: "+err.Error())
+		return invalid(w.Deployment, w.Now, v1alpha1.ReasonInvalidSpec, "spec.selector: "+err.Error())
 	}
 	if len(w.Undecodable) > 0 {
-		return untouched(w, v1alpha1.EventUndecodable, "The MachineDeployment is not reconciled: its MachineSet "+w.Undecodable[0].Name+
+		return untouched(w.Deployment, w.Now, v1alpha1.EventUndecodable, "The MachineDeployment is not reconciled: its MachineSet "+w.Undecodable[0].Name+
 			" cannot be decoded. Correct the field that the Event "+v1alpha1.EventUndecodable+" on the MachineSet names")
 	}
 	if w.MustLook {
-		return Verdict{Do: ListLive}
+		return Verdict{Do: ListSets}
 	}
 	if v, moved := adopt(w, selector); moved {
 		return v
 	}
 	for _, set := range w.Owned {
 		if _, err := machinefacts.ReadIntents(set); err != nil && set.DeletionTimestamp == nil {
-			return invalid(w, v1alpha1.ReasonInvalidSpec, "MachineSet "+set.Name+": "+err.Error()) // its machines cannot be counted
+			return invalid(w.Deployment, w.Now, v1alpha1.ReasonInvalidSpec, "MachineSet "+set.Name+": "+err.Error()) // its machines cannot be counted
 		}
 	}
 	if v, prepared := prepare(w); !prepared {
@@ -57,9 +57,9 @@ func Decide(w World) Verdict {
 	s := countSets(w)
 	switch {
 	case d.Spec.Paused:
-	case d.Spec.RollbackTo != nil && !w.Confirmed && w.Live == nil: // the revision before may be one that the cache does not show
-		return Verdict{Do: ListLive}
-	case d.Spec.RollbackTo != nil && w.Live != nil && unseen(w):
+	case d.Spec.RollbackTo != nil && !w.Confirmed && w.LiveSets == nil: // the revision before may be one that the cache does not show
+		return Verdict{Do: ListSets}
+	case d.Spec.RollbackTo != nil && w.LiveSets != nil && unseen(w.Owned, w.LiveSets):
 		return awaitCache()
 	case d.Spec.RollbackTo != nil:
 		return rollBack(w)
@@ -141,13 +141,13 @@ func prepare(w World) (Verdict, bool) {
 		d.Finalizers = append(d.Finalizers, v1alpha1.FinalizerName)
 	}
 	if newSet := NewSet(w.Deployment, w.Owned); !d.Spec.Paused && (newSet != nil || d.Spec.RollbackTo == nil) {
-		next := strconv.FormatInt(newRevision(w, newSet), 10)
-		if d.Annotations[v1alpha1.AnnotationRevision] != next && (newSet != nil || !beginsWithSet(w)) {
+		next := strconv.FormatInt(newRevision(w.Owned, newSet), 10)
+		if d.Annotations[v1alpha1.AnnotationRevision] != next && (newSet != nil || !beginsWithSet(d, w.Owned)) {
 			v.Events = append(v.Events, started(next, newSet))
 		}
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationRevision, next)
 	}
-	upgradeNamed(w, d)
+	upgradeNamed(d, w.Now)
 	if w.Done.Collided {
 		count := int32(1)
 		if d.Status.CollisionCount != nil {
@@ -160,9 +160,9 @@ func prepare(w World) (Verdict, bool) {
 }
 
 // newRevision is the revision of the new set: its own if that is the highest, else one more than the highest.
-func newRevision(w World, newSet *v1alpha1.MachineSet) int64 {
+func newRevision(owned []*v1alpha1.MachineSet, newSet *v1alpha1.MachineSet) int64 {
 	highest := int64(0)
-	for _, set := range w.Owned {
+	for _, set := range owned {
 		if newSet == nil || set.UID != newSet.UID {
 			highest = max(highest, machinefacts.Revision(set))
 		}

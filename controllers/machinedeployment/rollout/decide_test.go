@@ -56,7 +56,7 @@ func worldOf(d *v1alpha1.MachineDeployment, sets ...*v1alpha1.MachineSet) World 
 // setOf is the set that the deployment's template makes, as it is after it was made.
 func setOf(d *v1alpha1.MachineDeployment, uid types.UID, replicas, running int32) *v1alpha1.MachineSet {
 	w := worldOf(d)
-	s := &sets{limits: limitsOf(d), w: w, d: d, fresh: &tally{set: makeSet(w), size: replicas}}
+	s := &sets{limits: limitsOf(d), w: w, d: d, fresh: &tally{set: makeSet(w.Deployment), size: replicas}}
 	set := s.newSet()
 	s.complement(s.fresh, set)
 	set.UID = uid
@@ -98,15 +98,15 @@ func TestDecide(t *testing.T) {
 			d.Finalizers = nil
 			return d
 		}()), want: Save},
-		{name: "no set, the cache may be late", world: worldOf(d), want: ListLive},
+		{name: "no set, the cache may be late", world: worldOf(d), want: ListSets},
 		{name: "no set, the cache is late", world: func() World {
 			w := worldOf(d)
-			w.Live = map[types.UID]bool{"s": true}
+			w.LiveSets = map[types.UID]bool{"s": true}
 			return w
 		}(), want: Rest},
 		{name: "no set", world: func() World {
 			w := worldOf(d)
-			w.Live = map[types.UID]bool{}
+			w.LiveSets = map[types.UID]bool{}
 			return w
 		}(), want: Create},
 		{name: "the set could not be made", world: func() World {
@@ -128,21 +128,21 @@ func TestDecide(t *testing.T) {
 			w := worldOf(d, setOf(d, "s", 2, 2))
 			w.Confirmed = false
 			return w
-		}(), want: ListLive},
+		}(), want: ListSets},
 		{name: "set too small", world: worldOf(d, setOf(d, "s", 2, 2)), want: Update},
 		{name: "set too small, another is not shown", world: func() World {
 			w := worldOf(d, setOf(d, "s", 2, 2))
-			w.Live = map[types.UID]bool{w.Owned[0].UID: true, "in another slot": true}
+			w.LiveSets = map[types.UID]bool{w.Owned[0].UID: true, "in another slot": true}
 			return w
 		}(), want: Rest},
 		{name: "to be rolled back, the cache may not show all sets", world: func() World {
 			w := worldOf(rolledBack, setOf(d, "s", 3, 3))
 			w.Confirmed = false
 			return w
-		}(), want: ListLive},
+		}(), want: ListSets},
 		{name: "to be rolled back, another set is not shown", world: func() World {
 			w := worldOf(rolledBack, setOf(d, "s", 3, 3))
-			w.Live = map[types.UID]bool{"s": true, "made a moment ago": true}
+			w.LiveSets = map[types.UID]bool{"s": true, "made a moment ago": true}
 			return w
 		}(), want: Rest},
 		{name: "to be rolled back", world: worldOf(rolledBack, setOf(d, "s", 3, 3)), want: Save},
@@ -150,7 +150,7 @@ func TestDecide(t *testing.T) {
 			w := worldOf(d, setOf(d, "s", 3, 3))
 			w.MustLook = true
 			return w
-		}(), want: ListLive},
+		}(), want: ListSets},
 		{name: "machines on their way", world: worldOf(d, setOf(d, "s", 3, 1)), want: Rest, progressing: "True/NewMachineSetCreated"},
 		{name: "complete", world: worldOf(d, setOf(d, "s", 3, 3)), want: Rest, progressing: "True/NewMachineSetAvailable"},
 		{name: "template changed", world: worldOf(d, older("o", time.Hour, 3), setOf(d, "s", 0, 0)), want: Save}, // revision 2
@@ -182,14 +182,14 @@ func TestDecide(t *testing.T) {
 		{name: "set deleted, its machines are to stay", world: func() World {
 			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
 			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "2"
-			w.Live = map[types.UID]bool{w.Owned[0].UID: true}
+			w.LiveSets = map[types.UID]bool{w.Owned[0].UID: true}
 			w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &now, []string{metav1.FinalizerOrphanDependents}
 			return w
 		}(), want: Rest},
 		{name: "set deleted with its machines", world: func() World {
 			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
 			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "2"
-			w.Live = map[types.UID]bool{w.Owned[0].UID: true}
+			w.LiveSets = map[types.UID]bool{w.Owned[0].UID: true}
 			w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &now, []string{v1alpha1.FinalizerName}
 			return w
 		}(), want: Create},
@@ -213,10 +213,10 @@ func TestDecide(t *testing.T) {
 			w := worldOf(deployment(3))
 			w.Deployment.DeletionTimestamp = &now
 			return w
-		}(), want: ListLive},
+		}(), want: ListSets},
 		{name: "deletion, nothing left", world: func() World {
 			w := worldOf(deployment(3))
-			w.Deployment.DeletionTimestamp, w.Live = &now, map[types.UID]bool{}
+			w.Deployment.DeletionTimestamp, w.LiveSets = &now, map[types.UID]bool{}
 			return w
 		}(), want: Rest},
 	} {
@@ -386,10 +386,10 @@ func TestSetThatTheCacheNeverShows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(deployment(3))
 			world(&w)
-			if v := Decide(w); v.Do != ListLive {
-				t.Fatalf("decided %v before the API server was read, want %v", v.Do, ListLive)
+			if v := Decide(w); v.Do != ListSets {
+				t.Fatalf("decided %v before the API server was read, want %v", v.Do, ListSets)
 			}
-			w.Live = map[types.UID]bool{"hidden": true}
+			w.LiveSets = map[types.UID]bool{"hidden": true}
 			if v := Decide(w); v.Do != Rest || v.Wake != machinefacts.LateCache || v.Deployment != nil {
 				t.Errorf("decided %+v, want to rest for %s", v, machinefacts.LateCache)
 			}

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,38 +27,38 @@ func decideDelete(w World) Verdict {
 	case orphans && len(standing) > 0:
 		return awaitCache()
 	case orphans:
-		return removeFinalizer(w)
+		return removeFinalizer(w.Deployment)
 	case len(remaining) > 0:
 		return Verdict{Do: Delete, Sets: remaining}
 	case len(w.Owned) > 0:
 		d.Status = status(countSets(w))
 		return Verdict{Do: Rest, Deployment: d}
-	case w.Live == nil:
-		return Verdict{Do: ListLive}
-	case len(w.Live) > 0:
+	case w.LiveSets == nil:
+		return Verdict{Do: ListSets}
+	case len(w.LiveSets) > 0:
 		return awaitCache()
 	}
-	return removeFinalizer(w)
+	return removeFinalizer(w.Deployment)
 }
 
 // removeFinalizer removes our finalizer.
-func removeFinalizer(w World) Verdict {
-	d := w.Deployment.DeepCopy()
+func removeFinalizer(d *v1alpha1.MachineDeployment) Verdict {
+	d = d.DeepCopy()
 	d.Finalizers = slices.DeleteFunc(d.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
 	return Verdict{Do: Rest, Deployment: d}
 }
 
 // invalid reports what is wrong with the deployment, and changes nothing else.
-func invalid(w World, reason, problem string) Verdict {
-	return untouched(w, reason, "The MachineDeployment is invalid and not reconciled until it is corrected: "+problem)
+func invalid(d *v1alpha1.MachineDeployment, now time.Time, reason, problem string) Verdict {
+	return untouched(d, now, reason, "The MachineDeployment is invalid and not reconciled until it is corrected: "+problem)
 }
 
 // untouched reports why the deployment is not reconciled.
-func untouched(w World, reason, message string) Verdict {
-	d := w.Deployment.DeepCopy()
+func untouched(observed *v1alpha1.MachineDeployment, now time.Time, reason, message string) Verdict {
+	d := observed.DeepCopy()
 	d.Status.ObservedGeneration = d.Generation
-	machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid, machinefacts.False(reason, message), w.Now)
-	before, is := machinefacts.ConditionOfDeployment(&w.Deployment.Status, v1alpha1.MachineDeploymentValid), machinefacts.ConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid)
+	machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid, machinefacts.False(reason, message), now)
+	before, is := machinefacts.ConditionOfDeployment(&observed.Status, v1alpha1.MachineDeploymentValid), machinefacts.ConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid)
 	v := Verdict{Do: Rest, Deployment: d}
 	if before != is {
 		v.Events = []Event{{Reason: validation.EventReason(reason), Message: message}}

@@ -20,8 +20,8 @@ func started(revision string, newSet *v1alpha1.MachineSet) Event {
 
 // beginsWithSet reports whether a rollout whose new set does not exist begins with the creation of that, which the API server may refuse, and
 // not with the deletion of old machines.
-func beginsWithSet(w World) bool {
-	return !isRecreating(w.Deployment) || !slices.ContainsFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp == nil })
+func beginsWithSet(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) bool {
+	return !isRecreating(d) || !slices.ContainsFunc(owned, func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp == nil })
 }
 
 // rolloutEvents returns the Events of what a status reports of a rollout, and the previous one does not.

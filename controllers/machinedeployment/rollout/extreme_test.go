@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
@@ -87,25 +88,30 @@ func TestAbsurdNumbers(t *testing.T) {
 	})
 }
 
+// liveOf returns what the API server shows if it has these machines.
+func liveOf(machines map[types.UID][]*v1alpha1.Machine) *Live {
+	live := &Live{Machines: map[types.UID][]*metav1.ObjectMeta{}}
+	for set, all := range machines {
+		for _, m := range all {
+			live.Machines[set] = append(live.Machines[set], m.ObjectMeta.DeepCopy())
+		}
+	}
+	return live
+}
+
 // decided answers the reads that Decide requests, and returns the first other verdict.
 func decided(w *World) (v Verdict) {
 	for range 10 {
 		switch v = Decide(*w); v.Do { //nolint:exhaustive // with others it has come to an end
 		case Save:
 			w.Deployment = v.Deployment
-		case ListLive:
-			w.Live = map[types.UID]bool{}
+		case ListSets:
+			w.LiveSets = map[types.UID]bool{}
 			for _, set := range w.Owned {
-				w.Live[set.UID] = true
+				w.LiveSets[set.UID] = true
 			}
 		case ReadLive:
-			w.LiveMachines = w.Machines
-		case CountOld:
-			old := 0
-			for _, machines := range w.Machines {
-				old += len(machines)
-			}
-			w.OldMachines = &old
+			w.Live = liveOf(w.Machines)
 		default:
 			return v
 		}

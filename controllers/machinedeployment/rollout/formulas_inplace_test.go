@@ -37,7 +37,7 @@ func TestTableOfShedding(t *testing.T) {
 // and whether it is closed.
 func TestTableOfSettling(t *testing.T) {
 	eachRow(t, "settling.txt", func(r *row) {
-		s := &sets{w: World{LiveMetadata: map[types.UID][]*metav1.ObjectMeta{}}}
+		s := &sets{w: World{Live: &Live{Machines: map[types.UID][]*metav1.ObjectMeta{}}}}
 		for len(r.words) > 0 {
 			name, numbers := r.words[0], strings.Split(r.words[1], "/")
 			r.words = r.words[2:]
@@ -54,7 +54,7 @@ func TestTableOfSettling(t *testing.T) {
 				if i < come {
 					m.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
 				}
-				s.w.LiveMetadata[set.UID] = append(s.w.LiveMetadata[set.UID], m)
+				s.w.Live.Machines[set.UID] = append(s.w.Live.Machines[set.UID], m)
 			}
 			s.old = append(s.old, &tally{set: set, size: size})
 		}

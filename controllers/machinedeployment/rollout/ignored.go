@@ -28,22 +28,21 @@ func decideWithoutStrategy(w World) (v Verdict, decided bool) {
 	switch {
 	case shown != nil && shown.Reason == v1alpha1.ReasonNoStrategy && d.Status.ObservedGeneration == d.Generation:
 		return Verdict{Do: Rest}, true
-	case shown != nil, len(w.Owned) > 0, isFresh(w):
+	case shown != nil, len(w.Owned) > 0, isFresh(d, w.Now):
 		return recordStrategy(w)
-	case w.Live == nil:
-		return Verdict{Do: ListLive}, true
-	case len(w.Live) > 0:
+	case w.LiveSets == nil:
+		return Verdict{Do: ListSets}, true
+	case len(w.LiveSets) > 0:
 		return recordStrategy(w)
 	}
-	return untouched(w, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no MachineSets, and existed before the "+
+	return untouched(d, w.Now, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no MachineSets, and existed before the "+
 		"fleet. It is not reconciled until its spec changes: "+
 		`set a strategy, as in {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, or delete it`), true
 }
 
 // isFresh reports whether the deployment was made a short while ago, and that no controller has written it.
-func isFresh(w World) bool {
-	d := w.Deployment
-	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && w.Now.Sub(d.CreationTimestamp.Time) < ignoredFor
+func isFresh(d *v1alpha1.MachineDeployment, now time.Time) bool {
+	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && now.Sub(d.CreationTimestamp.Time) < ignoredFor
 }
 
 // recordStrategy records on a deployment without a strategy that the fleet reconciles it: everything else that is written

@@ -17,7 +17,7 @@ func ignored() World {
 	d := deployment(3)
 	d.Finalizers, d.Annotations = nil, nil
 	w := worldOf(d)
-	w.Now, w.Live = born.Add(time.Hour), map[types.UID]bool{}
+	w.Now, w.LiveSets = born.Add(time.Hour), map[types.UID]bool{}
 	return w
 }
 
@@ -71,11 +71,11 @@ func TestDeploymentIgnoredByMCMIsNotReconciled(t *testing.T) {
 		ignored bool
 	}{
 		"for an hour":                    {func(*World) {}, Rest, true},
-		"its sets were not listed":       {func(w *World) { w.Live = nil }, ListLive, false},
-		"it has a set that is not shown": {func(w *World) { w.Live["s"] = true }, Save, false},
+		"its sets were not listed":       {func(w *World) { w.LiveSets = nil }, ListSets, false},
+		"it has a set that is not shown": {func(w *World) { w.LiveSets["s"] = true }, Save, false},
 		"it has a set": {func(w *World) {
 			set := setOf(w.Deployment, "s", 3, 3)
-			w.Owned, w.Live["s"] = append(w.Owned, set), true
+			w.Owned, w.LiveSets["s"] = append(w.Owned, set), true
 		}, Save, false},
 		"it was made a moment ago": {func(w *World) { w.Now = born.Add(ignoredFor - time.Second) }, Save, false},
 		"it names a strategy": {func(w *World) {

@@ -22,8 +22,8 @@ func (s *sets) update() (v Verdict, busy bool) {
 	if !s.isUnsettled() {
 		return Verdict{}, false
 	}
-	if s.w.LiveMetadata == nil {
-		return Verdict{Do: ListMachines}, true
+	if s.w.Live == nil {
+		return Verdict{Do: ReadLive}, true
 	}
 	s.settle()
 	return Verdict{}, false
@@ -49,7 +49,7 @@ func (s *sets) carryOn() (v Verdict, busy bool) {
 func (s *sets) stepInPlace() {
 	l := s.limits
 	if s.isResized() && len(s.namedMachines) > 0 {
-		if s.w.LiveMachines == nil {
+		if s.w.Live == nil {
 			s.blind = true
 			return
 		}
@@ -135,7 +135,7 @@ func (s *sets) closeOrOpen(t *tally, desired *v1alpha1.MachineSet) {
 // isSource reports whether machines of the set are being updated to the template of another one, to which they move.
 func (s *sets) isSource(t *tally) bool {
 	return slices.ContainsFunc(s.w.Machines[t.set.UID], func(m *v1alpha1.Machine) bool {
-		node := s.w.nodeOf(m)
+		node := nodeOf(s.w.Nodes, m)
 		if node == nil || m.DeletionTimestamp != nil || !hasBegun(node) {
 			return false
 		}
@@ -163,8 +163,8 @@ func (s *sets) destination(t *tally, node *corev1.Node) *tally {
 }
 
 // nodeOf returns the Node of a machine; nil when it is not shown, or not yet the machine's.
-func (w World) nodeOf(m *v1alpha1.Machine) *corev1.Node {
-	node := w.Nodes[m.Labels[v1alpha1.LabelNode]]
+func nodeOf(nodes map[string]*corev1.Node, m *v1alpha1.Machine) *corev1.Node {
+	node := nodes[m.Labels[v1alpha1.LabelNode]]
 	if node == nil || node.Labels[v1alpha1.LabelMachineName] != m.Name {
 		return nil
 	}
@@ -173,11 +173,11 @@ func (w World) nodeOf(m *v1alpha1.Machine) *corev1.Node {
 
 // isUpdating reports whether the machine is selected for its in-place update, or about to be; and after that, until its critical
 // components are ready. Where they never are, no second Node is updated.
-func (w World) isUpdating(m *v1alpha1.Machine) bool {
-	if slices.ContainsFunc(selecting(w.Deployment), func(c chosen) bool { return c.UID == m.UID }) {
+func isUpdating(d *v1alpha1.MachineDeployment, nodes map[string]*corev1.Node, m *v1alpha1.Machine) bool {
+	if slices.ContainsFunc(selecting(d), func(c chosen) bool { return c.UID == m.UID }) {
 		return true
 	}
-	node := w.nodeOf(m)
+	node := nodeOf(nodes, m)
 	return node != nil && (hasBegun(node) || machinefacts.AwaitsComponents(node))
 }
 

@@ -51,14 +51,14 @@ func writeNamed(d *v1alpha1.MachineDeployment, list []named) {
 
 // upgradeNamed gives entries without a time that of the last change of the replicas. Where the autoscaler does not write that
 // one, either, both are now.
-func upgradeNamed(w World, d *v1alpha1.MachineDeployment) {
+func upgradeNamed(d *v1alpha1.MachineDeployment, now time.Time) {
 	list := readNamed(d)
 	if !slices.ContainsFunc(list, func(n named) bool { return n.since == "" }) {
 		return
 	}
 	at, since := changedByScaler(d)
 	if since == "" {
-		at, since = w.Now, inWords(w.Now)
+		at, since = now, inWords(now)
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationLastReplicaChangeByScaler, since)
 	}
 	for i, n := range list {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -71,18 +70,12 @@ func (s *story) reportNames(was, is *v1alpha1.MachineDeployment) {
 
 // readLive has the API server show what the cache shows, but for what is unseen or has vanished.
 func (s *story) readLive() {
-	s.w.LiveMachines = map[types.UID][]*v1alpha1.Machine{}
+	s.w.Live = liveOf(s.w.Machines)
 	for _, set := range s.w.Owned {
-		for _, m := range s.w.Machines[set.UID] {
-			if !slices.Contains(s.vanished, m.Name) {
-				s.w.LiveMachines[set.UID] = append(s.w.LiveMachines[set.UID], &v1alpha1.Machine{ObjectMeta: *m.ObjectMeta.DeepCopy()})
-			}
-		}
-		for _, name := range s.unseen {
+		s.w.Live.Machines[set.UID] = slices.DeleteFunc(s.w.Live.Machines[set.UID], func(m *metav1.ObjectMeta) bool { return slices.Contains(s.vanished, m.Name) })
+		for _, name := range slices.Concat(s.unseen, s.left) {
 			if strings.HasPrefix(name, string(set.UID)) {
-				m := &v1alpha1.Machine{}
-				m.Name = name
-				s.w.LiveMachines[set.UID] = append(s.w.LiveMachines[set.UID], m)
+				s.w.Live.Machines[set.UID] = append(s.w.Live.Machines[set.UID], &metav1.ObjectMeta{Name: name})
 			}
 		}
 	}
@@ -96,10 +89,10 @@ func (s *story) mark(desired *v1alpha1.Machine) {
 		s.report("mark %s: %s ago, priority %s", desired.Name, sinceBorn(desired.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]),
 			desired.Annotations[v1alpha1.AnnotationPriority])
 	}
-	for _, machines := range s.w.LiveMachines {
+	for _, machines := range s.w.Live.Machines {
 		for i, m := range machines {
 			if m.Name == desired.Name {
-				machines[i] = desired
+				machines[i] = &desired.ObjectMeta
 			}
 		}
 	}
@@ -151,7 +144,7 @@ func FuzzReadNamed(f *testing.F) {
 		d := deployment(1)
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationTriggerDeletion, text)
 		before := readNamed(d)
-		upgradeNamed(World{Now: born, Deployment: d}, d)
+		upgradeNamed(d, born)
 		after := readNamed(d)
 		writeNamed(d, after)
 		again := readNamed(d)

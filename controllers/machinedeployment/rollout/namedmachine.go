@@ -4,6 +4,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
@@ -41,19 +42,19 @@ const (
 )
 
 // namedMachines returns what has become of the machines that are named.
-func (w World) namedMachines() (all []namedMachine) {
+func namedMachines(w World) (all []namedMachine) {
 	list := readNamed(w.Deployment)
 	if len(list) == 0 {
 		return nil
 	}
-	known := w.known()
+	known := knownMachines(w.Owned, w.Machines, w.Live)
 	changed, _ := changedByScaler(w.Deployment)
 	for _, n := range list {
 		u := namedMachine{named: n}
 		if found, ok := known[n.machine]; ok {
 			u = found
 			u.named = n
-		} else if w.LiveMachines != nil {
+		} else if w.Live != nil {
 			u.stage = gone
 		}
 		if u.stage == unmarked {
@@ -80,31 +81,28 @@ func (u namedMachine) markedStage(changed time.Time) stage {
 	return passedOn
 }
 
-func markOf(m *v1alpha1.Machine) time.Time {
+func markOf(m metav1.Object) time.Time {
 	at, _ := timeIn(m, v1alpha1.AnnotationMarkedForDeletionTime)
 	return at
 }
 
-// known returns all machines of the deployment, by name: those that are not being deleted as unmarked, and the others as gone.
-func (w World) known() map[string]namedMachine {
-	known := map[string]namedMachine{}
-	for _, set := range w.Owned {
-		for _, m := range w.Machines[set.UID] {
-			known[m.Name] = namedMachine{stage: stageOf(set, m), set: set, machine: m, failed: m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed}
+// knownMachines returns all machines of the deployment, by name: those that are not being deleted as unmarked, and the others as gone.
+func knownMachines(owned []*v1alpha1.MachineSet, shown map[types.UID][]*v1alpha1.Machine, live *Live) map[string]namedMachine {
+	cached := map[string]namedMachine{}
+	for _, set := range owned {
+		for _, m := range shown[set.UID] {
+			cached[m.Name] = namedMachine{stage: stageOf(set, m), set: set, machine: m, failed: m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed}
 		}
 	}
-	if w.LiveMachines == nil {
-		return known
+	if live == nil {
+		return cached
 	}
-	cached := known
-	known = map[string]namedMachine{}
-	for _, set := range w.Owned {
-		for _, m := range w.LiveMachines[set.UID] {
-			u := namedMachine{stage: stageOf(set, m), set: set, machine: m}
-			if shown, ok := cached[m.Name]; ok && shown.machine.UID == m.UID {
-				u.machine = shown.machine.DeepCopy()
-				u.machine.ObjectMeta = m.ObjectMeta
-				u.failed = shown.failed
+	known := map[string]namedMachine{}
+	for _, set := range owned {
+		for _, m := range live.of(set) {
+			u := namedMachine{stage: stageOf(set, m), set: set, machine: &v1alpha1.Machine{ObjectMeta: *m}}
+			if is, ok := cached[m.Name]; ok && is.machine.UID == m.UID {
+				u.machine.Spec, u.machine.Status, u.failed = is.machine.Spec, is.machine.Status, is.failed
 			}
 			known[m.Name] = u
 		}
@@ -112,8 +110,8 @@ func (w World) known() map[string]namedMachine {
 	return known
 }
 
-func stageOf(set *v1alpha1.MachineSet, m *v1alpha1.Machine) stage {
-	if m.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
+func stageOf(set *v1alpha1.MachineSet, m metav1.Object) stage {
+	if m.GetDeletionTimestamp() != nil || set.DeletionTimestamp != nil {
 		return gone
 	}
 	return unmarked
@@ -123,7 +121,7 @@ func stageOf(set *v1alpha1.MachineSet, m *v1alpha1.Machine) stage {
 // that are marked. What remains to be done about them is decided on a live read.
 func heed(w World) (v Verdict, heeding bool) {
 	var open bool
-	for _, u := range w.namedMachines() {
+	for _, u := range namedMachines(w) {
 		switch u.stage {
 		case unsure, marked:
 			open = true
@@ -139,7 +137,7 @@ func heed(w World) (v Verdict, heeding bool) {
 		}
 	}
 	switch {
-	case open && w.LiveMachines == nil:
+	case open && w.Live == nil:
 		return Verdict{Do: ReadLive}, true
 	case len(v.Machines) > 0:
 		v.Do = Mark
@@ -218,7 +216,7 @@ func (s *sets) countNamed(t *tally) (n int32) {
 			n++
 		}
 	}
-	live := s.w.LiveMachines[set.UID]
+	live := s.w.Live.of(set)
 	heard, _ := changedByScaler(set)
 	standing, leaving, withoutTime := int32(0), int32(0), int32(0)
 	for _, m := range live {

@@ -46,16 +46,15 @@ func setName(deployment, hash string) string {
 	return deployment + "-" + suffix
 }
 
-// makeSet makes the object of the new set, without replicas and annotations.
-func makeSet(w World) *v1alpha1.MachineSet {
-	d := w.Deployment
+// makeSet returns the object of the new set, without replicas and annotations.
+func makeSet(d *v1alpha1.MachineDeployment) *v1alpha1.MachineSet {
 	hash := templateHash(&d.Spec.Template, d.Status.CollisionCount)
 	template := d.Spec.Template.DeepCopy()
 	template.CreationTimestamp = metav1.Time{}
 	template.Labels = withHash(template.Labels, hash)
 	selector := d.Spec.Selector.DeepCopy()
 	selector.MatchLabels = withHash(selector.MatchLabels, hash)
-	set := &v1alpha1.MachineSet{
+	return &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: setName(d.Name, hash), Namespace: d.Namespace,
 			Labels:          setLabels(template.Labels, hash),
@@ -64,7 +63,6 @@ func makeSet(w World) *v1alpha1.MachineSet {
 		},
 		Spec: v1alpha1.MachineSetSpec{Selector: selector, Template: *template},
 	}
-	return set
 }
 
 // setLabels returns the labels of a set, which are those of its template. One by which controllers or users freeze a set is not copied: a
@@ -85,15 +83,14 @@ func withHash(labels map[string]string, hash string) map[string]string {
 }
 
 // syncNew copies to the new set those values of the deployment that need no new machines.
-func syncNew(w World, set *v1alpha1.MachineSet) {
-	d := w.Deployment
+func syncNew(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet, set *v1alpha1.MachineSet) {
 	for key, value := range d.Annotations {
 		if !staysOnDeployment(key) {
 			metav1.SetMetaDataAnnotation(&set.ObjectMeta, key, value)
 		}
 	}
 	old := set.Annotations[v1alpha1.AnnotationRevision]
-	next := strconv.FormatInt(newRevision(w, set), 10)
+	next := strconv.FormatInt(newRevision(owned, set), 10)
 	if old != "" && old != next {
 		history := set.Annotations[v1alpha1.AnnotationRevisionHistory]
 		if history != "" {
@@ -150,12 +147,15 @@ func (s *sets) noteScale(set *v1alpha1.MachineSet) {
 // mostReleased is how many sets of one template a deployment may have released before it creates no other in their place.
 const mostReleased = 2
 
-// Drifts reports whether a deployment whose new set has a name that is taken must not create it under another name: it has released so
+// CollisionError returns why a deployment whose new set has a name that is taken must not create it under another name: it has released so
 // many sets that another client seems to change their labels, and each of them keeps its machines. Where sets were released and the
-// template has changed since, no name is taken. why is a sentence for people.
-func Drifts(w World) (why string, drifts bool) {
-	return fmt.Sprintf("the MachineDeployment has released %d MachineSets whose labels do not match its selector any more, and they keep their machines; "+
-		"find the client that changes their labels, and restore these or delete the MachineSets", w.Released), w.Released > mostReleased
+// template has changed since, no name is taken. It returns nil if it may.
+func CollisionError(released int) error {
+	if released <= mostReleased {
+		return nil
+	}
+	return fmt.Errorf("the MachineDeployment has released %d MachineSets whose labels do not match its selector any more, and they keep their machines; "+
+		"find the client that changes their labels, and restore these or delete the MachineSets", released)
 }
 
 // IsNewSet reports whether a set which has the name of the deployment's new set is it.

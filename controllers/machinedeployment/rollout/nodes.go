@@ -13,7 +13,7 @@ import (
 func (s *sets) nodesOutOfStep() (changed []*corev1.Node) {
 	for _, t := range s.all() {
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
-			node := s.w.nodeOf(m)
+			node := nodeOf(s.w.Nodes, m)
 			if node == nil || m.DeletionTimestamp != nil || t.set.DeletionTimestamp != nil {
 				continue
 			}

@@ -123,7 +123,7 @@ func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Dura
 	if since, ok := s.stillSince(st); ok {
 		if wait := since.Add(stallAfter).Sub(s.w.Now); wait > 0 {
 			next = machinefacts.Sooner(next, wait)
-		} else if s.w.OldMachines != nil && *s.w.OldMachines > 0 {
+		} else if s.uncached() > 0 {
 			next = machinefacts.Sooner(next, stallAfter) // no event reports what the cache does not show
 		}
 	}

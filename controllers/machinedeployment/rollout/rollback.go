@@ -19,7 +19,7 @@ func rollBack(w World) Verdict {
 	d := w.Deployment.DeepCopy()
 	d.Spec.RollbackTo = nil
 	v := Verdict{Do: Save, Deployment: d}
-	to, set := findRevision(w, w.Deployment.Spec.RollbackTo.Revision)
+	to, set := findRevision(w.Owned, w.Deployment.Spec.RollbackTo.Revision)
 	switch {
 	case w.Done.RollbackRefused != "":
 		v.Events = []Event{{Reason: v1alpha1.EventRollbackRefused, Message: fmt.Sprintf("Rollback ignored: the API server refuses the template of revision %s: %s; correct a copy of it, and set it as spec.template",
@@ -30,16 +30,15 @@ func rollBack(w World) Verdict {
 		v.Events = []Event{{Reason: v1alpha1.EventRollbackTemplateUnchanged, Message: "Rollback ignored: the template is already that of revision " + to}}
 	default:
 		restore(d, set)
-		w.Deployment = d
-		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w, set), 10))
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w.Owned, set), 10))
 		v.Events = []Event{{Reason: v1alpha1.EventRollback, Message: fmt.Sprintf("Rolled back to revision %s, machine set %s", to, set.Name)}}
 	}
 	return v
 }
 
 // findRevision returns the set of a revision, and what the revision is called; 0 is the one before the current.
-func findRevision(w World, desired int64) (called string, set *v1alpha1.MachineSet) {
-	standing := slices.DeleteFunc(slices.Clone(w.Owned), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
+func findRevision(owned []*v1alpha1.MachineSet, desired int64) (called string, set *v1alpha1.MachineSet) {
+	standing := slices.DeleteFunc(slices.Clone(owned), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
 	if desired == 0 {
 		slices.SortStableFunc(standing, func(a, b *v1alpha1.MachineSet) int {
 			return cmp.Or(cmp.Compare(machinefacts.Revision(b), machinefacts.Revision(a)), byAge(b, a))

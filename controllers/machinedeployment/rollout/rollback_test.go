@@ -70,7 +70,7 @@ func TestFindRevision(t *testing.T) {
 		owned = append(owned, set)
 	}
 	for desired, want := range map[int64]string{0: "four", 1: "one", 4: "four", 5: "", 6: "six", 7: "", -1: ""} {
-		called, found := findRevision(World{Owned: owned}, desired)
+		called, found := findRevision(owned, desired)
 		switch {
 		case want == "" && found != nil, want != "" && found != sets[want]:
 			t.Errorf("revision %d is %v, want %q", desired, found, want)
@@ -78,7 +78,7 @@ func TestFindRevision(t *testing.T) {
 			t.Errorf("revision %d has no name", desired)
 		}
 	}
-	if _, found := findRevision(World{Owned: owned[:1]}, 0); found != nil {
+	if _, found := findRevision(owned[:1], 0); found != nil {
 		t.Errorf("before the only set there was %v", found.Name)
 	}
 }

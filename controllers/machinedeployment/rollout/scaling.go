@@ -46,7 +46,7 @@ func (s *sets) follow() {
 		for _, t := range s.old {
 			t.size = 0
 		}
-	case s.w.LiveMachines == nil:
+	case s.w.Live == nil:
 		s.blind = true
 	case isRolling(s.d):
 		spread(s.limits, s.fresh, active, s.d.Status.Replicas)
@@ -83,7 +83,7 @@ var onlyRules = []onlyRule{
 		return min(t.size, s.most()), s.isBeyond(t) && !s.isResized()
 	}},
 	{"paused beyond the replicas, named machines not read", func(s *sets, t *tally) (int32, bool) {
-		s.blind = s.blind || s.isBeyond(t) && s.w.LiveMachines == nil
+		s.blind = s.blind || s.isBeyond(t) && s.w.Live == nil
 		return t.size, s.blind
 	}},
 	{"paused beyond the replicas, some machines named", func(s *sets, t *tally) (int32, bool) {

@@ -59,8 +59,8 @@ func (s *sets) selectNodes() (v Verdict, busy bool) {
 	if nodes := s.labelled(open); len(nodes) > 0 {
 		return Verdict{Do: WriteNodes, Nodes: nodes}, true
 	}
-	if s.w.LiveMetadata == nil && slices.ContainsFunc(open, func(c chosen) bool { return s.find(c.UID) == nil }) {
-		return Verdict{Do: ListMachines}, true // that the cache does not show it proves nothing
+	if s.w.Live == nil && slices.ContainsFunc(open, func(c chosen) bool { return s.find(c.UID) == nil }) {
+		return Verdict{Do: ReadLive}, true // that the cache does not show it proves nothing
 	}
 	next := s.choose(mostChosen - len(open))
 	if len(next) == 0 && len(open) == len(noted) {
@@ -82,14 +82,14 @@ func (s *sets) selectNodes() (v Verdict, busy bool) {
 func (s *sets) isSelectedOrOver(c chosen) bool {
 	m := s.find(c.UID)
 	if m == nil {
-		return s.w.LiveMetadata != nil && !s.isLive(c.UID)
+		return s.w.Live != nil && !s.isLive(c.UID)
 	}
-	node := s.w.nodeOf(m)
+	node := nodeOf(s.w.Nodes, m)
 	return m.DeletionTimestamp != nil || node != nil && (hasBegun(node) || !machinefacts.IsInPlaceCandidate(node))
 }
 
 func (s *sets) isLive(uid types.UID) bool {
-	for _, live := range s.w.LiveMetadata {
+	for _, live := range s.w.Live.Machines {
 		if slices.ContainsFunc(live, func(m *metav1.ObjectMeta) bool { return m.UID == uid }) {
 			return true
 		}
@@ -113,10 +113,10 @@ func (s *sets) find(uid types.UID) *v1alpha1.Machine {
 func (s *sets) labelled(open []chosen) (nodes []*corev1.Node) {
 	for _, c := range open {
 		m := s.find(c.UID)
-		if m == nil || s.w.nodeOf(m) == nil {
+		if m == nil || nodeOf(s.w.Nodes, m) == nil {
 			continue
 		}
-		node := s.w.nodeOf(m).DeepCopy()
+		node := nodeOf(s.w.Nodes, m).DeepCopy()
 		node.Labels[v1alpha1.LabelSelectedForUpdate] = "true"
 		nodes = append(nodes, node)
 	}
@@ -155,9 +155,9 @@ func mostSelected(l limits, least, available, fresh, updating int32) int32 {
 
 // mayBeSelected reports whether a machine is available, and its Node waits for its selection: the machine controller has recorded so.
 func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
-	node := s.w.nodeOf(m)
-	available, _ := availability(s.w, t.set, m)
-	return available && node != nil && !s.w.isUpdating(m) && machinefacts.IsInPlaceCandidate(node) && machinefacts.InPlaceStage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
+	node := nodeOf(s.w.Nodes, m)
+	available, _ := s.availableIn(t.set, m)
+	return available && node != nil && !isUpdating(s.d, s.w.Nodes, m) && machinefacts.IsInPlaceCandidate(node) && machinefacts.InPlaceStage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
 		node.Annotations[v1alpha1.AnnotationUpdateTo] == s.fresh.set.Name
 }
 

@@ -57,13 +57,15 @@ func TestSelection_MachineIsNotShown(t *testing.T) {
 		do   Action
 		left int // machines that are about to be selected
 	}{
-		"the API server was not asked": {nil, ListMachines, 1},
+		"the API server was not asked": {nil, ReadLive, 1},
 		"it has the machine":           {map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}, {UID: "a-7"}}, "b": {{UID: "another"}}}, Rest, 1},
 		"it has others":                {map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}}}, Save, 0},
 		"it has none":                  {map[types.UID][]*metav1.ObjectMeta{}, Save, 0},
 	} {
 		w := inPlaceStory(t, "selecting=a-7", "a size=2 for=3 kept tainted closed Running/candidate Running/candidate", "b size=2 revision=2 kept Running/joined Pending").w
-		w.LiveMetadata = tc.live
+		if tc.live != nil {
+			w.Live = &Live{Machines: tc.live}
+		}
 		v := Decide(w)
 		d := cmp.Or(v.Deployment, w.Deployment)
 		if left := len(selecting(d)); v.Do != tc.do || left != tc.left {

@@ -33,11 +33,11 @@ type sets struct {
 // countSets counts the sets.
 func countSets(w World) *sets {
 	s := &sets{
-		limits: limitsOf(w.Deployment), w: w, d: w.Deployment, inPlace: isInPlace(w.Deployment) && !w.NoTarget, namedMachines: w.namedMachines(),
+		limits: limitsOf(w.Deployment), w: w, d: w.Deployment, inPlace: isInPlace(w.Deployment) && !w.NoTarget, namedMachines: namedMachines(w),
 	}
 	fresh := NewSet(w.Deployment, w.Owned)
 	for _, set := range oldestFirst(w.Owned) {
-		t := count(w, set)
+		t := s.count(set)
 		t.named = s.countNamed(t)
 		if fresh != nil && set.UID == fresh.UID {
 			s.fresh = t
@@ -151,7 +151,21 @@ func (s *sets) recreate() {
 
 // areOldGone reports whether no machine is left of the old sets. A cache that shows none proves nothing.
 func (s *sets) areOldGone() bool {
-	return s.seemOldGone() && (len(s.old) == 0 || s.w.OldMachines != nil && *s.w.OldMachines == 0)
+	return s.seemOldGone() && !s.mustCountOld() && s.uncached() == 0
+}
+
+// mustCountOld reports whether the API server has to be read to know whether machines of the old sets exist that the cache does not show.
+func (s *sets) mustCountOld() bool { return len(s.old) > 0 && (s.w.Live == nil || s.w.Live.OldResized) }
+
+// uncached returns how many machines of the old sets the API server had when none of them was shown by the cache and left to be deleted.
+func (s *sets) uncached() (n int) {
+	if !isRecreating(s.d) || !s.seemOldGone() || s.mustCountOld() {
+		return 0
+	}
+	for _, t := range s.old {
+		n += len(s.w.Live.of(t.set))
+	}
+	return n
 }
 
 // seemOldGone reports whether the cache shows no machine of the old sets.

@@ -16,7 +16,7 @@ func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (roll
 		return 0, false
 	}
 	newSet := NewSet(d, owned)
-	rolledOut = newRevision(World{Owned: owned}, newSet)
+	rolledOut = newRevision(owned, newSet)
 	resized := isComplete && newSet != nil && machinefacts.Revision(newSet) == rolledOut && !slices.ContainsFunc(owned, func(set *v1alpha1.MachineSet) bool {
 		return set != newSet && (set.Spec.Replicas > 0 || set.Status.Replicas > 0) // the status is older than the new set
 	})
@@ -24,17 +24,16 @@ func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (roll
 }
 
 // Waits returns what a rollout waits for when a pass rests with a verdict, one of few texts; "" if no rollout is under way.
-func Waits(w World, v Verdict) string {
-	d := w.Deployment
+func Waits(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet, v Verdict) string {
 	if v.Deployment != nil {
 		d = v.Deployment
 	}
-	if _, is := UnderWay(d, w.Owned); !is {
+	if _, is := UnderWay(d, owned); !is {
 		return ""
 	}
-	newSet := NewSet(w.Deployment, w.Owned)
+	newSet := NewSet(d, owned)
 	switch {
-	case w.Deployment.Spec.Paused:
+	case d.Spec.Paused:
 		return "the end of a pause"
 	case isInvalid(d.Status):
 		return "a correction by a user"
@@ -50,7 +49,7 @@ func Waits(w World, v Verdict) string {
 	if machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentDeletionsHeld) != nil {
 		return "the end of a hold of deletions"
 	}
-	for _, set := range w.Owned {
+	for _, set := range owned {
 		if set.UID != newSet.UID && set.Status.Replicas > set.Spec.Replicas {
 			return "old machines to be gone"
 		}

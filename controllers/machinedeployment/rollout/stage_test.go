@@ -72,19 +72,19 @@ func TestWaits(t *testing.T) {
 		"the end of a hold of deletions":                    {having(v1alpha1.MachineDeploymentDeletionsHeld, "HoldAnnotation"), []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking}},
 		"the end of a delay of creations":                   {d, []*v1alpha1.MachineSet{delayed}},
 	} {
-		if got := Waits(worldOf(tc.d, tc.sets...), Verdict{}); got != want {
+		if got := Waits(tc.d, tc.sets, Verdict{}); got != want {
 			t.Errorf("it waits for %q, want %q", got, want)
 		}
 	}
 	invalid := having(v1alpha1.MachineDeploymentValid, v1alpha1.ReasonInvalidSpec)
 	invalid.Status.Conditions[0].Status = corev1.ConditionFalse
-	if got := Waits(worldOf(invalid), Verdict{}); got != "a correction by a user" {
+	if got := Waits(invalid, nil, Verdict{}); got != "a correction by a user" {
 		t.Errorf("an invalid deployment waits for %q", got)
 	}
 	complete := deployment(3)
 	complete.Status.ObservedGeneration = complete.Generation
 	complete.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonNewMachineSetAvailable}}
-	if got := Waits(worldOf(d), Verdict{Deployment: complete}); got != "" {
+	if got := Waits(d, nil, Verdict{Deployment: complete}); got != "" {
 		t.Errorf("without a rollout it waits for %q", got)
 	}
 }

@@ -92,7 +92,7 @@ func (s *sets) firstStall(checks []stallCheck) *stall {
 
 // howFar returns what an in-place update waits for.
 func (s *sets) howFar(m *v1alpha1.Machine) string {
-	switch node := s.w.nodeOf(m); {
+	switch node := nodeOf(s.w.Nodes, m); {
 	case node == nil || machinefacts.InPlaceStage(node) == "":
 		return "its Node is not drained yet"
 	case !hasBegun(node) && machinefacts.AwaitsComponents(node):
@@ -105,14 +105,14 @@ func (s *sets) howFar(m *v1alpha1.Machine) string {
 
 // hasFailedInPlace reports whether the update of the machine's Node has failed.
 func (s *sets) hasFailedInPlace(m *v1alpha1.Machine) bool {
-	node := s.w.nodeOf(m)
+	node := nodeOf(s.w.Nodes, m)
 	return m.DeletionTimestamp == nil && node != nil && node.Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultFailed ||
 		m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed
 }
 
 // whyFailed returns why the update of a machine's Node has failed.
 func (s *sets) whyFailed(m *v1alpha1.Machine) string {
-	if node := s.w.nodeOf(m); node != nil && node.Annotations[v1alpha1.AnnotationUpdateFailedReason] != "" {
+	if node := nodeOf(s.w.Nodes, m); node != nil && node.Annotations[v1alpha1.AnnotationUpdateFailedReason] != "" {
 		return node.Annotations[v1alpha1.AnnotationUpdateFailedReason]
 	}
 	return m.Status.LastOperation.Description
@@ -139,7 +139,7 @@ func hasFailedCreation(m *v1alpha1.Machine) bool {
 
 // isUsable reports whether a machine of the new set is available.
 func (s *sets) isUsable(m *v1alpha1.Machine) bool {
-	available, _ := availability(s.w, s.newSet(), m)
+	available, _ := s.availableIn(s.newSet(), m)
 	return available
 }
 

@@ -142,12 +142,13 @@ func (s *sets) findNotDeleted() *stall {
 // findUncached finds machines of old MachineSets that the API server has and the cache does not: their slot label is missing or
 // wrong, or they were deleted a moment ago. The user waits, since slot labels are corrected automatically.
 func (s *sets) findUncached() *stall {
-	if s.w.OldMachines == nil || *s.w.OldMachines == 0 {
+	n := s.uncached()
+	if n == 0 {
 		return nil
 	}
 	return &stall{v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf(
 		"Old MachineSets have machines that are not in the cache: %d; their label %s is missing or wrong and is being corrected, or they were deleted a moment ago",
-		*s.w.OldMachines, v1alpha1.LabelSlot)}
+		n, v1alpha1.LabelSlot)}
 }
 
 // findUpdating finds a machine that is being updated in place. The user follows the stage that the message has, mostly to the drain
@@ -156,7 +157,7 @@ func (s *sets) findUpdating() *stall {
 	if !s.updatesInPlace() {
 		return nil
 	}
-	m := s.firstOfAny(s.w.isUpdating)
+	m := s.firstOfAny(func(m *v1alpha1.Machine) bool { return isUpdating(s.d, s.w.Nodes, m) })
 	if m == nil {
 		return nil
 	}

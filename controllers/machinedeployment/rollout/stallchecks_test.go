@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
@@ -122,11 +125,11 @@ var stallCases = []stallCase{
 	{check: "old machines not deleted", when: "it has not observed its replicas", sets: []string{"a size=1 Running Running unobserved", "b size=1 Running"}},
 	{check: "old machines not deleted", when: "the new set has too many", sets: []string{"a size=1 Running", "b size=1 Running Running"}},
 	{
-		check: "old machines not in the cache", when: "the API server has one", sets: []string{"a size=0", "b size=1 Running"}, uncached: 1,
+		check: "old machines not in the cache", when: "the API server has one", deployment: "strategy=Recreate", sets: []string{"a size=0", "b size=1 Running"}, uncached: 1,
 		want: v1alpha1.ReasonMachinesNotDeleted, about: "not in the cache: 1",
 	},
 	{check: "old machines not in the cache", when: "the API server has none", sets: []string{"a size=0", "b size=1 Running"}},
-	{check: "old machines not in the cache", when: "the API server was not asked", sets: []string{"a size=0", "b size=1 Running"}, uncached: -1},
+	{check: "old machines not in the cache", when: "the API server was not asked", deployment: "strategy=Recreate", sets: []string{"a size=0", "b size=1 Running"}, uncached: -1},
 	{
 		check: "in-place update in progress", when: "a Node is selected", deployment: "strategy=InPlaceUpdate",
 		sets: []string{"a size=1 Running/selected", "b size=0"}, want: v1alpha1.ReasonMachinesUpdating, about: "a-0 is being updated in place",
@@ -198,7 +201,7 @@ func (tc stallCase) setsOf(t *testing.T) *sets {
 		}
 	}
 	if tc.uncached >= 0 {
-		st.w.OldMachines = &tc.uncached
+		st.w.Live = &Live{Machines: map[types.UID][]*metav1.ObjectMeta{"a": slices.Repeat([]*metav1.ObjectMeta{{}}, tc.uncached)}}
 	}
 	return countSets(st.w)
 }

@@ -15,7 +15,7 @@ func finish(s *sets) Verdict {
 	d.Status = status(s)
 	writeNamed(d, s.stillNamed())
 	s.noteFreeze(d)
-	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: machinefacts.Sooner(nextChange(s.w), s.nextDeadline(d.Status))}
+	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: machinefacts.Sooner(s.nextChange(), s.nextDeadline(d.Status))}
 	if s.w.Done.CreateError != "" && !isKnownToFail(s.d) {
 		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: s.w.Done.CreateError}}
 	}

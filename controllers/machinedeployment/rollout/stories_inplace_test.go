@@ -113,21 +113,13 @@ func (s *story) node(set *v1alpha1.MachineSet, m *v1alpha1.Machine, words string
 // doInPlace carries out what is decided about machines and Nodes.
 func (s *story) doInPlace(v Verdict) {
 	switch v.Do { //nolint:exhaustive // others are done elsewhere
-	case ListMachines:
-		s.report("list the machines")
-		s.w.LiveMetadata = map[types.UID][]*metav1.ObjectMeta{}
-		for set, machines := range s.w.Machines {
-			for _, m := range machines {
-				s.w.LiveMetadata[set] = append(s.w.LiveMetadata[set], &m.ObjectMeta)
-			}
-		}
 	case WriteNodes:
 		for _, node := range v.Nodes {
 			s.report("Node %s", describeNode(s.w.Nodes[node.Name], node))
 			s.w.Nodes[node.Name] = node
 		}
 	case WriteMachines:
-		s.w.LiveMetadata = nil
+		s.w.Live = nil
 		for _, m := range v.Machines {
 			for set, machines := range s.w.Machines {
 				if i := slices.IndexFunc(machines, func(other *v1alpha1.Machine) bool { return other.UID == m.UID }); i >= 0 {

@@ -56,7 +56,7 @@ func TestStories(t *testing.T) {
 			case "set":
 				st.set(words)
 			case "left":
-				st.untilEnd, _ = strconv.Atoi(fact.Value)
+				st.left = words
 			case "named", "changed":
 				st.name(fact.Key, fact.Value)
 			case "unseen":
@@ -76,7 +76,7 @@ type story struct {
 	*testing.T
 
 	w                World
-	untilEnd         int
+	left             []string // machines that only the API server has
 	unseen, vanished []string
 	reported         []string
 	orchestration    v1alpha1.OrchestrationType
@@ -164,7 +164,7 @@ func (s *story) set(words []string) {
 	s.Helper()
 	d := s.w.Deployment.DeepCopy()
 	d.Spec.Template.Annotations = map[string]string{"template": words[0]}
-	set := makeSet(World{Deployment: d})
+	set := makeSet(d)
 	set.Name, set.UID = "d-"+words[0], types.UID(words[0])
 	set.CreationTimestamp = metav1.NewTime(born.Add(time.Duration(len(s.w.Owned)-100) * time.Minute))
 	set.Annotations = map[string]string{v1alpha1.AnnotationRevision: "1", "mine": "yes"}
@@ -324,11 +324,11 @@ func (s *story) do(v Verdict) {
 			s.report("  it is not to be rolled back any more")
 		}
 		s.w.Deployment = is.DeepCopy()
-	case ListLive:
+	case ListSets:
 		s.report("list the sets")
-		s.w.Live = map[types.UID]bool{}
+		s.w.LiveSets = map[types.UID]bool{}
 		for _, set := range s.w.Owned {
-			s.w.Live[set.UID] = true
+			s.w.LiveSets[set.UID] = true
 		}
 	case ReadLive:
 		s.report("read the deployment and its machines")
@@ -337,9 +337,6 @@ func (s *story) do(v Verdict) {
 		for _, m := range v.Machines {
 			s.mark(m)
 		}
-	case CountOld:
-		s.report("count the old machines: %d", s.untilEnd)
-		s.w.OldMachines = &s.untilEnd
 	case Create:
 		set := v.Sets[0].DeepCopy()
 		set.UID = types.UID(set.Spec.Template.Annotations["template"])
@@ -353,14 +350,14 @@ func (s *story) do(v Verdict) {
 			if s.w.Owned[i].Spec.Replicas != set.Spec.Replicas {
 				set.Generation++
 			}
-			s.w.Owned[i] = set
+			s.w.Wrote(set)
 		}
 	case Delete:
 		for _, set := range v.Sets {
 			s.report("delete %s", set.UID)
 			s.w.Done.Deleted[set.UID] = true
 		}
-	case ListMachines, WriteNodes, WriteMachines:
+	case WriteNodes, WriteMachines:
 		s.doInPlace(v)
 	case Adopt, Release:
 		s.Fatalf("unexpected %s", v.Do)

@@ -45,9 +45,9 @@ type tally struct {
 // seen are machines that the cache shows.
 type seen struct{ all, ready, available, preserved int32 }
 
-// count makes the tally of a set.
-func count(w World, set *v1alpha1.MachineSet) *tally {
-	t := &tally{set: set}
+// count returns the tally of a set.
+func (s *sets) count(set *v1alpha1.MachineSet) *tally {
+	t, w := &tally{set: set}, s.w
 	t.intents, _ = machinefacts.ReadIntents(set) // Decide has refused those that cannot be read
 	for _, m := range w.Machines[set.UID] {
 		t.seen.all++
@@ -58,15 +58,16 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		if machinefacts.IsReady(m) {
 			t.seen.ready++
 		}
-		available, _ := availability(w, set, m)
+		available, _ := s.availableIn(set, m)
 		if available {
 			t.seen.available++
 		}
 		if t.intents.Dooms(m.UID) {
 			t.doomed++
 		}
+		updates := isUpdating(s.d, w.Nodes, m)
 		switch {
-		case w.isUpdating(m):
+		case updates:
 			t.updating++
 		case available && !t.intents.Dooms(m.UID):
 			t.running++
@@ -74,7 +75,7 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		if machinefacts.IsPreservedFailed(m, w.Now) {
 			t.seen.preserved++
 		}
-		if neverRan(m, w.Now) && !t.intents.Dooms(m.UID) && !w.isUpdating(m) {
+		if neverRan(m, w.Now) && !t.intents.Dooms(m.UID) && !updates {
 			t.neverRan++
 		}
 	}
@@ -118,22 +119,22 @@ func (t *tally) idle() int32 { return max(t.size-t.available()-t.preserved-t.upd
 // isEmpty reports whether the set neither has machines nor should have any.
 func (t *tally) isEmpty() bool { return t.size == 0 && t.exist == 0 }
 
-// availability reports whether a machine is available; and if nothing but time is missing, how much of it.
-func availability(w World, set *v1alpha1.MachineSet, m *v1alpha1.Machine) (available bool, in time.Duration) {
-	return machinefacts.Available(m, machinefacts.MinReady(set, w.CountMinReady), w.Now)
+// availableIn reports whether a machine is available; and if nothing but time is missing, how much of it.
+func (s *sets) availableIn(set *v1alpha1.MachineSet, m *v1alpha1.Machine) (available bool, in time.Duration) {
+	return machinefacts.Available(m, machinefacts.MinReady(set, s.w.CountMinReady), s.w.Now)
 }
 
 // nextChange returns when, from now, time alone changes the counts: another machine is available, or the preservation of a failed one
 // ends; 0 when neither is about to happen.
-func nextChange(w World) (next time.Duration) {
-	for _, set := range w.Owned {
-		machines := w.Machines[set.UID]
+func (s *sets) nextChange() (next time.Duration) {
+	for _, t := range s.all() {
+		machines := s.w.Machines[t.set.UID]
 		for _, m := range machines {
-			if _, in := availability(w, set, m); in > 0 {
+			if _, in := s.availableIn(t.set, m); in > 0 {
 				next = machinefacts.Sooner(next, in)
 			}
 		}
-		next = machinefacts.Sooner(next, machinefacts.PreservationEnds(machines, w.Now))
+		next = machinefacts.Sooner(next, machinefacts.PreservationEnds(machines, s.w.Now))
 	}
 	return next
 }

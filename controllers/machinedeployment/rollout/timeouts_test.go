@@ -23,7 +23,7 @@ func TestTimeouts_ReachOldSetsWithMachines(t *testing.T) {
 		st.w.Deployment.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineDrainTimeout: &metav1.Duration{Duration: time.Minute}}
 		reached := map[string]bool{}
 		v := Decide(st.w)
-		for v.Do == ReadLive || v.Do == ListLive || v.Do == Save {
+		for v.Do == ReadLive || v.Do == ListSets || v.Do == Save {
 			st.do(v)
 			v = Decide(st.w)
 		}

@@ -22,7 +22,7 @@ func (s *sets) transfers() (v Verdict, moves bool) {
 		}
 		gone := map[*tally][]string{}
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
-			node := s.w.nodeOf(m)
+			node := nodeOf(s.w.Nodes, m)
 			if node == nil || t.intents.Dooms(m.UID) || !isUpdated(m, node) {
 				continue
 			}
@@ -100,7 +100,7 @@ func (s *sets) settle() {
 		if t.set.DeletionTimestamp != nil {
 			continue
 		}
-		live := s.w.LiveMetadata[t.set.UID]
+		live := s.w.Live.of(t.set)
 		there, come := awaited(t, live), int32(0)
 		for _, m := range live {
 			if m.DeletionTimestamp != nil {
@@ -126,7 +126,7 @@ func (s *sets) arrived() (arrived []*v1alpha1.Machine) {
 	for _, t := range s.all() {
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
 			isLive := func(live *metav1.ObjectMeta) bool { return live.UID == m.UID && hasJustCome(live) }
-			if hasJustCome(m) && m.DeletionTimestamp == nil && slices.ContainsFunc(s.w.LiveMetadata[t.set.UID], isLive) {
+			if hasJustCome(m) && m.DeletionTimestamp == nil && slices.ContainsFunc(s.w.Live.of(t.set), isLive) {
 				m = m.DeepCopy()
 				delete(m.Labels, v1alpha1.LabelUpdateResult)
 				arrived = append(arrived, m)

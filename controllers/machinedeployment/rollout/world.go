@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,29 +35,49 @@ type World struct {
 	Orphans []*v1alpha1.MachineSet
 	// MustLook reports whether the deployment is new or has changed its selector: orphans may match that are in other slots.
 	MustLook bool
-	// Live are the UIDs of the deployment's sets as the API server has them; nil when it was not asked in this pass.
-	Live map[types.UID]bool
-	// Released is how many sets of the namespace the deployment has released, as the API server has them. It is known when Live is.
+	// LiveSets are the UIDs of the deployment's sets as the API server has them; nil when it was not read in this pass.
+	LiveSets map[types.UID]bool
+	// Released is how many sets of the namespace the deployment has released, as the API server has them. It is known when LiveSets is.
 	Released int
 	// Confirmed reports whether the API server was asked before, and that the cache shows all sets that there were, and that were
 	// made since.
 	Confirmed bool
-	// OldMachines is how many machines of sets other than the new one the API server has; nil when it was not asked in this
-	// pass.
-	OldMachines *int
-	// LiveMachines are the machines of each set as the API server has them, with their metadata alone, by the set's UID; nil when it
-	// was not asked in this pass. Where it was, Deployment is as the API server has it, too.
-	LiveMachines map[types.UID][]*v1alpha1.Machine
+	// Live are the machines as the API server has them; nil when it was not read in this pass, or when machines have changed since. When
+	// it was read, Deployment is as the API server has it, too.
+	Live *Live
 	// NoTarget reports whether there is no target cluster, so that no machine becomes a Node.
 	NoTarget bool
 	// Nodes are those of the machines, as the cache shows them or as this pass has written them, by name. Where machines are not
 	// updated in place those are missing that carry nothing of such an update.
 	Nodes map[string]*corev1.Node
-	// LiveMetadata is the metadata of the machines that the API server has, by the UID of their set; nil when it was not read since the
-	// last of them was written.
-	LiveMetadata map[types.UID][]*metav1.ObjectMeta
 	// Done is what this pass has done.
 	Done Done
+}
+
+// Live is a list of the machines of a namespace.
+type Live struct {
+	// Machines has the metadata of the machines of each set, by the set's UID.
+	Machines map[types.UID][]*metav1.ObjectMeta
+	// OldResized reports whether an old set was given another size since. It may have created a machine before that.
+	OldResized bool
+}
+
+// of returns the machines of a set; none if the API server was not read.
+func (l *Live) of(set *v1alpha1.MachineSet) []*metav1.ObjectMeta {
+	if l == nil {
+		return nil
+	}
+	return l.Machines[set.UID]
+}
+
+// Wrote records that a set was written.
+func (w *World) Wrote(set *v1alpha1.MachineSet) {
+	newSet := NewSet(w.Deployment, w.Owned)
+	i := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID })
+	if w.Live != nil && w.Owned[i].Spec.Replicas != set.Spec.Replicas && (newSet == nil || newSet.UID != set.UID) {
+		w.Live.OldResized = true
+	}
+	w.Owned[i] = set
 }
 
 // Done is what a pass has done already.
@@ -84,16 +105,12 @@ const (
 	Rest Action = "Rest"
 	// Save writes Verdict.Deployment, because what follows needs it written.
 	Save Action = "Save"
-	// ListLive asks the API server for the deployment's sets.
-	ListLive Action = "ListLive"
-	// CountOld asks the API server for the machines of all sets but the new one.
-	CountOld Action = "CountOld"
-	// ReadLive asks the API server for the deployment as it is now, and for the machines of its sets.
+	// ListSets lists the deployment's sets from the API server.
+	ListSets Action = "ListSets"
+	// ReadLive reads the deployment, and lists the machines of its sets, from the API server.
 	ReadLive Action = "ReadLive"
 	// Mark writes Verdict.Machines, each with the metadata as they should stand.
 	Mark Action = "Mark"
-	// ListMachines asks the API server which machines the sets have.
-	ListMachines Action = "ListMachines"
 	// WriteNodes writes Verdict.Nodes, each as it should stand.
 	WriteNodes Action = "WriteNodes"
 	// WriteMachines writes Verdict.Machines, each as it should stand.
@@ -158,11 +175,9 @@ func (v Verdict) why() string {
 		return "the sets have their sizes"
 	case Save:
 		return "the next action depends on what is written"
-	case ListLive:
+	case ListSets:
 		return "the cache may not show all sets"
-	case CountOld:
-		return "new machines are created only when no old one is left"
-	case ReadLive, ListMachines:
+	case ReadLive:
 		return "the caches may be late"
 	case Mark:
 		return fmt.Sprintf("the metadata of %d machines differ", len(v.Machines))
