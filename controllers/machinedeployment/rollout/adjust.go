@@ -1,10 +1,8 @@
 package rollout
 
 import (
-	"fmt"
 	"slices"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -29,15 +27,16 @@ func makeNew(s *sets) (v Verdict, making bool) {
 		return Verdict{}, false
 	}
 	s.fresh = s.count(makeSet(s.d))
-	if v := s.changes(); len(v.Sets) > 0 {
+	sizes := &sizing{sets: s}
+	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {
 		return v, true // the Nodes of the old machines are marked before the first new one is created
 	}
 	if len(s.old) == 0 { // else it grows in a write of its own: a create that takes effect late must not create machines
-		s.step()
+		sizes.step()
 	}
 	set := s.newSet()
 	set.Spec.Replicas = s.fresh.size
-	s.complement(s.fresh, set)
+	setChanges{sizes}.complement(s.fresh, set)
 	v = Verdict{Do: Create, Sets: []*v1alpha1.MachineSet{set}}
 	if beginsWithSet(s.d, s.w.Owned) {
 		v.Events = append(v.Events, started(set.Annotations[v1alpha1.AnnotationRevision], set))
@@ -65,13 +64,14 @@ func awaitCache() Verdict { return Verdict{Do: Rest, Wake: machinefacts.LateCach
 // adjust brings all sets to their next sizes and keeps them in step with the deployment; when there is nothing to change it
 // deletes sets that are beyond the revision history limit, and ends the pass.
 func adjust(s *sets) Verdict {
-	if v, busy := s.update(); busy {
+	if v, busy := (inPlaceUpdates{s}).update(); busy {
 		return v
 	}
-	s.step()
+	sizes := &sizing{sets: s}
+	sizes.step()
 	grows := slices.ContainsFunc(s.all(), func(t *tally) bool { return t.size > t.set.Spec.Replicas })
 	switch { // a set that the cache does not show has machines that count
-	case s.blind:
+	case sizes.blind:
 		return Verdict{Do: ReadLive}
 	case grows && !s.w.Confirmed && s.w.LiveSets == nil:
 		return Verdict{Do: ListSets}
@@ -80,69 +80,14 @@ func adjust(s *sets) Verdict {
 	case isRecreating(s.d) && s.fresh != nil && s.fresh.size < s.replicas && s.seemOldGone() && s.mustCountOld():
 		return Verdict{Do: ReadLive}
 	}
-	if v := s.changes(); len(v.Sets) > 0 {
+	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {
 		return v
 	}
-	if v, busy := s.carryOn(); busy {
+	if v, busy := (inPlaceUpdates{s}).carryOn(); busy {
 		return v
 	}
 	if outdated := s.outdated(); len(outdated) > 0 {
 		return Verdict{Do: Delete, Sets: outdated}
 	}
 	return finish(s)
-}
-
-// changes returns the sets that are not as they should be, as they should stand. The new set is changed last.
-func (s *sets) changes() Verdict {
-	v := Verdict{Do: Update}
-	for _, t := range s.lastNew() {
-		if t.set.DeletionTimestamp != nil || t.set.UID == "" {
-			continue
-		}
-		desired := t.set.DeepCopy()
-		desired.Spec.Replicas = t.size
-		s.complement(t, desired)
-		if apiequality.Semantic.DeepEqual(t.set, desired) {
-			continue
-		}
-		v.Sets = append(v.Sets, desired)
-		if t.set.Spec.Replicas != desired.Spec.Replicas {
-			v.Events = append(v.Events, scaled(desired, t.set.Spec.Replicas))
-		}
-	}
-	return v
-}
-
-// complement sets the labels and annotations of a set that belong to its size.
-func (s *sets) complement(t *tally, desired *v1alpha1.MachineSet) {
-	switch {
-	case t == s.fresh:
-		syncNew(s.d, s.w.Owned, desired)
-	case t.exist > 0: // the timeouts of machines do not depend on what they are created from; one without machines keeps those of its revision
-		desired.Spec.Template.Spec.MachineConfiguration = s.d.Spec.Template.Spec.MachineConfiguration.DeepCopy()
-	}
-	switch {
-	case t == s.fresh || t.size > 0:
-		s.noteScale(desired)
-	case s.wasNew(t):
-		// It is written once more, before another set grows in its place: so a late write of a process that has ended
-		// is rejected.
-		delete(desired.Annotations, v1alpha1.AnnotationDesiredReplicas)
-		delete(desired.Annotations, v1alpha1.AnnotationMaxReplicas)
-	}
-	s.noteChange(t, desired)
-	s.noteReplaced(t, desired)
-	s.annotateSet(t, desired)
-	s.unfreeze(desired)
-}
-
-func scaled(set *v1alpha1.MachineSet, from int32) Event {
-	direction := "up"
-	if set.Spec.Replicas < from {
-		direction = "down"
-	}
-	return Event{
-		Reason:  v1alpha1.EventScalingMachineSet,
-		Message: fmt.Sprintf("Scaled %s machine set %s to %d", direction, set.Name, set.Spec.Replicas),
-	}
 }

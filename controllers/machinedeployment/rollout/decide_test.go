@@ -58,7 +58,7 @@ func setOf(d *v1alpha1.MachineDeployment, uid types.UID, replicas, running int32
 	w := worldOf(d)
 	s := &sets{limits: limitsOf(d), w: w, d: d, fresh: &tally{set: makeSet(w.Deployment), size: replicas}}
 	set := s.newSet()
-	s.complement(s.fresh, set)
+	setChanges{&sizing{sets: s}}.complement(s.fresh, set)
 	set.UID = uid
 	set.Spec.Replicas = replicas
 	set.Status = v1alpha1.MachineSetStatus{Replicas: replicas, ReadyReplicas: running, AvailableReplicas: running}

@@ -25,7 +25,7 @@ func beginsWithSet(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) 
 }
 
 // rolloutEvents returns the Events of what a status reports of a rollout, and the previous one does not.
-func (s *sets) rolloutEvents(st v1alpha1.MachineDeploymentStatus) (all []Event) {
+func (s report) rolloutEvents(st v1alpha1.MachineDeploymentStatus) (all []Event) {
 	before, is := reasonOf(s.d.Status), reasonOf(st)
 	wasStalled := machinefacts.MachineDeploymentCondition(&s.d.Status, v1alpha1.MachineDeploymentRolloutStalled)
 	stalled := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentRolloutStalled)
@@ -52,7 +52,7 @@ func (s *sets) rolloutEvents(st v1alpha1.MachineDeploymentStatus) (all []Event) 
 	return all
 }
 
-func (s *sets) paused() Event {
+func (s report) paused() Event {
 	message := "The deployment is paused"
 	if s.isUnderWay() {
 		message += ", and machines of earlier templates are left"

@@ -58,7 +58,7 @@ func TestTableOfSettling(t *testing.T) {
 			}
 			s.old = append(s.old, &tally{set: set, size: size})
 		}
-		s.settle()
+		inPlaceUpdates{s}.settle()
 		for _, t := range s.old {
 			r.check(t.set.Name, t.size)
 		}

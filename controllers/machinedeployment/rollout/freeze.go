@@ -18,7 +18,7 @@ func (s *sets) frozen() *v1alpha1.MachineSet {
 }
 
 // frozenCondition returns the condition Frozen, which names the frozen set.
-func (s *sets) frozenCondition() machinefacts.Condition {
+func (s report) frozenCondition() machinefacts.Condition {
 	set := s.frozen()
 	if set == nil {
 		return machinefacts.Condition{}
@@ -29,7 +29,7 @@ func (s *sets) frozenCondition() machinefacts.Condition {
 }
 
 // unfreeze ends the freeze of a set when the deployment has the annotation for it.
-func (s *sets) unfreeze(desired *v1alpha1.MachineSet) {
+func (s setChanges) unfreeze(desired *v1alpha1.MachineSet) {
 	if _, requested := s.d.Annotations[v1alpha1.AnnotationUnfreeze]; requested {
 		delete(desired.Labels, v1alpha1.LabelFreeze)
 		delete(desired.Annotations, v1alpha1.AnnotationOvershooting)
@@ -37,7 +37,7 @@ func (s *sets) unfreeze(desired *v1alpha1.MachineSet) {
 }
 
 // noteFreeze sets the deployment's own label while one of its sets is frozen. A request to unfreeze them has been executed by now.
-func (s *sets) noteFreeze(d *v1alpha1.MachineDeployment) {
+func (s report) noteFreeze(d *v1alpha1.MachineDeployment) {
 	delete(d.Annotations, v1alpha1.AnnotationUnfreeze)
 	if s.frozen() == nil {
 		delete(d.Labels, v1alpha1.LabelFreeze)

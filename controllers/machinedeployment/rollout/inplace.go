@@ -10,9 +10,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
+// inPlaceUpdates are the updates in place of a deployment's machines.
+type inPlaceUpdates struct{ *sets }
+
 // update completes in-place updates before sizes are decided: Nodes carry what they should, and machines that were updated belong to
 // the set of their new template. It does so whatever the strategy is by now, so that updates that have begun end.
-func (s *sets) update() (v Verdict, busy bool) {
+func (s inPlaceUpdates) update() (v Verdict, busy bool) {
 	if nodes := s.nodesOutOfStep(); len(nodes) > 0 {
 		return Verdict{Do: WriteNodes, Nodes: nodes}, true
 	}
@@ -30,7 +33,7 @@ func (s *sets) update() (v Verdict, busy bool) {
 }
 
 // carryOn does what follows when all sets have their sizes.
-func (s *sets) carryOn() (v Verdict, busy bool) {
+func (s inPlaceUpdates) carryOn() (v Verdict, busy bool) {
 	if arrived := s.arrived(); len(arrived) > 0 {
 		return Verdict{Do: WriteMachines, Machines: arrived}, true
 	}
@@ -46,7 +49,7 @@ func (s *sets) carryOn() (v Verdict, busy bool) {
 //	old 1, new 3 of 3                       →  the last old one is not needed: old 0
 //
 // Before all that, the sets shrink by those of their machines that the autoscaler has named, and the old ones by those that never ran.
-func (s *sets) stepInPlace() {
+func (s *sizing) stepInPlace() {
 	l := s.limits
 	if s.isResized() && len(s.namedMachines) > 0 {
 		if s.w.Live == nil {
@@ -114,26 +117,8 @@ func shed(most, least int32, fresh *tally, old []*tally) {
 	}
 }
 
-// closeOrOpen keeps a set from creating machines while its machines move to another set: otherwise they would be replaced. The new
-// set of a rollback is kept from it, too, until all updates to the earlier template have ended.
-func (s *sets) closeOrOpen(t *tally, desired *v1alpha1.MachineSet) {
-	_, disabled := desired.Labels[v1alpha1.LabelScaleUpDisabled]
-	isOld := t != s.fresh && s.fresh != nil && s.inPlace
-	switch {
-	case s.isSource(t), isOld && s.isUnderWay() && !s.d.Spec.Paused && !t.isEmpty():
-		if !disabled {
-			if desired.Labels == nil {
-				desired.Labels = map[string]string{}
-			}
-			desired.Labels[v1alpha1.LabelScaleUpDisabled] = "true"
-		}
-	case disabled && !isOld && awaited(t, s.w.Machines[t.set.UID]) == 0: // else a machine would be made twice
-		delete(desired.Labels, v1alpha1.LabelScaleUpDisabled)
-	}
-}
-
 // isSource reports whether machines of the set are being updated to the template of another one, to which they move.
-func (s *sets) isSource(t *tally) bool {
+func (s inPlaceUpdates) isSource(t *tally) bool {
 	return slices.ContainsFunc(s.w.Machines[t.set.UID], func(m *v1alpha1.Machine) bool {
 		node := nodeOf(s.w.Nodes, m)
 		if node == nil || m.DeletionTimestamp != nil || !hasBegun(node) {
@@ -146,7 +131,7 @@ func (s *sets) isSource(t *tally) bool {
 
 // destination returns the set to which the machine of a Node moves, or has moved: the one that is recorded, else the new one. It is
 // nil when that set does not exist any more.
-func (s *sets) destination(t *tally, node *corev1.Node) *tally {
+func (s inPlaceUpdates) destination(t *tally, node *corev1.Node) *tally {
 	name := node.Annotations[v1alpha1.AnnotationUpdateTo]
 	if name == "" { // of a rollout that another controller has begun
 		return s.fresh

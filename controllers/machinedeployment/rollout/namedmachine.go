@@ -175,7 +175,7 @@ func (u namedMachine) spare(now time.Time) *v1alpha1.Machine {
 }
 
 // stillNamed are the entries that remain on the deployment: of machines that are not being deleted, have not failed and are not kept.
-func (s *sets) stillNamed() (list []named) {
+func (s report) stillNamed() (list []named) {
 	for _, u := range s.namedMachines {
 		if u.stage == gone || u.stage == excused || u.stage == passedOn && u.failed {
 			continue
@@ -187,7 +187,7 @@ func (s *sets) stillNamed() (list []named) {
 
 // noteChange writes to a set, with the size that belongs to it, until when marked machines may be deleted now. All that are named are
 // marked by then.
-func (s *sets) noteChange(t *tally, set *v1alpha1.MachineSet) {
+func (s setChanges) noteChange(t *tally, set *v1alpha1.MachineSet) {
 	if t != s.fresh && t.isEmpty() {
 		return
 	}

@@ -119,31 +119,6 @@ func staysOnDeployment(key string) bool {
 	return false
 }
 
-// noteReplaced records on a set that gets another size which set replaces its machines. The set reports it as the reason of their deletion.
-func (s *sets) noteReplaced(t *tally, set *v1alpha1.MachineSet) {
-	switch {
-	case t != s.fresh && s.replaces && set.Spec.Replicas < t.set.Spec.Replicas:
-		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationReplacedBy, s.nameOfNew())
-	case t == s.fresh || set.Spec.Replicas != t.set.Spec.Replicas:
-		delete(set.Annotations, v1alpha1.AnnotationReplacedBy)
-	}
-}
-
-// nameOfNew returns the name of the new set: that which it will have while there is none.
-func (s *sets) nameOfNew() string {
-	if s.fresh != nil {
-		return s.fresh.set.Name
-	}
-	return setName(s.d.Name, templateHash(&s.d.Spec.Template, s.d.Status.CollisionCount))
-}
-
-// noteScale records on a set what it was sized for, by which later changes are recognised.
-func (s *sets) noteScale(set *v1alpha1.MachineSet) {
-	sizedFor := s.replicas - s.squeezed
-	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(sizedFor)))
-	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(sizedFor+s.surge)))
-}
-
 // mostReleased is how many sets of one template a deployment may have released before it creates no other in their place.
 const mostReleased = 2
 

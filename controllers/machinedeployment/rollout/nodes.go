@@ -10,7 +10,7 @@ import (
 )
 
 // nodesOutOfStep returns the Nodes that do not carry what they should of an update in place, as they should stand.
-func (s *sets) nodesOutOfStep() (changed []*corev1.Node) {
+func (s inPlaceUpdates) nodesOutOfStep() (changed []*corev1.Node) {
 	for _, t := range s.all() {
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
 			node := nodeOf(s.w.Nodes, m)
@@ -28,7 +28,7 @@ func (s *sets) nodesOutOfStep() (changed []*corev1.Node) {
 // desiredNode is the Node of a machine as it should stand. A Node of an old machine is a candidate, and names its next set; once its
 // update has begun only the agent's part changes that name (controllers/machineconfig/join/stamp). A Node whose machine has moved to that
 // set is freed, as is one that was updated for a set that does not exist any more.
-func (s *sets) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
+func (s inPlaceUpdates) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()
 	switch to := s.destination(t, node); {
 	case isUpdated(m, node) && (to == t || to == nil):

@@ -13,7 +13,7 @@ import (
 
 // setProgressing reports how far the rollout of the new set is. A deployment that was complete and is only resized
 // stays so: that is what the cluster-autoscaler needs to scale it down.
-func (s *sets) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
+func (s report) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
 	c := s.progress(*st)
 	if c == (machinefacts.Condition{}) {
 		return
@@ -25,7 +25,7 @@ func (s *sets) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
 }
 
 // progress returns the new condition Progressing; the zero value keeps the last one.
-func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) (next machinefacts.Condition) {
+func (s report) progress(st v1alpha1.MachineDeploymentStatus) (next machinefacts.Condition) {
 	last := reasonOf(s.d.Status)
 	switch {
 	case s.d.DeletionTimestamp != nil:
@@ -63,7 +63,7 @@ func unknown(reason, message string) machinefacts.Condition {
 }
 
 // begins reports whether the rollout of the new set was not reported yet: nothing was, or the report is about another set.
-func (s *sets) begins(last string) bool {
+func (s report) begins(last string) bool {
 	switch last {
 	case "", v1alpha1.ReasonNewMachineSetAvailable, v1alpha1.ReasonMachineSetCreateError:
 		return true
@@ -71,7 +71,7 @@ func (s *sets) begins(last string) bool {
 	return s.d.Generation != s.d.Status.ObservedGeneration && s.fresh != nil && s.fresh.running == 0
 }
 
-func (s *sets) beginning() machinefacts.Condition {
+func (s report) beginning() machinefacts.Condition {
 	newSet := s.newSet()
 	switch {
 	case newSet == nil:
@@ -82,7 +82,7 @@ func (s *sets) beginning() machinefacts.Condition {
 	return machinefacts.True(v1alpha1.ReasonNewMachineSetCreated, fmt.Sprintf("Created new machine set %q", newSet.Name))
 }
 
-func (s *sets) moved() machinefacts.Condition {
+func (s report) moved() machinefacts.Condition {
 	message := "Old machines are deleted before there is a new machine set."
 	if newSet := s.newSet(); newSet != nil {
 		message = fmt.Sprintf("MachineSet %q is progressing.", newSet.Name)
@@ -98,7 +98,7 @@ func hasMoved(before, now v1alpha1.MachineDeploymentStatus) bool {
 }
 
 // deadline returns when the progress deadline is over; ok is false where there is none.
-func (s *sets) deadline(st v1alpha1.MachineDeploymentStatus) (deadline time.Time, ok bool) {
+func (s report) deadline(st v1alpha1.MachineDeploymentStatus) (deadline time.Time, ok bool) {
 	c := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentProgressing)
 	if s.d.Spec.ProgressDeadlineSeconds == nil || s.d.Spec.Paused || c == nil || c.LastUpdateTime.IsZero() {
 		return time.Time{}, false
@@ -110,13 +110,13 @@ func (s *sets) deadline(st v1alpha1.MachineDeploymentStatus) (deadline time.Time
 	return c.LastUpdateTime.Add(time.Duration(*s.d.Spec.ProgressDeadlineSeconds) * time.Second), true
 }
 
-func (s *sets) isOverdue() bool {
+func (s report) isOverdue() bool {
 	deadline, ok := s.deadline(s.d.Status)
 	return ok && s.w.Now.After(deadline)
 }
 
 // nextDeadline returns when, from now, the status changes because nothing has happened; 0 means never.
-func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Duration) {
+func (s report) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Duration) {
 	if deadline, ok := s.deadline(st); ok {
 		next = max(deadline.Sub(s.w.Now), 0) + time.Millisecond
 	}

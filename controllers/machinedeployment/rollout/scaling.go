@@ -31,7 +31,7 @@ func noted(set *v1alpha1.MachineSet, annotation string) int32 {
 }
 
 // follow has the sets follow the replicas, without a step of the rollout.
-func (s *sets) follow() {
+func (s *sizing) follow() {
 	active, before := s.active(), map[*tally]int32{}
 	for _, t := range s.all() {
 		before[t] = t.size
@@ -56,7 +56,7 @@ func (s *sets) follow() {
 // squeeze keeps a set from growing while machines exist that have to be deleted first. It continues when they are being deleted.
 //
 //	replicas 4 → 6, surge 2, old 1 and 3 stand, new 2 → 7: 3 + 7 are 2 more than 8  →  new 5
-func (s *sets) squeeze(before map[*tally]int32) {
+func (s *sizing) squeeze(before map[*tally]int32) {
 	beyond := -s.most()
 	for _, t := range s.all() {
 		beyond += t.stands()
@@ -73,28 +73,28 @@ func (s *sets) squeeze(before map[*tally]int32) {
 // onlyRule sizes the only set that has machines, if it applies.
 type onlyRule struct {
 	name string
-	size func(*sets, *tally) (size int32, applies bool)
+	size func(*sizing, *tally) (size int32, applies bool)
 }
 
 // onlyRules are tried in this order: the first one that applies decides. While a rollout is paused the set may have machines beyond the replicas:
 // those stay where the autoscaler has named the others, and are deleted when it is resumed, or resized without named machines.
 var onlyRules = []onlyRule{
-	{"paused beyond the replicas and not resized", func(s *sets, t *tally) (int32, bool) {
+	{"paused beyond the replicas and not resized", func(s *sizing, t *tally) (int32, bool) {
 		return min(t.size, s.most()), s.isBeyond(t) && !s.isResized()
 	}},
-	{"paused beyond the replicas, named machines not read", func(s *sets, t *tally) (int32, bool) {
+	{"paused beyond the replicas, named machines not read", func(s *sizing, t *tally) (int32, bool) {
 		s.blind = s.blind || s.isBeyond(t) && s.w.Live == nil
 		return t.size, s.blind
 	}},
-	{"paused beyond the replicas, some machines named", func(s *sets, t *tally) (int32, bool) {
+	{"paused beyond the replicas, some machines named", func(s *sizing, t *tally) (int32, bool) {
 		return min(max(t.size-t.named, s.replicas), s.most()), s.isBeyond(t) && (t.named > 0 || s.wasJustAmong(t))
 	}},
-	{"resized", func(s *sets, _ *tally) (int32, bool) { return s.replicas, s.isResized() }},
-	{"old machines being deleted", func(s *sets, t *tally) (int32, bool) { return rollUp(s.limits, s.total(), t.size), true }},
+	{"resized", func(s *sizing, _ *tally) (int32, bool) { return s.replicas, s.isResized() }},
+	{"old machines being deleted", func(s *sizing, t *tally) (int32, bool) { return rollUp(s.limits, s.total(), t.size), true }},
 }
 
 // sizeOnly sizes the only set that has machines.
-func (s *sets) sizeOnly(only *tally) {
+func (s *sizing) sizeOnly(only *tally) {
 	before := only.size
 	for _, rule := range onlyRules {
 		if size, applies := rule.size(s, only); applies {
@@ -108,13 +108,13 @@ func (s *sets) sizeOnly(only *tally) {
 }
 
 // isBeyond reports whether a rollout is paused and has left the set with more machines than the replicas.
-func (s *sets) isBeyond(t *tally) bool {
+func (s *sizing) isBeyond(t *tally) bool {
 	isRolled := t != s.fresh || s.isUnderWay() || t.size > desiredOf(t.set)
 	return s.d.Spec.Paused && isRolling(s.d) && isRolled && s.replicas > 0 && t.size > s.replicas
 }
 
 // isOnly reports whether no other set has a machine.
-func (s *sets) isOnly(only *tally) bool {
+func (s *sizing) isOnly(only *tally) bool {
 	if only == s.fresh {
 		return s.areOldGone()
 	}
@@ -123,7 +123,7 @@ func (s *sets) isOnly(only *tally) bool {
 
 // wasJustAmong reports whether another set has had machines a moment ago: some of them still exist, or it got a change of the
 // replicas that this one has not got yet.
-func (s *sets) wasJustAmong(only *tally) bool {
+func (s *sizing) wasJustAmong(only *tally) bool {
 	heard, _ := changedByScaler(only.set)
 	return slices.ContainsFunc(s.all(), func(t *tally) bool {
 		later, _ := changedByScaler(t.set)
@@ -132,7 +132,7 @@ func (s *sets) wasJustAmong(only *tally) bool {
 }
 
 // main is the one set that has machines, or, if none has, the one that should have them: the new one, else the youngest.
-func (s *sets) main(active []*tally) *tally {
+func (s *sizing) main(active []*tally) *tally {
 	switch {
 	case len(active) > 0:
 		return active[0]
@@ -148,7 +148,7 @@ func (s *sets) main(active []*tally) *tally {
 }
 
 // isSaturated reports whether the new set has all of its machines.
-func (s *sets) isSaturated() bool {
+func (s *sizing) isSaturated() bool {
 	t := s.fresh
 	return t != nil && t.size == s.replicas && t.available() == s.replicas && desiredOf(t.set) == s.replicas
 }

@@ -53,7 +53,7 @@ func withSelecting(d *v1alpha1.MachineDeployment, all []chosen) *v1alpha1.Machin
 // selectNodes selects Nodes for their in-place update. The selection is written to the deployment first, so that any replica can
 // complete it. It is removed when it is seen done, and not with the next selection only: a Node that is a candidate once more, for
 // another template or after its update has failed, would be selected by an old entry, whatever the limits are by then.
-func (s *sets) selectNodes() (v Verdict, busy bool) {
+func (s inPlaceUpdates) selectNodes() (v Verdict, busy bool) {
 	noted := selecting(s.d)
 	open := slices.DeleteFunc(slices.Clone(noted), s.isSelectedOrOver)
 	if nodes := s.labelled(open); len(nodes) > 0 {
@@ -79,7 +79,7 @@ func (s *sets) selectNodes() (v Verdict, busy bool) {
 
 // isSelectedOrOver reports whether the Node of a chosen machine is seen selected, or never will be: the machine is being deleted, or does
 // not exist any more, or its Node is no candidate any more, so that a late write that selects it would be rejected.
-func (s *sets) isSelectedOrOver(c chosen) bool {
+func (s inPlaceUpdates) isSelectedOrOver(c chosen) bool {
 	m := s.find(c.UID)
 	if m == nil {
 		return s.w.Live != nil && !s.isLive(c.UID)
@@ -88,7 +88,7 @@ func (s *sets) isSelectedOrOver(c chosen) bool {
 	return m.DeletionTimestamp != nil || node != nil && (hasBegun(node) || !machinefacts.IsInPlaceCandidate(node))
 }
 
-func (s *sets) isLive(uid types.UID) bool {
+func (s inPlaceUpdates) isLive(uid types.UID) bool {
 	for _, live := range s.w.Live.Machines {
 		if slices.ContainsFunc(live, func(m *metav1.ObjectMeta) bool { return m.UID == uid }) {
 			return true
@@ -98,7 +98,7 @@ func (s *sets) isLive(uid types.UID) bool {
 }
 
 // find returns the machine of a UID; nil when the cache does not show it.
-func (s *sets) find(uid types.UID) *v1alpha1.Machine {
+func (s inPlaceUpdates) find(uid types.UID) *v1alpha1.Machine {
 	for _, machines := range s.w.Machines {
 		for _, m := range machines {
 			if m.UID == uid {
@@ -110,7 +110,7 @@ func (s *sets) find(uid types.UID) *v1alpha1.Machine {
 }
 
 // labelled returns the Nodes of chosen machines with the label that selects them.
-func (s *sets) labelled(open []chosen) (nodes []*corev1.Node) {
+func (s inPlaceUpdates) labelled(open []chosen) (nodes []*corev1.Node) {
 	for _, c := range open {
 		m := s.find(c.UID)
 		if m == nil || nodeOf(s.w.Nodes, m) == nil {
@@ -124,7 +124,7 @@ func (s *sets) labelled(open []chosen) (nodes []*corev1.Node) {
 }
 
 // choose returns the machines whose Nodes are selected next, those of the oldest set first, as far as there is room for them.
-func (s *sets) choose(room int) (next []chosen) {
+func (s inPlaceUpdates) choose(room int) (next []chosen) {
 	if !s.inPlace || isManual(s.d) || s.d.Spec.Paused || s.fresh == nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func mostSelected(l limits, least, available, fresh, updating int32) int32 {
 }
 
 // mayBeSelected reports whether a machine is available, and its Node waits for its selection: the machine controller has recorded so.
-func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
+func (s inPlaceUpdates) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 	node := nodeOf(s.w.Nodes, m)
 	available, _ := s.availableIn(t.set, m)
 	return available && node != nil && !isUpdating(s.d, s.w.Nodes, m) && machinefacts.IsInPlaceCandidate(node) && machinefacts.InPlaceStage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
@@ -162,7 +162,7 @@ func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 }
 
 // waiting counts the Nodes that wait to be selected.
-func (s *sets) waiting() (n int32) {
+func (s inPlaceUpdates) waiting() (n int32) {
 	for _, t := range s.old {
 		for _, m := range s.w.Machines[t.set.UID] {
 			if s.mayBeSelected(t, m) {

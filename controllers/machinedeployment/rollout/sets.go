@@ -21,13 +21,6 @@ type sets struct {
 	old []*tally
 	// namedMachines are the machines that the autoscaler has named.
 	namedMachines []namedMachine
-	// blind reports whether several sets are to be resized, and that it is not known which of their machines the autoscaler has named.
-	blind bool
-	// squeezed is how many machines are due and have to wait, because others still exist that have to be deleted. The sets are sized for
-	// as many fewer meanwhile.
-	squeezed int32
-	// replaces reports whether the old sets shrink in this step because their machines are replaced, and not because the replicas were lowered.
-	replaces bool
 }
 
 // countSets counts the sets.
@@ -118,35 +111,6 @@ func (s *sets) isComplete() bool { return s.isFilled() && s.fresh.exist == s.rep
 // that are to be deleted.
 func (s *sets) isFilled() bool {
 	return s.fresh != nil && !s.isUnderWay() && s.fresh.size == s.replicas && s.fresh.available() == s.replicas
-}
-
-// step gives the sets their next sizes.
-func (s *sets) step() {
-	s.replaces = true
-	switch matches := s.d.Spec.Paused || !isRolling(s.d) && !isRecreating(s.d); {
-	case s.inPlace && s.fresh != nil:
-		s.replaces = !s.isLowered()
-		s.stepInPlace()
-	case s.fresh != nil && s.isResized(), matches && (s.isResized() || len(s.active()) <= 1):
-		s.replaces = len(s.active()) > 1 && s.isSaturated()
-		s.follow()
-	case matches:
-	case isRecreating(s.d):
-		s.recreate()
-	case isRolling(s.d) && s.fresh != nil: // else the old ones stay as they are until it is created
-		s.fresh.size = rollUp(s.limits, s.total(), s.fresh.size)
-		rollDown(s.least(s.preserved()), s.fresh, s.old)
-	}
-}
-
-// recreate takes all machines from the old sets, and gives the new set its own when none of them is left.
-func (s *sets) recreate() {
-	for _, t := range s.old {
-		t.size = 0
-	}
-	if s.fresh != nil && (s.fresh.size > s.replicas || s.areOldGone()) {
-		s.fresh.size = rollUp(s.limits, s.total(), s.fresh.size) // its own machines may be being deleted, from when it was an old set
-	}
 }
 
 // areOldGone reports whether no machine is left of the old sets. A cache that shows none proves nothing.

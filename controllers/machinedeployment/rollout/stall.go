@@ -18,41 +18,44 @@ const stallAfter = time.Minute
 // stall is the cause for which a rollout makes no progress. Its message has the object, the fact, and what the user does about it.
 type stall struct{ reason, message string }
 
+// stalls looks for the cause for which a rollout makes no progress.
+type stalls struct{ *sets }
+
 // stallCheck looks for one cause. find returns nil when the rollout does not stall for it.
 type stallCheck struct {
 	name string
-	find func(*sets) *stall
+	find func(stalls) *stall
 }
 
 // failureChecks find known failures, which are reported at once. The first check that finds a cause decides: a cause for all
 // machines comes before one for a single machine, and what the user has set before what the cloud and the API server answer.
 var failureChecks = []stallCheck{
-	{"in-place update without target cluster", (*sets).findNoTarget},
-	{"in-place update failed", (*sets).findFailedUpdate},
-	{"new MachineSet frozen", (*sets).findFrozen},
-	{"machine creation failed", (*sets).findFailedCreation},
-	{"requests rejected by the API server", (*sets).findRejected},
+	{"in-place update without target cluster", stalls.findNoTarget},
+	{"in-place update failed", stalls.findFailedUpdate},
+	{"new MachineSet frozen", stalls.findFrozen},
+	{"machine creation failed", stalls.findFailedCreation},
+	{"requests rejected by the API server", stalls.findRejected},
 }
 
 // waitChecks find what a rollout waits for, which is reported after stallAfter: most rollouts wait for each of these for a short
 // while. The first check that finds a cause decides: the new machines come before the old ones, since old machines are deleted only
 // when new ones are available.
 var waitChecks = []stallCheck{
-	{"new machine preserved", (*sets).findPreserved},
-	{"new machine not available", (*sets).findUnavailable},
-	{"machine terminating", (*sets).findTerminating},
-	{"new machines missing", (*sets).findMissing},
-	{"old MachineSet invalid", (*sets).findInvalid},
-	{"deletions held", (*sets).findHeld},
-	{"old machines not deleted", (*sets).findNotDeleted},
-	{"old machines not in the cache", (*sets).findUncached},
-	{"in-place update in progress", (*sets).findUpdating},
-	{"Nodes not selected", (*sets).findNotSelected},
-	{"old machine not ready for its in-place update", (*sets).findNotSelectable},
+	{"new machine preserved", stalls.findPreserved},
+	{"new machine not available", stalls.findUnavailable},
+	{"machine terminating", stalls.findTerminating},
+	{"new machines missing", stalls.findMissing},
+	{"old MachineSet invalid", stalls.findInvalid},
+	{"deletions held", stalls.findHeld},
+	{"old machines not deleted", stalls.findNotDeleted},
+	{"old machines not in the cache", stalls.findUncached},
+	{"in-place update in progress", stalls.findUpdating},
+	{"Nodes not selected", stalls.findNotSelected},
+	{"old machine not ready for its in-place update", stalls.findNotSelectable},
 }
 
 // stillSince returns when the rollout last made progress; ok is false when there is no rollout, or Progressing has the cause.
-func (s *sets) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time, ok bool) {
+func (s report) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time, ok bool) {
 	c := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentProgressing)
 	if c == nil || s.d.Spec.Paused || s.d.DeletionTimestamp != nil {
 		return time.Time{}, false
@@ -65,14 +68,14 @@ func (s *sets) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time,
 }
 
 // stalled returns the condition RolloutStalled; none while the rollout makes progress, and while it has waited for less than stallAfter.
-func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) machinefacts.Condition {
+func (s report) stalled(st v1alpha1.MachineDeploymentStatus) machinefacts.Condition {
 	since, ok := s.stillSince(st)
 	if !ok {
 		return machinefacts.Condition{}
 	}
-	cause := s.firstStall(failureChecks)
+	cause := stalls(s).firstStall(failureChecks)
 	if cause == nil && (s.w.Now.Sub(since) >= stallAfter || reasonOf(st) == v1alpha1.ReasonProgressDeadlineExceeded) {
-		cause = s.firstStall(waitChecks)
+		cause = stalls(s).firstStall(waitChecks)
 	}
 	if cause == nil {
 		return machinefacts.Condition{}
@@ -81,7 +84,7 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) machinefacts.Conditi
 }
 
 // firstStall returns the cause that the first check finds; nil when none does.
-func (s *sets) firstStall(checks []stallCheck) *stall {
+func (s stalls) firstStall(checks []stallCheck) *stall {
 	for _, check := range checks {
 		if cause := check.find(s); cause != nil {
 			return cause
@@ -91,8 +94,8 @@ func (s *sets) firstStall(checks []stallCheck) *stall {
 }
 
 // howFar returns what an in-place update waits for.
-func (s *sets) howFar(m *v1alpha1.Machine) string {
-	switch node := nodeOf(s.w.Nodes, m); {
+func howFar(node *corev1.Node) string {
+	switch {
 	case node == nil || machinefacts.InPlaceStage(node) == "":
 		return "its Node is not drained yet"
 	case !hasBegun(node) && machinefacts.AwaitsComponents(node):
@@ -104,23 +107,15 @@ func (s *sets) howFar(m *v1alpha1.Machine) string {
 }
 
 // hasFailedInPlace reports whether the update of the machine's Node has failed.
-func (s *sets) hasFailedInPlace(m *v1alpha1.Machine) bool {
+func (s stalls) hasFailedInPlace(m *v1alpha1.Machine) bool {
 	node := nodeOf(s.w.Nodes, m)
-	return m.DeletionTimestamp == nil && node != nil && node.Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultFailed ||
-		m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed
-}
-
-// whyFailed returns why the update of a machine's Node has failed.
-func (s *sets) whyFailed(m *v1alpha1.Machine) string {
-	if node := nodeOf(s.w.Nodes, m); node != nil && node.Annotations[v1alpha1.AnnotationUpdateFailedReason] != "" {
-		return node.Annotations[v1alpha1.AnnotationUpdateFailedReason]
-	}
-	return m.Status.LastOperation.Description
+	return m.DeletionTimestamp == nil && (node != nil && node.Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultFailed ||
+		m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed)
 }
 
 // rejected returns the first set, the new one before the others, whose requests to create or delete Machines the API server rejects,
 // and the condition that has the error; nil when there is none. Old sets need not create any.
-func (s *sets) rejected() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
+func (s stalls) rejected() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
 	for _, t := range s.all() {
 		for i, c := range t.set.Status.Conditions {
 			if c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue && (t == s.fresh || c.Reason == v1alpha1.ReasonFailedDelete) {
@@ -137,14 +132,8 @@ func hasFailedCreation(m *v1alpha1.Machine) bool {
 	return m.DeletionTimestamp == nil && op.Type == v1alpha1.MachineOperationCreate && op.State == v1alpha1.MachineStateFailed
 }
 
-// isUsable reports whether a machine of the new set is available.
-func (s *sets) isUsable(m *v1alpha1.Machine) bool {
-	available, _ := s.availableIn(s.newSet(), m)
-	return available
-}
-
 // standing returns how many machines of a set are not being deleted.
-func (s *sets) standing(t *tally) (n int32) {
+func (s stalls) standing(t *tally) (n int32) {
 	for _, m := range s.w.Machines[t.set.UID] {
 		if m.DeletionTimestamp == nil {
 			n++
@@ -154,7 +143,7 @@ func (s *sets) standing(t *tally) (n int32) {
 }
 
 // first returns the first machine of a set, by name, for which a condition holds; nil when there is none.
-func (s *sets) first(t *tally, matches func(*v1alpha1.Machine) bool) (found *v1alpha1.Machine) {
+func (s stalls) first(t *tally, matches func(*v1alpha1.Machine) bool) (found *v1alpha1.Machine) {
 	if t == nil {
 		return nil
 	}
@@ -167,7 +156,7 @@ func (s *sets) first(t *tally, matches func(*v1alpha1.Machine) bool) (found *v1a
 }
 
 // firstOfAny returns the first machine for which a condition holds, those of the new set before the others.
-func (s *sets) firstOfAny(matches func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
+func (s stalls) firstOfAny(matches func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
 	for _, t := range s.all() {
 		if m := s.first(t, matches); m != nil {
 			return m

@@ -11,7 +11,7 @@ import (
 
 // findNoTarget finds an in-place update where no target cluster is configured, so that there are no Nodes to update. The user
 // chooses another strategy.
-func (s *sets) findNoTarget() *stall {
+func (s stalls) findNoTarget() *stall {
 	if !s.isUnderWay() || !isInPlace(s.d) || !s.w.NoTarget {
 		return nil
 	}
@@ -22,19 +22,23 @@ func (s *sets) findNoTarget() *stall {
 
 // findFailedUpdate finds a machine whose Node was not updated in place. The user corrects the cause and removes the label
 // update-result from the Node, or waits until the machine is replaced after its health timeout.
-func (s *sets) findFailedUpdate() *stall {
+func (s stalls) findFailedUpdate() *stall {
 	m := s.firstOfAny(s.hasFailedInPlace)
 	if m == nil {
 		return nil
 	}
+	why := m.Status.LastOperation.Description
+	if node := nodeOf(s.w.Nodes, m); node != nil && node.Annotations[v1alpha1.AnnotationUpdateFailedReason] != "" {
+		why = node.Annotations[v1alpha1.AnnotationUpdateFailedReason]
+	}
 	return &stall{v1alpha1.ReasonInPlaceUpdateFailed, fmt.Sprintf(
 		"Machine %s could not be updated in place: %s; to retry the update, correct the cause and remove the label %s from the Node",
-		m.Name, s.whyFailed(m), v1alpha1.LabelUpdateResult)}
+		m.Name, why, v1alpha1.LabelUpdateResult)}
 }
 
 // findFrozen finds a new MachineSet that needs more machines and must not create any, because of one of its labels. The user
 // ends the freeze, or removes the label, when its cause is gone.
-func (s *sets) findFrozen() *stall {
+func (s stalls) findFrozen() *stall {
 	if s.fresh == nil || !machinefacts.MakesNone(s.newSet()) || s.standing(s.fresh) >= s.fresh.size {
 		return nil
 	}
@@ -46,7 +50,7 @@ func (s *sets) findFrozen() *stall {
 }
 
 // findFailedCreation finds a new machine that could not be created. The user corrects what the error names, or rolls back.
-func (s *sets) findFailedCreation() *stall {
+func (s stalls) findFailedCreation() *stall {
 	m := s.first(s.fresh, hasFailedCreation)
 	if m == nil {
 		return nil
@@ -57,7 +61,7 @@ func (s *sets) findFailedCreation() *stall {
 
 // findRejected finds a MachineSet whose requests to create or delete Machines the API server rejects. The user corrects the quota,
 // webhook or admission policy that the message names.
-func (s *sets) findRejected() *stall {
+func (s stalls) findRejected() *stall {
 	set, c := s.rejected()
 	if c == nil {
 		return nil
@@ -66,7 +70,7 @@ func (s *sets) findRejected() *stall {
 }
 
 // findPreserved finds a new machine that has failed and is preserved, so that it is not replaced. The user ends the preservation.
-func (s *sets) findPreserved() *stall {
+func (s stalls) findPreserved() *stall {
 	m := s.firstUnavailable()
 	if m == nil || !machinefacts.IsPreservedFailed(m, s.w.Now) {
 		return nil
@@ -77,7 +81,7 @@ func (s *sets) findPreserved() *stall {
 }
 
 // findUnavailable finds a new machine that is not available. The user follows its lastOperation.
-func (s *sets) findUnavailable() *stall {
+func (s stalls) findUnavailable() *stall {
 	m := s.firstUnavailable()
 	if m == nil || machinefacts.IsPreservedFailed(m, s.w.Now) {
 		return nil
@@ -87,7 +91,7 @@ func (s *sets) findUnavailable() *stall {
 
 // findTerminating finds a machine whose deletion has not ended. It counts for maxSurge until then, so no machine is created in its
 // place. The user follows its lastOperation, mostly to a pod that cannot be evicted.
-func (s *sets) findTerminating() *stall {
+func (s stalls) findTerminating() *stall {
 	m := s.firstOfAny(func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil })
 	if m == nil {
 		return nil
@@ -96,7 +100,7 @@ func (s *sets) findTerminating() *stall {
 }
 
 // findMissing finds a new MachineSet that has not created all of its machines. The user looks at its conditions and Events.
-func (s *sets) findMissing() *stall {
+func (s stalls) findMissing() *stall {
 	if s.fresh == nil || s.standing(s.fresh) >= s.fresh.size {
 		return nil
 	}
@@ -106,7 +110,7 @@ func (s *sets) findMissing() *stall {
 
 // findInvalid finds an old MachineSet that is not reconciled because its spec or its intents are invalid. The user corrects what
 // its condition Valid names.
-func (s *sets) findInvalid() *stall {
+func (s stalls) findInvalid() *stall {
 	for _, t := range s.old {
 		for _, c := range t.set.Status.Conditions {
 			if c.Type == v1alpha1.MachineSetValid && c.Status == corev1.ConditionFalse && c.Reason != v1alpha1.ReasonInvalidClass && !t.isEmpty() {
@@ -118,7 +122,7 @@ func (s *sets) findInvalid() *stall {
 }
 
 // findHeld finds an old MachineSet that deletes no machines because deletions are held. The user removes the annotation when its reason is gone.
-func (s *sets) findHeld() *stall {
+func (s stalls) findHeld() *stall {
 	for _, t := range s.old {
 		if c := machinefacts.MachineSetCondition(&t.set.Status, v1alpha1.MachineSetDeletionsHeld); c != nil && c.Status == corev1.ConditionTrue {
 			return &stall{c.Reason, fmt.Sprintf("Old MachineSet %s: %s", t.set.Name, c.Message)}
@@ -129,7 +133,7 @@ func (s *sets) findHeld() *stall {
 
 // findNotDeleted finds an old MachineSet that has more machines than its replicas, has observed them, and deletes none. The user
 // looks at its conditions and Events.
-func (s *sets) findNotDeleted() *stall {
+func (s stalls) findNotDeleted() *stall {
 	for _, t := range s.old {
 		if n := s.standing(t); n > t.set.Spec.Replicas && t.set.Generation == t.set.Status.ObservedGeneration {
 			return &stall{v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s has %d machines, its spec has %d, and none of them is being deleted; see its conditions and Events",
@@ -141,7 +145,7 @@ func (s *sets) findNotDeleted() *stall {
 
 // findUncached finds machines of old MachineSets that the API server has and the cache does not: their slot label is missing or
 // wrong, or they were deleted a moment ago. The user waits, since slot labels are corrected automatically.
-func (s *sets) findUncached() *stall {
+func (s stalls) findUncached() *stall {
 	n := s.uncached()
 	if n == 0 {
 		return nil
@@ -153,7 +157,7 @@ func (s *sets) findUncached() *stall {
 
 // findUpdating finds a machine that is being updated in place. The user follows the stage that the message has, mostly to the drain
 // of the Node or to the agent on it.
-func (s *sets) findUpdating() *stall {
+func (s stalls) findUpdating() *stall {
 	if !s.updatesInPlace() {
 		return nil
 	}
@@ -161,15 +165,15 @@ func (s *sets) findUpdating() *stall {
 	if m == nil {
 		return nil
 	}
-	return &stall{v1alpha1.ReasonMachinesUpdating, fmt.Sprintf("Machine %s is being updated in place: %s", m.Name, s.howFar(m))}
+	return &stall{v1alpha1.ReasonMachinesUpdating, fmt.Sprintf("Machine %s is being updated in place: %s", m.Name, howFar(nodeOf(s.w.Nodes, m)))}
 }
 
 // findNotSelected finds Nodes that wait for a selection where the orchestration type is Manual. The user adds the label.
-func (s *sets) findNotSelected() *stall {
+func (s stalls) findNotSelected() *stall {
 	if !s.updatesInPlace() || !isManual(s.d) {
 		return nil
 	}
-	n := s.waiting()
+	n := inPlaceUpdates(s).waiting()
 	if n == 0 {
 		return nil
 	}
@@ -178,12 +182,12 @@ func (s *sets) findNotSelected() *stall {
 
 // findNotSelectable finds an old machine whose Node cannot be selected for its update. The user has the machine become available,
 // and its Node have the condition InPlaceUpdate.
-func (s *sets) findNotSelectable() *stall {
+func (s stalls) findNotSelectable() *stall {
 	if !s.updatesInPlace() {
 		return nil
 	}
 	for _, t := range s.old {
-		if m := s.first(t, func(m *v1alpha1.Machine) bool { return !s.mayBeSelected(t, m) }); m != nil {
+		if m := s.first(t, func(m *v1alpha1.Machine) bool { return !inPlaceUpdates(s).mayBeSelected(t, m) }); m != nil {
 			return &stall{v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf(
 				"Old machine %s cannot be updated in place, its phase is %q; it has to be available, and its Node has to have the condition %s; see its lastOperation",
 				m.Name, m.Status.CurrentStatus.Phase, v1alpha1.NodeInPlaceUpdate)}
@@ -196,6 +200,9 @@ func (s *sets) findNotSelectable() *stall {
 func (s *sets) updatesInPlace() bool { return s.inPlace && s.fresh != nil && s.isUnderWay() }
 
 // firstUnavailable returns the first machine of the new MachineSet, by name, that is not available and not being deleted.
-func (s *sets) firstUnavailable() *v1alpha1.Machine {
-	return s.first(s.fresh, func(m *v1alpha1.Machine) bool { return !s.isUsable(m) && m.DeletionTimestamp == nil })
+func (s stalls) firstUnavailable() *v1alpha1.Machine {
+	return s.first(s.fresh, func(m *v1alpha1.Machine) bool {
+		available, _ := s.availableIn(s.fresh.set, m)
+		return !available && m.DeletionTimestamp == nil
+	})
 }

@@ -215,7 +215,7 @@ func TestStallChecks(t *testing.T) {
 			if i < 0 {
 				t.Fatalf("expected the name of a check, got %q", tc.check)
 			}
-			got := all[i].find(tc.setsOf(t))
+			got := all[i].find(stalls{tc.setsOf(t)})
 			switch {
 			case tc.want == "" && got != nil:
 				t.Errorf("expected no cause, got %s: %s", got.reason, got.message)
@@ -254,7 +254,7 @@ func TestStalled_SeveralCauses_ReportsTheFirst(t *testing.T) {
 			st := v1alpha1.MachineDeploymentStatus{Conditions: []v1alpha1.MachineDeploymentCondition{{
 				Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonProgressDeadlineExceeded,
 			}}}
-			if got := s.stalled(st); got.Reason != tc.want {
+			if got := (report{s}).stalled(st); got.Reason != tc.want {
 				t.Errorf("expected %s, got %+v", tc.want, got)
 			}
 		})
@@ -268,11 +268,11 @@ func TestRolloutEvents_PausedAfterTheDeadline_AreOfThePauseOnce(t *testing.T) {
 		{Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonProgressDeadlineExceeded},
 	}}
 	s.d.Status = *exceeded.DeepCopy()
-	if got := s.rolloutEvents(exceeded); len(got) > 0 {
+	if got := (report{s}).rolloutEvents(exceeded); len(got) > 0 {
 		t.Errorf("Events of a pause that is known: %v", got)
 	}
 	s.d.Status.Conditions = append(s.d.Status.Conditions, v1alpha1.MachineDeploymentCondition{Type: v1alpha1.MachineDeploymentRolloutStalled})
-	if got := s.rolloutEvents(exceeded); len(got) != 1 || got[0].Reason != v1alpha1.EventRolloutPaused {
+	if got := (report{s}).rolloutEvents(exceeded); len(got) != 1 || got[0].Reason != v1alpha1.EventRolloutPaused {
 		t.Errorf("Events %v, want %s", got, v1alpha1.EventRolloutPaused)
 	}
 }

@@ -9,17 +9,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
+// report is what a status and its Events show of a deployment.
+type report struct{ *sets }
+
 // finish ends the pass with the status.
 func finish(s *sets) Verdict {
 	d := s.d.DeepCopy()
 	d.Status = status(s)
-	writeNamed(d, s.stillNamed())
-	s.noteFreeze(d)
-	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: machinefacts.Sooner(s.nextChange(), s.nextDeadline(d.Status))}
+	writeNamed(d, report{s}.stillNamed())
+	report{s}.noteFreeze(d)
+	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: machinefacts.Sooner(s.nextChange(), report{s}.nextDeadline(d.Status))}
 	if s.w.Done.CreateError != "" && !isKnownToFail(s.d) {
 		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: s.w.Done.CreateError}}
 	}
-	v.Events = append(v.Events, s.rolloutEvents(d.Status)...)
+	v.Events = append(v.Events, report{s}.rolloutEvents(d.Status)...)
 	return v
 }
 
@@ -30,7 +33,8 @@ func isKnownToFail(d *v1alpha1.MachineDeployment) bool {
 }
 
 // status works out the deployment's status from its machines. Which of them have failed is taken from the sets.
-func status(s *sets) v1alpha1.MachineDeploymentStatus {
+func status(all *sets) v1alpha1.MachineDeploymentStatus {
+	s := report{all}
 	st := *s.d.Status.DeepCopy()
 	st.ObservedGeneration = s.d.Generation
 	st.Selector = metav1.FormatLabelSelector(s.d.Spec.Selector)
@@ -69,7 +73,7 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 }
 
 // validity returns the condition Valid.
-func (s *sets) validity() machinefacts.Condition {
+func (s report) validity() machinefacts.Condition {
 	class := machinefacts.Condition{}
 	if s.fresh != nil {
 		if is := machinefacts.ConditionOfSet(&s.fresh.set.Status, v1alpha1.MachineSetValid); is.Reason == v1alpha1.ReasonInvalidClass {
@@ -79,7 +83,7 @@ func (s *sets) validity() machinefacts.Condition {
 	return machinefacts.Validity(class, validation.RemarksOnMachineDeployment(&s.d.Spec))
 }
 
-func (s *sets) availability(st v1alpha1.MachineDeploymentStatus) machinefacts.Condition {
+func (s report) availability(st v1alpha1.MachineDeploymentStatus) machinefacts.Condition {
 	if st.AvailableReplicas >= s.least(st.PreservedFailedReplicas) {
 		return machinefacts.True(v1alpha1.ReasonMinimumReplicasAvailable, "Deployment has minimum availability.")
 	}
@@ -87,7 +91,7 @@ func (s *sets) availability(st v1alpha1.MachineDeploymentStatus) machinefacts.Co
 }
 
 // ofSets returns the condition of the first set that has one of the type, the new one first.
-func (s *sets) ofSets(t v1alpha1.MachineSetConditionType) machinefacts.Condition {
+func (s report) ofSets(t v1alpha1.MachineSetConditionType) machinefacts.Condition {
 	for _, set := range s.all() {
 		if is := machinefacts.ConditionOfSet(&set.set.Status, t); is != (machinefacts.Condition{}) {
 			return is

@@ -226,7 +226,7 @@ func (s *story) set(words []string) {
 	if set.Spec.Replicas > 0 {
 		sized := &sets{limits: limitsOf(d)}
 		sized.replicas = int32(sizedFor)
-		sized.noteScale(set)
+		setChanges{&sizing{sets: sized}}.noteScale(set)
 	}
 	s.w.Owned = append(s.w.Owned, set)
 }

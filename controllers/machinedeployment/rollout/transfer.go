@@ -14,7 +14,7 @@ import (
 
 // transfers moves machines whose update has succeeded to the set of their new template. The sets that they leave are kept from
 // creating machines before.
-func (s *sets) transfers() (v Verdict, moves bool) {
+func (s inPlaceUpdates) transfers() (v Verdict, moves bool) {
 	v = Verdict{Do: WriteMachines}
 	for _, t := range s.all() {
 		if t.set.DeletionTimestamp != nil || !isClosed(t.set) {
@@ -76,7 +76,7 @@ func exchange(have, before, after map[string]string) map[string]string {
 
 // isUnsettled reports whether machines have changed their set, or have left a set that creates none in their place, and a size
 // may not include that.
-func (s *sets) isUnsettled() bool {
+func (s inPlaceUpdates) isUnsettled() bool {
 	return slices.ContainsFunc(s.all(), func(t *tally) bool {
 		return t.set.DeletionTimestamp == nil && (isClosed(t.set) && t.standing < t.size ||
 			slices.ContainsFunc(s.w.Machines[t.set.UID], func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp == nil && hasJustCome(m) }))
@@ -95,7 +95,7 @@ func hasJustCome(m metav1.Object) bool {
 //
 //	old 3 of which 2 are there, new 1 of which 2 are there, one of them has come
 //	  new 1 + min(1, 2 − 1) = 2; old 2
-func (s *sets) settle() {
+func (s inPlaceUpdates) settle() {
 	for _, t := range s.all() {
 		if t.set.DeletionTimestamp != nil {
 			continue
@@ -122,7 +122,7 @@ func (s *sets) settle() {
 }
 
 // arrived returns the machines that have moved to a set whose size includes them, without the label that marked them.
-func (s *sets) arrived() (arrived []*v1alpha1.Machine) {
+func (s inPlaceUpdates) arrived() (arrived []*v1alpha1.Machine) {
 	for _, t := range s.all() {
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
 			isLive := func(live *metav1.ObjectMeta) bool { return live.UID == m.UID && hasJustCome(live) }

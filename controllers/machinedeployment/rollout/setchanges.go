@@ -1,0 +1,150 @@
+package rollout
+
+import (
+	"fmt"
+	"strconv"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// setChanges brings the objects of sets in step with their sizes and with the deployment.
+type setChanges struct{ *sizing }
+
+// changes returns the sets that are not as they should be, as they should stand. The new set is changed last.
+func (s setChanges) changes() Verdict {
+	v := Verdict{Do: Update}
+	for _, t := range s.lastNew() {
+		if t.set.DeletionTimestamp != nil || t.set.UID == "" {
+			continue
+		}
+		desired := t.set.DeepCopy()
+		desired.Spec.Replicas = t.size
+		s.complement(t, desired)
+		if apiequality.Semantic.DeepEqual(t.set, desired) {
+			continue
+		}
+		v.Sets = append(v.Sets, desired)
+		if t.set.Spec.Replicas != desired.Spec.Replicas {
+			v.Events = append(v.Events, scaled(desired, t.set.Spec.Replicas))
+		}
+	}
+	return v
+}
+
+// complement sets the labels and annotations of a set that belong to its size.
+func (s setChanges) complement(t *tally, desired *v1alpha1.MachineSet) {
+	switch {
+	case t == s.fresh:
+		syncNew(s.d, s.w.Owned, desired)
+	case t.exist > 0: // the timeouts of machines do not depend on what they are created from; one without machines keeps those of its revision
+		desired.Spec.Template.Spec.MachineConfiguration = s.d.Spec.Template.Spec.MachineConfiguration.DeepCopy()
+	}
+	switch {
+	case t == s.fresh || t.size > 0:
+		s.noteScale(desired)
+	case s.wasNew(t):
+		// It is written once more, before another set grows in its place: so a late write of a process that has ended
+		// is rejected.
+		delete(desired.Annotations, v1alpha1.AnnotationDesiredReplicas)
+		delete(desired.Annotations, v1alpha1.AnnotationMaxReplicas)
+	}
+	s.noteChange(t, desired)
+	s.noteReplaced(t, desired)
+	s.annotateSet(t, desired)
+	s.unfreeze(desired)
+}
+
+func scaled(set *v1alpha1.MachineSet, from int32) Event {
+	direction := "up"
+	if set.Spec.Replicas < from {
+		direction = "down"
+	}
+	return Event{
+		Reason:  v1alpha1.EventScalingMachineSet,
+		Message: fmt.Sprintf("Scaled %s machine set %s to %d", direction, set.Name, set.Spec.Replicas),
+	}
+}
+
+// noteScale records on a set what it was sized for, by which later changes are recognised.
+func (s setChanges) noteScale(set *v1alpha1.MachineSet) {
+	sizedFor := s.replicas - s.squeezed
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(sizedFor)))
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(sizedFor+s.surge)))
+}
+
+// noteReplaced records on a set that gets another size which set replaces its machines. The set reports it as the reason of their deletion.
+func (s setChanges) noteReplaced(t *tally, set *v1alpha1.MachineSet) {
+	switch {
+	case t != s.fresh && s.replaces && set.Spec.Replicas < t.set.Spec.Replicas:
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationReplacedBy, s.nameOfNew())
+	case t == s.fresh || set.Spec.Replicas != t.set.Spec.Replicas:
+		delete(set.Annotations, v1alpha1.AnnotationReplacedBy)
+	}
+}
+
+// nameOfNew returns the name of the new set: that which it will have while there is none.
+func (s *sets) nameOfNew() string {
+	if s.fresh != nil {
+		return s.fresh.set.Name
+	}
+	return setName(s.d.Name, templateHash(&s.d.Spec.Template, s.d.Status.CollisionCount))
+}
+
+// annotateSet records on a set what the Nodes of its machines have to carry. The machine controller reads it there, so that Nodes for which
+// nothing changes need not be read.
+//
+// While machines are rolled, or updated in place, new pods keep off the Nodes of old machines where they can. A set that is the new one again has
+// no such annotation.
+//
+// While machines are replaced, in whatever way, the cluster-autoscaler must not remove any of them, neither old nor new. The annotation is
+// true from the first step until the rollout is complete, and then false: Nodes of a set without it are not changed. It is false,
+// too, when only the end of the rollout was seen: the controller that began it has annotated the Nodes itself.
+func (s setChanges) annotateSet(t *tally, desired *v1alpha1.MachineSet) {
+	underWay := s.isUnderWay()
+	switch {
+	case t == s.fresh:
+		delete(desired.Annotations, v1alpha1.AnnotationPreferNoSchedule)
+	case underWay && !s.d.Spec.Paused && (isRolling(s.d) || s.inPlace) && !t.isEmpty():
+		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1alpha1.AnnotationPreferNoSchedule, v1alpha1.PreferNoScheduleTrue)
+	}
+	s.closeOrOpen(t, desired)
+	rolling := desired.Annotations[v1alpha1.AnnotationRolling]
+	switch {
+	case t != s.fresh && t.isEmpty():
+	case (underWay || s.succeeds(t)) && s.w.KeepFromAutoscaler:
+		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
+	case s.isComplete() && (rolling == v1alpha1.RollingTrue || rolling == "" && s.wasTakenOver()),
+		rolling == v1alpha1.RollingTrue && !s.w.KeepFromAutoscaler:
+		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
+	}
+}
+
+// succeeds reports whether a set is created after all old machines were deleted: its rollout ends with its own machines.
+func (s setChanges) succeeds(t *tally) bool { return t == s.fresh && t.set.UID == "" && len(s.old) > 0 }
+
+// wasTakenOver reports whether a rollout that another controller began, and of which no old machine is left, is not reported as complete.
+func (s setChanges) wasTakenOver() bool {
+	last := reasonOf(s.d.Status)
+	return len(s.old) > 0 && !s.d.Spec.Paused && last != "" && last != v1alpha1.ReasonNewMachineSetAvailable
+}
+
+// closeOrOpen keeps a set from creating machines while its machines move to another set: otherwise they would be replaced. The new
+// set of a rollback is kept from it, too, until all updates to the earlier template have ended.
+func (s setChanges) closeOrOpen(t *tally, desired *v1alpha1.MachineSet) {
+	_, disabled := desired.Labels[v1alpha1.LabelScaleUpDisabled]
+	isOld := t != s.fresh && s.fresh != nil && s.inPlace
+	switch {
+	case inPlaceUpdates{s.sets}.isSource(t), isOld && s.isUnderWay() && !s.d.Spec.Paused && !t.isEmpty():
+		if !disabled {
+			if desired.Labels == nil {
+				desired.Labels = map[string]string{}
+			}
+			desired.Labels[v1alpha1.LabelScaleUpDisabled] = "true"
+		}
+	case disabled && !isOld && awaited(t, s.w.Machines[t.set.UID]) == 0: // else a machine would be made twice
+		delete(desired.Labels, v1alpha1.LabelScaleUpDisabled)
+	}
+}
