@@ -36,7 +36,7 @@ const (
 	slowStatusPace = 10 * time.Second
 )
 
-// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. Machines, Metadata, View, Events and Clock are required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
@@ -67,6 +67,13 @@ type Config struct {
 	Tracer             trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return runner.Required("machinedeployment", map[string]bool{
+		"Machines": c.Machines != nil, "Metadata": c.Metadata != nil, "View": c.View != nil, "Events": c.Events != nil, "Clock": c.Clock != nil,
+	})
+}
+
 // Controller reconciles MachineDeployments. Create it with New, before the View has objects.
 type Controller struct {
 	cfg         Config
@@ -84,8 +91,12 @@ type Controller struct {
 	rollouts    sync.Map      // the rollout, and when it was first observed, by UID of the deployment; for traces
 }
 
-// New returns a Controller, and registers its event handlers at the View.
+// New returns a Controller, and registers its event handlers at the View. Errors: those of cfg.Validate, negative Workers, and no target
+// cluster that can be found.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	if cfg.Written == nil {
 		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
 	}

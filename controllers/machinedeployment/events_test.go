@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -36,13 +37,18 @@ type bench struct {
 	controller *Controller
 }
 
+// configOf returns a Config of which only required fields are set.
+func configOf(server *apiserver.Server, view *objectcache.View, recorder events.EventRecorder) Config {
+	return Config{Machines: server.Machines(), Metadata: server.Metadata(), View: view, Events: recorder, Clock: clock.RealClock{}}
+}
+
 func onBench(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apiserver.Recording(), reported: &apitest.EventLog{}}
 		view := objectcache.NewView()
 		b.view = view
-		cfg := Config{Machines: b.server.Machines(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Clock: clock.RealClock{}}
+		cfg := configOf(b.server, view, b.reported)
 		for _, set := range settings {
 			set(b, &cfg)
 		}

@@ -9,11 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // scraped is the result of a scrape of one deployment with all fields.
@@ -76,9 +77,16 @@ mcm_machine_deployment_status_unavailable_replicas{name="d",namespace="n"} 2
 mcm_machine_deployment_status_updated_replicas{name="d",namespace="n"} 5
 `
 
+func TestNew_ZeroConfig_NamesMissingFields(t *testing.T) {
+	_, err := New(Config{})
+	if want := "machinedeployment: expected all required fields of Config, got none for Clock, Events, Machines, Metadata, View"; err == nil || err.Error() != want {
+		t.Errorf("New: %v, want %s", err, want)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	view := objectcache.NewView()
-	c, err := New(Config{View: view, Clock: clock.RealClock{}})
+	c, err := New(configOf(apiserver.Recording(), view, &apitest.EventLog{}))
 	if err != nil {
 		t.Fatal(err)
 	}

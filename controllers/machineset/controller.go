@@ -44,7 +44,8 @@ const (
 // together with the next ones.
 const tidyAfter = 10 * time.Second
 
-// Config is what the controller needs. All but ClassProblem, Written, Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but ClassProblem, Written, CountMinReady, Gate, Workers, Metrics, Tracer and Rollout
+// are required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
@@ -72,6 +73,14 @@ type Config struct {
 	Tracer        trace.Tracer
 	// Rollout returns the rollout that a deployment is in, for traces. Nil means that each pass of a set is a trace.
 	Rollout func(d *v1alpha1.MachineDeployment) telemetry.Stage
+}
+
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return runner.Required("machineset", map[string]bool{
+		"Machines": c.Machines != nil, "Metadata": c.Metadata != nil, "View": c.View != nil, "Events": c.Events != nil,
+		"Deletions": c.Deletions != nil, "Clock": c.Clock != nil, "Held": c.Held != nil,
+	})
 }
 
 // Controller reconciles MachineSets. Create it with New, before the View has objects.
@@ -116,8 +125,11 @@ type done struct {
 // replica that takes over hundreds of sets must not delay other clients.
 const lists = 4
 
-// New returns a Controller, and registers its event handlers at the View.
+// New returns a Controller, and registers its event handlers at the View. Errors: those of cfg.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	if cfg.Written == nil {
 		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -35,12 +36,21 @@ type bench struct {
 	class      checks // of its MachineClass
 }
 
+// configOf returns a Config of which only required fields are set.
+func configOf(server *apiserver.Server, view *objectcache.View, recorder events.EventRecorder) Config {
+	return Config{
+		Machines: server.Machines(), Metadata: server.Metadata(), View: view, Events: recorder, Held: apitest.NotHeld,
+		Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{},
+	}
+}
+
 func onBench(t *testing.T, test func(b *bench), settings ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apiserver.Recording(), reported: &apitest.EventLog{}}
 		view := objectcache.NewView()
-		cfg := Config{Machines: b.server.Machines(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Held: apitest.NotHeld, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}, ClassProblem: b.class.of}
+		cfg := configOf(b.server, view, b.reported)
+		cfg.ClassProblem = b.class.of
 		for _, set := range settings {
 			set(&cfg)
 		}

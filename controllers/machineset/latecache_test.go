@@ -14,10 +14,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -87,7 +85,7 @@ func newLateWorld(t *testing.T, seed uint64) *lateWorld {
 // start begins with a controller whose caches begin with what there is.
 func (w *lateWorld) start() {
 	view := objectcache.NewView()
-	c, err := New(Config{Machines: w.server.Machines(), Metadata: w.server.Metadata(), View: view, Events: w.reported, Held: apitest.NotHeld, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
+	c, err := New(configOf(w.server, view, w.reported))
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -16,15 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // counting keeps the label selectors of lists.
@@ -78,7 +75,9 @@ func TestPendingMachinesAreListedOnce(t *testing.T) {
 		all := b.machines()
 		b.end()
 		view, source := objectcache.NewView(), &counting{Interface: b.server.Metadata()}
-		c, err := New(Config{Machines: b.server.Machines(), Metadata: source, View: view, Events: b.reported, Held: apitest.NotHeld, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}})
+		cfg := configOf(b.server, view, b.reported)
+		cfg.Metadata = source
+		c, err := New(cfg)
 		if err != nil {
 			b.Fatal(err)
 		}

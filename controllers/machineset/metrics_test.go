@@ -9,12 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // reported is a scrape of one set with all fields.
@@ -56,9 +57,16 @@ mcm_machine_set_status_replicas{name="set",namespace="n"} 5
 mcm_machine_stale_machines_total 0
 `
 
+func TestNew_ZeroConfig_NamesMissingFields(t *testing.T) {
+	_, err := New(Config{})
+	if want := "machineset: expected all required fields of Config, got none for Clock, Deletions, Events, Held, Machines, Metadata, View"; err == nil || err.Error() != want {
+		t.Errorf("New: %v, want %s", err, want)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	view := objectcache.NewView()
-	c, err := New(Config{View: view, Clock: clock.RealClock{}})
+	c, err := New(configOf(apiserver.Recording(), view, &apitest.EventLog{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,3 +84,17 @@ func TestHeldOf(t *testing.T) {
 		t.Error("the condition has different types")
 	}
 }
+
+func TestNew_ZeroConfig_NamesMissingFields(t *testing.T) {
+	_, err := New(Config{})
+	if want := "got none for Clock, DeploymentEvents, Held, Holds, Machines, Namespaces, Replica, SetEvents, SlotOf, Targets, View"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("New: %v, want %s", err, want)
+	}
+	b := newBench(t)
+	defer b.end()
+	cfg := b.cfg
+	cfg.Limits.Thresholds.Percent = 0
+	if err := cfg.Validate(); err == nil {
+		t.Error("thresholds that open at 0 % are valid")
+	}
+}

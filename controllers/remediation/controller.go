@@ -52,6 +52,15 @@ type Config struct {
 	Tracer                  trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set, and the errors of the thresholds.
+func (c Config) Validate() error {
+	return errors.Join(runner.Required("remediation", map[string]bool{
+		"Machines": c.Machines != nil, "View": c.View != nil, "Targets": c.Targets != nil, "Namespaces": c.Namespaces != nil,
+		"DeploymentEvents": c.DeploymentEvents != nil, "SetEvents": c.SetEvents != nil, "Held": c.Held != nil, "Replica": c.Replica != "",
+		"SlotOf": c.SlotOf != nil, "Holds": c.Holds != nil, "Clock": c.Clock != nil,
+	}), c.Limits.Thresholds.Validate())
+}
+
 // Controller records disruptions. New returns one; call it before the View is filled.
 type Controller struct {
 	cfg         Config
@@ -62,8 +71,12 @@ type Controller struct {
 	sets        *roots[*v1alpha1.MachineSet]
 }
 
-// New returns the controller and registers its handlers with the View.
+// New returns the controller and registers its handlers with the View. Errors: those of cfg.Validate, negative Workers, and no target
+// cluster that can be found.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Controller{cfg: cfg, tree: &tree{view: cfg.View, targets: cfg.Targets}}
 	c.thresholds = thresholds{flags: cfg.Limits.Thresholds, namespaces: cfg.Namespaces}
 	c.breakers = newBreakers(cfg, c.tree)
