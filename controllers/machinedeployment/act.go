@@ -74,7 +74,7 @@ func (c *Controller) listSets(ctx context.Context, w *rollout.World) error {
 	}
 	live, released := map[types.UID]bool{}, 0
 	var orphans []*metav1.PartialObjectMetadata
-	err = c.list(ctx, "machinesets", d.Namespace, func(set *metav1.PartialObjectMetadata) {
+	err = c.metadata.Each(ctx, "machinesets", d.Namespace, "", func(set *metav1.PartialObjectMetadata) {
 		owner := metav1.GetControllerOfNoCopy(set)
 		if owner == nil && set.Annotations[v1alpha1.AnnotationReleasedBy] == string(d.UID) && set.DeletionTimestamp == nil {
 			released++

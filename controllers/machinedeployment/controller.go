@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
@@ -85,10 +86,10 @@ type Controller struct {
 	nodes       *patch.Latest[*corev1.Node]
 	pace        *patch.Pace
 	children    *ownerref.Children[*v1alpha1.MachineSet]
-	looked      sync.Map      // selectors for which orphans of any slot were looked for, and adopted, by UID of the deployment
-	listing     chan struct{} // its capacity limits concurrent lists
-	unseen      sync.Map      // sets that the cache does not show yet, by UID of the deployment; see sees
-	rollouts    sync.Map      // the rollout, and when it was first observed, by UID of the deployment; for traces
+	looked      sync.Map // selectors for which orphans of any slot were looked for, and adopted, by UID of the deployment
+	metadata    *pages.Metadata
+	unseen      sync.Map // sets that the cache does not show yet, by UID of the deployment; see sees
+	rollouts    sync.Map // the rollout, and when it was first observed, by UID of the deployment; for traces
 }
 
 // New returns a Controller, and registers its event handlers at the View. Errors: those of cfg.Validate, negative Workers, and no target
@@ -107,7 +108,7 @@ func New(cfg Config) (*Controller, error) {
 		}),
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
-		nodes:    patch.NewLatest[*corev1.Node](), listing: make(chan struct{}, lists),
+		nodes:    patch.NewLatest[*corev1.Node](), metadata: pages.NewMetadata(cfg.Metadata),
 	}
 	if c.cfg.Targets == nil {
 		c.cfg.Targets = target.None{}

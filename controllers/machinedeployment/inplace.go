@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -51,16 +52,12 @@ func (c *Controller) observeNodes(d *v1alpha1.MachineDeployment, machines map[ty
 			if node = c.nodes.Newest(node); nodeowner.Relate(m, node) != nodeowner.Own {
 				continue // it belongs to another machine or VM, or is not claimed yet
 			}
-			if isInPlace(d) || hasUpdateKeys(node) {
+			if rollout.IsInPlace(d) || hasUpdateKeys(node) {
 				nodes[node.Name] = node
 			}
 		}
 	}
 	return nodes, nil
-}
-
-func isInPlace(d *v1alpha1.MachineDeployment) bool {
-	return d.Spec.Strategy.Type == v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
 }
 
 // nodeChanged enqueues the deployment of a Node's machine when something of an in-place update has changed, or when the Node was
@@ -77,7 +74,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	}
 	for _, m := range c.cfg.View.MachinesOnNode(node.Name) {
 		root, known := ownerref.RootOf(c.cfg.View, m)
-		if d, ok := root.(*v1alpha1.MachineDeployment); known && ok && (isInPlace(d) || hasUpdateKeys(node) || !came) {
+		if d, ok := root.(*v1alpha1.MachineDeployment); known && ok && (rollout.IsInPlace(d) || hasUpdateKeys(node) || !came) {
 			c.runner.Enqueue(objectcache.Key(d))
 		}
 	}

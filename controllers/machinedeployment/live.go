@@ -11,30 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
-
-// lists is the maximum number of concurrent lists. For each, the API server reads all objects of a kind in a namespace.
-const lists = 4
-
-// list lists the metadata of a resource in a namespace from the API server, and calls visit with each object.
-func (c *Controller) list(ctx context.Context, resource, namespace string, visit func(*metav1.PartialObjectMetadata)) error {
-	select {
-	case c.listing <- struct{}{}:
-		defer func() { <-c.listing }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	all := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace)
-	return pages.Until(ctx, "the "+resource+" of namespace "+namespace, metav1.ListOptions{}, all.List,
-		func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
-			for i := range page.Items {
-				visit(&page.Items[i])
-			}
-			return false
-		})
-}
 
 // readLive reads the deployment, and the machines of its sets in one list whatever their number and their labels, from the API server. What
 // must not depend on how late the caches are is decided on that; the replicas that belong to the machines that the
@@ -48,7 +25,7 @@ func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 		return fmt.Errorf("MachineDeployment %s/%s is another one now, with UID %s; expected %s", d.Namespace, d.Name, d.UID, w.Deployment.UID)
 	}
 	machines := map[types.UID][]*metav1.ObjectMeta{}
-	err = c.list(ctx, "machines", d.Namespace, func(m *metav1.PartialObjectMetadata) {
+	err = c.metadata.Each(ctx, "machines", d.Namespace, "", func(m *metav1.PartialObjectMetadata) {
 		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 			machines[owner.UID] = append(machines[owner.UID], &m.ObjectMeta)
 		}

@@ -22,7 +22,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
@@ -37,38 +36,26 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 		w.Live = live
 		return nil
 	}
-	select {
-	case c.listing <- struct{}{}:
-		defer func() { <-c.listing }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	begun := c.own.Now()
-	options := metav1.ListOptions{}
+	text := ""
 	if w.Set.DeletionTimestamp == nil {
 		selector, err := metav1.LabelSelectorAsSelector(w.Set.Spec.Selector)
 		if err != nil {
 			return fmt.Errorf("spec.selector of MachineSet %s: %w", w.Set.Name, err)
 		}
-		options.LabelSelector = selector.String()
+		text = selector.String()
 	}
+	begun := c.own.Now()
 	live := &scale.Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
 	var orphans []*metav1.PartialObjectMetadata
-	machines := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(w.Set.Namespace)
-	err := pages.Until(ctx, "the machines of namespace "+w.Set.Namespace, options, machines.List,
-		func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
-			for i := range page.Items {
-				found := &page.Items[i]
-				live.Names[found.Name] = true
-				switch owner := metav1.GetControllerOfNoCopy(found); {
-				case owner == nil && w.Set.DeletionTimestamp == nil:
-					orphans = append(orphans, found)
-				case owner != nil && owner.UID == w.Set.UID:
-					live.Owned[found.UID] = &found.ObjectMeta
-				}
-			}
-			return false
-		})
+	err := c.metadata.Each(ctx, "machines", w.Set.Namespace, text, func(found *metav1.PartialObjectMetadata) {
+		live.Names[found.Name] = true
+		switch owner := metav1.GetControllerOfNoCopy(found); {
+		case owner == nil && w.Set.DeletionTimestamp == nil:
+			orphans = append(orphans, found)
+		case owner != nil && owner.UID == w.Set.UID:
+			live.Owned[found.UID] = &found.ObjectMeta
+		}
+	})
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -98,8 +99,8 @@ type Controller struct {
 	mu   sync.Mutex
 	done map[types.UID]*done
 
-	listing chan struct{} // its capacity limits concurrent lists
-	checks  *classChecks
+	metadata *pages.Metadata
+	checks   *classChecks
 }
 
 // done is what this process has done for a set and the cache does not show yet. It only saves requests that would have no
@@ -117,13 +118,9 @@ type done struct {
 	looked   string // selector for which orphans were looked for, and adopted
 
 	live    *scale.Live                      // the last list
-	listed  time.Time                        // when its request began
+	listed  time.Time                        // when it began
 	awaited map[types.UID]*metav1.ObjectMeta // machines of the list that the cache has not shown since
 }
-
-// lists is the maximum number of concurrent lists of machines. For each, the API server reads all machines of a namespace: a
-// replica that takes over hundreds of sets must not delay other clients.
-const lists = 4
 
 // New returns a Controller, and registers its event handlers at the View. Errors: those of cfg.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
@@ -134,7 +131,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
 	}
 	c := &Controller{
-		cfg: cfg, own: apitime.Own(cfg.Clock), pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists), checks: newClassChecks(apitime.Own(cfg.Clock), cfg.ClassProblem),
+		cfg: cfg, own: apitime.Own(cfg.Clock), pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, metadata: pages.NewMetadata(cfg.Metadata), checks: newClassChecks(apitime.Own(cfg.Clock), cfg.ClassProblem),
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
@@ -173,7 +170,9 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	defer c.lock(cached.UID)()
 	newest := c.sets.Newest(cached)
 	telemetry.About(ctx, newest)
-	w := c.look(ctx, newest)
+	_, span := telemetry.Step(ctx, telemetry.ObserveSpan)
+	w := c.observe(newest)
+	span.End()
 	return c.pass.Run(ctx, &w)
 }
 
@@ -201,13 +200,6 @@ func (c *Controller) stage(key types.NamespacedName) telemetry.Stage {
 		return telemetry.Stage{}
 	}
 	return c.cfg.Rollout(d)
-}
-
-// look returns the world of a set, in a span.
-func (c *Controller) look(ctx context.Context, set *v1alpha1.MachineSet) scale.World {
-	_, span := telemetry.Step(ctx, telemetry.ObserveSpan)
-	defer span.End()
-	return c.observe(set)
 }
 
 // rest writes the result of the pass, and returns when the set is reconciled again.

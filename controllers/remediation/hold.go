@@ -31,14 +31,6 @@ func (r *roots[T]) waitingNow() (n int) {
 	return n
 }
 
-// heldMessage returns the message of the condition DeletionsHeld; "" if no machine waits, or only until Namespaces and the leader Lease are read.
-func heldMessage(why string, waiting int) string {
-	if why == "" || waiting == 0 {
-		return ""
-	}
-	return fmt.Sprintf("Machines that wait to be deleted or replaced: %s. Deletions are held by the %s", atLeast(waiting), why)
-}
-
 // atLeast returns a number as text, rounded down from 10 on: where many machines become unhealthy, the status is not written for each.
 func atLeast(n int) string {
 	if n < 10 {
@@ -53,12 +45,14 @@ func atLeast(n int) string {
 	return fmt.Sprintf("at least %d", floor)
 }
 
-// heldOf returns the condition DeletionsHeld of a root. by is what holds deletions, and grant what the deletion budget allows.
+// heldOf returns the condition DeletionsHeld of a root; none if no machine waits, or only until Namespaces and the leader Lease are read. by is
+// what holds deletions, and grant what the deletion budget allows.
 func heldOf(by string, v disruption.Verdict, grant deletionbudget.Grant) condition {
-	if message := heldMessage(by, v.Waiting); message != "" {
-		return machinefacts.True(v1alpha1.ReasonHoldAnnotation, message)
-	}
-	if v.Unreserved == 0 {
+	switch {
+	case by != "" && v.Waiting > 0:
+		return machinefacts.True(v1alpha1.ReasonHoldAnnotation,
+			fmt.Sprintf("Machines that wait to be deleted or replaced: %s. Deletions are held by the %s", atLeast(v.Waiting), by))
+	case v.Unreserved == 0:
 		return condition{}
 	}
 	return machinefacts.True(v1alpha1.ReasonDeletionBudget,

@@ -56,7 +56,7 @@ func (a *AllBreakers) use(t Thresholds, namespace string) {
 	}
 }
 
-// Step updates all circuit breakers, as Breakers.Step does.
+// Step updates all circuit breakers with the tallies of all slots. It returns when to call it again without a new count, as Breakers.step does.
 func (a *AllBreakers) Step(now time.Time, total map[Scope]Tally, complete bool) (again time.Time) {
 	counts := rank(total)
 	for t, breakers := range a.of {

@@ -44,7 +44,7 @@ func TestThresholdsAreIndependent(t *testing.T) {
 			}
 			all.Step(now, total, complete)
 			for thresholds, breakers := range alone {
-				breakers.Step(now, thresholds, total, complete)
+				breakers.step(now, thresholds, rank(total), complete)
 				want := breakers.Snapshot()
 				got := all.Snapshots().Of[thresholds].Snapshot
 				for _, zone := range []string{"", "z1", "z2"} {

@@ -3,7 +3,6 @@ package disruption
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -85,15 +84,11 @@ type breaker struct {
 	well  time.Time // since when few enough machines are not Ready; zero: too many are
 }
 
-// Step updates the circuit breakers with the tallies of all slots. It returns when to call it again without a new count; zero: not at
+// step updates the circuit breakers with the tallies of all slots. It returns when to call it again without a new count; zero: not at
 // all. now must have been read from one clock, this replica's: other clocks do not count.
 //
 // A circuit breaker opens in all namespaces where too many machines are not Ready without those of any one namespace. Otherwise it
 // opens in the namespace with most of them, if too many are not Ready because of these.
-func (h *Breakers) Step(now time.Time, t Thresholds, total map[Scope]Tally, complete bool) (again time.Time) {
-	return h.step(now, t, rank(total), complete)
-}
-
 func (h *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally, complete bool) (again time.Time) {
 	h.complete = complete
 	for scope, tally := range total {
@@ -170,9 +165,4 @@ func (s Snapshot) openFor(m Member) (scopes []Scope) {
 		}
 	}
 	return slices.Compact(scopes)
-}
-
-// Equal reports whether two snapshots have the same scopes, whatever the counts.
-func (s Snapshot) Equal(other Snapshot) bool {
-	return s.Complete == other.Complete && maps.EqualFunc(s.Open, other.Open, func(_, _ Count) bool { return true })
 }

@@ -55,11 +55,14 @@ type grantRule struct {
 // grantRules decide on each candidate, in this order: the first one that does not leave it undecided. A candidate on which none decides gets
 // its disruption.
 var grantRules = []grantRule{
-	{"deletions held, or MachineSet frozen", (*granting).heldBack},
+	{"deletions held, or MachineSet frozen", func(g *granting, c candidate) answer { return refusedIf(isHeldBack(g.w, c.Machine)) }},
 	{"never a healthy Node, and others come up", (*granting).costsNothing},
-	{"machines of some slots not counted", (*granting).notCounted},
-	{"circuit breaker open", (*granting).breakerOpen},
-	{"disruption budget exhausted", (*granting).budgetExhausted},
+	{"machines of some slots not counted", func(g *granting, c candidate) answer { return refusedIf(!c.neverUp && !g.w.Breakers.Complete) }},
+	{"circuit breaker open", func(g *granting, c candidate) answer { // one machine at a time is tried after TryAfter
+		mayTry := g.load.against(c) == 0 && g.w.Limits.Thresholds.mayTry(c.since, g.w.Now)
+		return refusedIf(!c.neverUp && g.isBroken(c) && !mayTry)
+	}},
+	{"disruption budget exhausted", func(g *granting, c candidate) answer { return refusedIf(g.load.against(c) >= g.limit) }},
 	{"deletion budget not reserved", (*granting).unreserved},
 }
 
@@ -96,29 +99,12 @@ func (g *granting) grants(c candidate) bool {
 	return true
 }
 
-func (g *granting) heldBack(c candidate) answer {
-	return refusedIf(isHeldBack(g.w, c.Machine))
-}
-
 // costsNothing grants at once what costs nothing that runs, and proves nothing about others.
 func (g *granting) costsNothing(c candidate) answer {
 	if c.neverUp && !g.isBroken(c) && (!g.manyFail || cameUpSince(g.w, c.Machine.CreationTimestamp)) {
 		return granted
 	}
 	return undecided
-}
-
-func (g *granting) notCounted(c candidate) answer {
-	return refusedIf(!c.neverUp && !g.w.Breakers.Complete)
-}
-
-// breakerOpen refuses while a circuit breaker is open; one machine at a time is tried after TryAfter.
-func (g *granting) breakerOpen(c candidate) answer {
-	return refusedIf(!c.neverUp && g.isBroken(c) && (g.load.against(c) > 0 || !g.w.Limits.Thresholds.mayTry(c.since, g.w.Now)))
-}
-
-func (g *granting) budgetExhausted(c candidate) answer {
-	return refusedIf(g.load.against(c) >= g.limit)
 }
 
 // unreserved refuses what has no reservation, and counts what has none and nothing else against it.

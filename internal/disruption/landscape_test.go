@@ -143,7 +143,7 @@ func (c *simulatedCluster) run() {
 			counts.Add(Scope{Zone: m.zone}, m.Namespace, Of(m.Machine, true, c.time().Time))
 		}
 		total, complete := Sum(Own{0: counts}, ParseReports(nil, []string{"r"}))
-		c.breakers.Step(c.time().Time, c.limits.Thresholds, total, complete)
+		c.breakers.step(c.time().Time, c.limits.Thresholds, rank(total), complete)
 		for _, zone := range []string{"z0", "z1", "z2"} {
 			c.decide(zone)
 		}

@@ -296,7 +296,7 @@ func describeOpen(text string, standing, before Snapshot) string {
 	if !standing.Complete {
 		text += " not complete;"
 	}
-	if !standing.Equal(before) {
+	if standing.Complete != before.Complete || !maps.EqualFunc(standing.Open, before.Open, func(_, _ Count) bool { return true }) {
 		text += " changed;"
 	}
 	return strings.TrimSuffix(text, ";")

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -95,7 +94,7 @@ func orphansDependents(set *v1alpha1.MachineSet) bool {
 
 // NewSet returns the new set among the sets of a deployment: the oldest that has its template; nil when there is none.
 func NewSet(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) *v1alpha1.MachineSet {
-	for _, set := range oldestFirst(owned) {
+	for _, set := range machinefacts.OldestFirst(owned) {
 		if isOf(set, d) {
 			return set
 		}
@@ -106,14 +105,6 @@ func NewSet(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) *v1alph
 // isOf reports whether a set has the template of a deployment and is not being deleted.
 func isOf(set *v1alpha1.MachineSet, d *v1alpha1.MachineDeployment) bool {
 	return set.DeletionTimestamp == nil && sameTemplate(&set.Spec.Template, &d.Spec.Template)
-}
-
-func oldestFirst(sets []*v1alpha1.MachineSet) []*v1alpha1.MachineSet {
-	return slices.SortedFunc(slices.Values(sets), byAge)
-}
-
-func byAge(a, b *v1alpha1.MachineSet) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 // sameTemplate reports whether a machine of one template need not be replaced by one of the other: the hash label is the fleet's,

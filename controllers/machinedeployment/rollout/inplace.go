@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -181,14 +180,4 @@ func isUpdated(m *v1alpha1.Machine, node *corev1.Node) bool {
 		return m.DeletionTimestamp == nil
 	}
 	return false
-}
-
-// byBirth are machines, the oldest first.
-func byBirth(machines []*v1alpha1.Machine) []*v1alpha1.Machine {
-	return slices.SortedFunc(slices.Values(machines), func(a, b *v1alpha1.Machine) int {
-		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
 }

@@ -54,12 +54,12 @@ func limitsOf(d *v1alpha1.MachineDeployment) limits {
 // limitsInStrategy returns the limits in the strategy; limited is false where it has none.
 func limitsInStrategy(d *v1alpha1.MachineDeployment) (configured v1alpha1.UpdateConfiguration, limited bool) {
 	switch strategy := d.Spec.Strategy; {
-	case isInPlace(d) && strategy.InPlaceUpdate != nil:
+	case IsInPlace(d) && strategy.InPlaceUpdate != nil:
 		configured = strategy.InPlaceUpdate.UpdateConfiguration
 	case isRolling(d) && strategy.RollingUpdate != nil:
 		configured = strategy.RollingUpdate.UpdateConfiguration
 	}
-	return configured, isInPlace(d) || isRolling(d)
+	return configured, IsInPlace(d) || isRolling(d)
 }
 
 // Limits are how many machines a rolling update of the deployment may have beyond the replicas, and how many of those may be
@@ -77,15 +77,15 @@ func isRolling(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == "" || d.Spec.Strategy.Type == v1alpha1.RollingUpdateMachineDeploymentStrategyType
 }
 
-// isInPlace reports whether the machines keep their VMs, and an agent on each updates it.
-func isInPlace(d *v1alpha1.MachineDeployment) bool {
+// IsInPlace reports whether the machines keep their VMs, and an agent on each updates it.
+func IsInPlace(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
 }
 
 // isManual reports whether a user selects the Nodes that are updated in place.
 func isManual(d *v1alpha1.MachineDeployment) bool {
 	update := d.Spec.Strategy.InPlaceUpdate
-	return isInPlace(d) && update != nil && update.OrchestrationType == v1alpha1.OrchestrationTypeManual
+	return IsInPlace(d) && update != nil && update.OrchestrationType == v1alpha1.OrchestrationTypeManual
 }
 
 // isRecreating reports whether all old machines are deleted before new ones are created.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // named is an entry of the list in which the cluster-autoscaler names the machines that it does not want any more.
@@ -72,17 +73,7 @@ func upgradeNamed(d *v1alpha1.MachineDeployment, now time.Time) {
 // changedByScaler returns when the autoscaler last changed the replicas: on a deployment as the autoscaler has written it, on a set as
 // the set got it with the size that belongs to it. It is zero and "" when it was not written.
 func changedByScaler(obj metav1.Object) (at time.Time, since string) {
-	return timeIn(obj, v1alpha1.AnnotationLastReplicaChangeByScaler)
-}
-
-// timeIn reads a time; what is none is zero and "".
-func timeIn(obj metav1.Object, annotation string) (at time.Time, text string) {
-	text = obj.GetAnnotations()[annotation]
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, ""
-	}
-	return at, text
+	return machinefacts.TimeIn(obj, v1alpha1.AnnotationLastReplicaChangeByScaler)
 }
 
 func inWords(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -82,7 +82,7 @@ func (u namedMachine) markedStage(changed time.Time) stage {
 }
 
 func markOf(m metav1.Object) time.Time {
-	at, _ := timeIn(m, v1alpha1.AnnotationMarkedForDeletionTime)
+	at, _ := machinefacts.TimeIn(m, v1alpha1.AnnotationMarkedForDeletionTime)
 	return at
 }
 
@@ -129,7 +129,7 @@ func heed(w World) (v Verdict, heeding bool) {
 			open = true
 			v.Machines = append(v.Machines, u.withMark())
 		case excused:
-			if at, _ := timeIn(u.machine, v1alpha1.AnnotationUncordonAt); !at.After(w.Now) {
+			if at, _ := machinefacts.TimeIn(u.machine, v1alpha1.AnnotationUncordonAt); !at.After(w.Now) {
 				open = true
 				v.Machines = append(v.Machines, u.spare(w.Now))
 			}
@@ -201,7 +201,7 @@ func (s setChanges) noteChange(t *tally, set *v1alpha1.MachineSet) {
 	hear(changedByScaler(s.d))
 	for _, u := range s.namedMachines {
 		if u.stage == marked && u.set.UID == set.UID {
-			hear(timeIn(u.machine, v1alpha1.AnnotationMarkedForDeletionTime))
+			hear(machinefacts.TimeIn(u.machine, v1alpha1.AnnotationMarkedForDeletionTime))
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // nodesOutOfStep returns the Nodes that do not carry what they should of an update in place, as they should stand.
 func (s inPlaceUpdates) nodesOutOfStep() (changed []*corev1.Node) {
 	for _, t := range s.all() {
-		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
+		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
 			node := nodeOf(s.w.Nodes, m)
 			if node == nil || m.DeletionTimestamp != nil || t.set.DeletionTimestamp != nil {
 				continue

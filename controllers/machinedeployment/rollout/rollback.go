@@ -41,7 +41,7 @@ func findRevision(owned []*v1alpha1.MachineSet, desired int64) (called string, s
 	standing := slices.DeleteFunc(slices.Clone(owned), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
 	if desired == 0 {
 		slices.SortStableFunc(standing, func(a, b *v1alpha1.MachineSet) int {
-			return cmp.Or(cmp.Compare(machinefacts.Revision(b), machinefacts.Revision(a)), byAge(b, a))
+			return cmp.Or(cmp.Compare(machinefacts.Revision(b), machinefacts.Revision(a)), machinefacts.CompareAge(b, a))
 		})
 		if len(standing) < 2 {
 			return "before the current one", nil

@@ -19,7 +19,7 @@ func rollUp(l limits, total, size int32) int32 {
 // machines were chosen that are deleted first: the replicas have changed, or the cluster-autoscaler has named some.
 func Fades(d *v1alpha1.MachineDeployment, before, after *v1alpha1.MachineSet) bool {
 	same := func(annotation string) bool { return before.Annotations[annotation] == after.Annotations[annotation] }
-	return !d.Spec.Paused && !isInPlace(d) && !IsNewSet(d, after) && after.Spec.Replicas < before.Spec.Replicas &&
+	return !d.Spec.Paused && !IsInPlace(d) && !IsNewSet(d, after) && after.Spec.Replicas < before.Spec.Replicas &&
 		same(v1alpha1.AnnotationDesiredReplicas) && same(v1alpha1.AnnotationLastReplicaChangeByScaler)
 }
 

@@ -135,7 +135,7 @@ func (s inPlaceUpdates) choose(room int) (next []chosen) {
 	}
 	most := min(mostSelected(s.limits, s.least(s.preserved()), available, s.fresh.size, updating), int32(room))
 	for _, t := range s.old {
-		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
+		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
 			if int32(len(next)) < most && !t.intents.Dooms(m.UID) && s.mayBeSelected(t, m) {
 				next = append(next, chosen{m.Name, m.UID})
 			}

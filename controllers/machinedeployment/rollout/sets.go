@@ -26,10 +26,10 @@ type sets struct {
 // countSets counts the sets.
 func countSets(w World) *sets {
 	s := &sets{
-		limits: limitsOf(w.Deployment), w: w, d: w.Deployment, inPlace: isInPlace(w.Deployment) && !w.NoTarget, namedMachines: namedMachines(w),
+		limits: limitsOf(w.Deployment), w: w, d: w.Deployment, inPlace: IsInPlace(w.Deployment) && !w.NoTarget, namedMachines: namedMachines(w),
 	}
 	fresh := NewSet(w.Deployment, w.Owned)
-	for _, set := range oldestFirst(w.Owned) {
+	for _, set := range machinefacts.OldestFirst(w.Owned) {
 		t := s.count(set)
 		t.named = s.countNamed(t)
 		if fresh != nil && set.UID == fresh.UID {
@@ -71,7 +71,7 @@ func (s *sets) active() (active []*tally) {
 			active = append(active, t)
 		}
 	}
-	slices.SortStableFunc(active, func(a, b *tally) int { return byAge(a.set, b.set) })
+	slices.SortStableFunc(active, func(a, b *tally) int { return machinefacts.CompareAge(a.set, b.set) })
 	return active
 }
 

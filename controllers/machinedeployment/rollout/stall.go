@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,16 +16,14 @@ import (
 // at once.
 const stallAfter = time.Minute
 
-// stall is the cause for which a rollout makes no progress. Its message has the object, the fact, and what the user does about it.
-type stall struct{ reason, message string }
-
 // stalls looks for the cause for which a rollout makes no progress.
 type stalls struct{ *sets }
 
-// stallCheck looks for one cause. find returns nil when the rollout does not stall for it.
+// stallCheck looks for one cause. find returns the condition RolloutStalled for it, whose message has the object, the fact, and what the user
+// does about it; none when the rollout does not stall for it.
 type stallCheck struct {
 	name string
-	find func(stalls) *stall
+	find func(stalls) machinefacts.Condition
 }
 
 // failureChecks find known failures, which are reported at once. The first check that finds a cause decides: a cause for all
@@ -73,24 +72,16 @@ func (s report) stalled(st v1alpha1.MachineDeploymentStatus) machinefacts.Condit
 	if !ok {
 		return machinefacts.Condition{}
 	}
-	cause := stalls(s).firstStall(failureChecks)
-	if cause == nil && (s.w.Now.Sub(since) >= stallAfter || reasonOf(st) == v1alpha1.ReasonProgressDeadlineExceeded) {
-		cause = stalls(s).firstStall(waitChecks)
+	checks := failureChecks
+	if s.w.Now.Sub(since) >= stallAfter || reasonOf(st) == v1alpha1.ReasonProgressDeadlineExceeded {
+		checks = slices.Concat(failureChecks, waitChecks)
 	}
-	if cause == nil {
-		return machinefacts.Condition{}
-	}
-	return machinefacts.True(cause.reason, cause.message)
-}
-
-// firstStall returns the cause that the first check finds; nil when none does.
-func (s stalls) firstStall(checks []stallCheck) *stall {
 	for _, check := range checks {
-		if cause := check.find(s); cause != nil {
+		if cause := check.find(stalls(s)); cause != (machinefacts.Condition{}) {
 			return cause
 		}
 	}
-	return nil
+	return machinefacts.Condition{}
 }
 
 // howFar returns what an in-place update waits for.
@@ -111,19 +102,6 @@ func (s stalls) hasFailedInPlace(m *v1alpha1.Machine) bool {
 	node := nodeOf(s.w.Nodes, m)
 	return m.DeletionTimestamp == nil && (node != nil && node.Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultFailed ||
 		m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed)
-}
-
-// rejected returns the first set, the new one before the others, whose requests to create or delete Machines the API server rejects,
-// and the condition that has the error; nil when there is none. Old sets need not create any.
-func (s stalls) rejected() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
-	for _, t := range s.all() {
-		for i, c := range t.set.Status.Conditions {
-			if c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue && (t == s.fresh || c.Reason == v1alpha1.ReasonFailedDelete) {
-				return t.set, &t.set.Status.Conditions[i]
-			}
-		}
-	}
-	return nil, nil
 }
 
 // hasFailedCreation reports whether the last attempt to create the machine has failed.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // stallCase is a deployment of which one check is asked alone. Its words are those of TestStories.
@@ -217,9 +218,9 @@ func TestStallChecks(t *testing.T) {
 			}
 			got := all[i].find(stalls{tc.setsOf(t)})
 			switch {
-			case tc.want == "" && got != nil:
-				t.Errorf("expected no cause, got %s: %s", got.reason, got.message)
-			case tc.want != "" && (got == nil || got.reason != tc.want || !strings.Contains(got.message, tc.about)):
+			case tc.want == "" && got != (machinefacts.Condition{}):
+				t.Errorf("expected no cause, got %s: %s", got.Reason, got.Message)
+			case tc.want != "" && (got.Reason != tc.want || !strings.Contains(got.Message, tc.about)):
 				t.Errorf("expected %s with %q in its message, got %+v", tc.want, tc.about, got)
 			}
 		})

@@ -137,7 +137,7 @@ func (s *story) deployment(words []string) {
 			s.ofInPlace(key, value)
 		}
 	}
-	if isInPlace(d) {
+	if IsInPlace(d) {
 		d.Spec.Strategy.InPlaceUpdate = &v1alpha1.InPlaceUpdateMachineDeployment{UpdateConfiguration: *limits, OrchestrationType: s.orchestration}
 	}
 }

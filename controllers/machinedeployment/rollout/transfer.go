@@ -21,7 +21,7 @@ func (s inPlaceUpdates) transfers() (v Verdict, moves bool) {
 			continue
 		}
 		gone := map[*tally][]string{}
-		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
+		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
 			node := nodeOf(s.w.Nodes, m)
 			if node == nil || t.intents.Dooms(m.UID) || !isUpdated(m, node) {
 				continue
@@ -124,7 +124,7 @@ func (s inPlaceUpdates) settle() {
 // arrived returns the machines that have moved to a set whose size includes them, without the label that marked them.
 func (s inPlaceUpdates) arrived() (arrived []*v1alpha1.Machine) {
 	for _, t := range s.all() {
-		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
+		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
 			isLive := func(live *metav1.ObjectMeta) bool { return live.UID == m.UID && hasJustCome(live) }
 			if hasJustCome(m) && m.DeletionTimestamp == nil && slices.ContainsFunc(s.w.Live.of(t.set), isLive) {
 				m = m.DeepCopy()

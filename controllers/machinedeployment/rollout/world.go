@@ -157,46 +157,38 @@ func (v Verdict) Waits() string { return v.Waiting }
 // Reason returns why, without text of clouds, kubelets and users: the reason of an Event, or "", and a sentence.
 func (v Verdict) Reason() (code, why string) {
 	if len(v.Events) > 0 {
-		code = v.Events[0].Reason
-	}
-	return code, v.why()
-}
-
-// why returns why, as a sentence without text of clouds, kubelets and users.
-func (v Verdict) why() string {
-	if len(v.Events) > 0 {
-		return v.Events[0].Reason
+		return v.Events[0].Reason, v.Events[0].Reason
 	}
 	switch v.Do {
 	case Rest:
 		if v.Replacing {
-			return "a rollout waits for its machines"
+			return "", "a rollout waits for its machines"
 		}
-		return "the sets have their sizes"
+		return "", "the sets have their sizes"
 	case Save:
-		return "the next action depends on what is written"
+		return "", "the next action depends on what is written"
 	case ListSets:
-		return "the cache may not show all sets"
+		return "", "the cache may not show all sets"
 	case ReadLive:
-		return "the caches may be late"
+		return "", "the caches may be late"
 	case Mark:
-		return fmt.Sprintf("the metadata of %d machines differ", len(v.Machines))
+		return "", fmt.Sprintf("the metadata of %d machines differ", len(v.Machines))
 	case WriteNodes:
-		return fmt.Sprintf("%d Nodes are updated in place, or have been", len(v.Nodes))
+		return "", fmt.Sprintf("%d Nodes are updated in place, or have been", len(v.Nodes))
 	case WriteMachines:
-		return fmt.Sprintf("%d machines change their set after an update in place", len(v.Machines))
+		return "", fmt.Sprintf("%d machines change their set after an update in place", len(v.Machines))
 	case Adopt:
-		return fmt.Sprintf("%d sets without a controller match the selector", len(v.Sets))
+		return "", fmt.Sprintf("%d sets without a controller match the selector", len(v.Sets))
 	case Release:
-		return fmt.Sprintf("%d sets do not match the selector any more", len(v.Sets))
+		return "", fmt.Sprintf("%d sets do not match the selector any more", len(v.Sets))
 	case Create:
-		return "no set has the current template"
+		return "", "no set has the current template"
 	case Update:
-		return v.sizes()
+		return "", v.sizes()
 	case Delete:
-		return fmt.Sprintf("%d sets are beyond the history or belong to a deployment that is being deleted", len(v.Sets))
+		return "", fmt.Sprintf("%d sets are beyond the history or belong to a deployment that is being deleted", len(v.Sets))
 	}
-	return ""
+	return "", ""
 }
 
 // sizes returns the sizes with which sets are written.

@@ -5,9 +5,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
@@ -81,7 +83,7 @@ func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.Dooms(m.UID) || spares(w, in, m)
 	})
 	if open := untried(w, doomed); len(open) > 0 && w.Done.DeleteError == "" {
-		return Verdict{Do: Delete, Machines: open, Reasons: reasons(in, open)}, true
+		return Verdict{Do: Delete, Machines: open, Reasons: reasons(open, in.Reason)}, true
 	}
 	if len(doomed) > 0 || w.Done.CreateError != "" || spared(w, in) > 0 || machinefacts.MakesNone(w.Set) {
 		return Verdict{}, false
@@ -118,7 +120,9 @@ func decideDelete(w World) Verdict {
 	open := untried(w, remaining)
 	switch {
 	case len(open) > 0 && w.Done.DeleteError == "":
-		return Verdict{Do: Delete, Machines: open, Reasons: whyParent(w, open)}
+		return Verdict{Do: Delete, Machines: open, Reasons: reasons(open, func(types.UID) (is receipt.Reason, known bool) {
+			return machinefacts.ParentDeleted(w.Set), true
+		})}
 	case len(w.Owned) > 0:
 		return rest(w)
 	case w.Live == nil:

@@ -1,7 +1,6 @@
 package scale
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -25,13 +24,13 @@ func autoPreserve(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Ma
 	room := max(int(w.Set.Spec.AutoPreserveFailedMachineMax), 0) - len(kept) // MCM's own CRD allows negative numbers
 	switch {
 	case room > 0:
-		newest := byAge(free)
+		newest := machinefacts.OldestFirst(free)
 		slices.Reverse(newest)
 		for _, m := range newest[:min(room, len(newest))] {
 			changed = append(changed, withPreserve(m, v1alpha1.PreserveAuto))
 		}
 	case room < 0:
-		for _, m := range byAge(kept)[:-room] {
+		for _, m := range machinefacts.OldestFirst(kept)[:-room] {
 			changed = append(changed, withPreserve(m, ""))
 		}
 	}
@@ -52,13 +51,6 @@ func mayBeAutoPreserved(w World, m *v1alpha1.Machine) bool {
 		return false
 	}
 	return true
-}
-
-// byAge returns the machines, the oldest first.
-func byAge(machines []*v1alpha1.Machine) []*v1alpha1.Machine {
-	return slices.SortedFunc(slices.Values(machines), func(a, b *v1alpha1.Machine) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
 }
 
 // withPreserve returns the machine with another value of the annotation; "" means without it.

@@ -97,29 +97,21 @@ func keyOf(w World, m *v1alpha1.Machine) rankKey {
 	if w.Undecodable[m.UID] && annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered {
 		key.preserved = 3
 	}
-	key.marked = timeIn(annotations, v1alpha1.AnnotationMarkedForDeletionTime)
+	key.marked, _ = machinefacts.TimeIn(w.newest(m), v1alpha1.AnnotationMarkedForDeletionTime)
 	return key
-}
-
-// timeIn parses a time; an invalid one is the zero time.
-func timeIn(annotations map[string]string, name string) time.Time {
-	t, err := time.Parse(time.RFC3339, annotations[name])
-	if err != nil {
-		return time.Time{}
-	}
-	return t
 }
 
 // chosenUntil returns the time up to which the set has the choices of the cluster-autoscaler together with the replicas that
 // belong to them.
 func chosenUntil(set *v1alpha1.MachineSet) time.Time {
-	return timeIn(set.Annotations, v1alpha1.AnnotationLastReplicaChangeByScaler)
+	until, _ := machinefacts.TimeIn(set, v1alpha1.AnnotationLastReplicaChangeByScaler)
+	return until
 }
 
 // isChosen reports whether the cluster-autoscaler has chosen the machine for deletion, and the set has the replicas that were
 // written afterwards: with earlier replicas, the machine would be replaced.
 func isChosen(m *metav1.ObjectMeta, until time.Time) bool {
-	marked := timeIn(m.Annotations, v1alpha1.AnnotationMarkedForDeletionTime)
+	marked, _ := machinefacts.TimeIn(m, v1alpha1.AnnotationMarkedForDeletionTime)
 	return m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered && !marked.IsZero() && !marked.After(until)
 }
 

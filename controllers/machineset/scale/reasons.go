@@ -67,22 +67,13 @@ func selectedBy(w World, m, spared *v1alpha1.Machine) string {
 	return ""
 }
 
-// reasons returns why the machines are deleted, as it is recorded with the intents.
-func reasons(in machinefacts.Intents, machines []*v1alpha1.Machine) map[types.UID]receipt.Reason {
+// reasons returns why the machines are deleted, as far as that is known.
+func reasons(machines []*v1alpha1.Machine, why func(uid types.UID) (is receipt.Reason, known bool)) map[types.UID]receipt.Reason {
 	all := make(map[types.UID]receipt.Reason, len(machines))
 	for _, m := range machines {
-		if why, known := in.Reason(m.UID); known {
-			all[m.UID] = why
+		if is, known := why(m.UID); known {
+			all[m.UID] = is
 		}
-	}
-	return all
-}
-
-// whyParent returns why the machines of a set that is being deleted are deleted.
-func whyParent(w World, machines []*v1alpha1.Machine) map[types.UID]receipt.Reason {
-	all := make(map[types.UID]receipt.Reason, len(machines))
-	for _, m := range machines {
-		all[m.UID] = machinefacts.ParentDeleted(w.Set)
 	}
 	return all
 }

@@ -151,35 +151,30 @@ func (v Verdict) Reason() (code, why string) {
 	if len(v.Events) > 0 {
 		code = v.Events[0].Reason
 	}
-	return code, v.why()
-}
-
-// why returns why, as a sentence without text of clouds, kubelets and users.
-func (v Verdict) why() string {
 	switch v.Do {
 	case Rest:
 		if v.Set == nil {
-			return "the set has the machines that it should have"
+			return code, "the set has the machines that it should have"
 		}
-		return fmt.Sprintf("the set is written; replicas %d, %d exist", v.Set.Spec.Replicas, v.Set.Status.Replicas)
+		return code, fmt.Sprintf("the set is written; replicas %d, %d exist", v.Set.Spec.Replicas, v.Set.Status.Replicas)
 	case Save:
-		return "intents have to be recorded before their effects begin"
+		return code, "intents have to be recorded before their effects begin"
 	case ListLive:
-		return "the caches may be late"
+		return code, "the caches may be late"
 	case CheckClass:
-		return "no machine of the set has a VM yet"
+		return code, "no machine of the set has a VM yet"
 	case Adopt:
-		return fmt.Sprintf("%d machines without a controller match the selector", len(v.Machines))
+		return code, fmt.Sprintf("%d machines without a controller match the selector", len(v.Machines))
 	case Release:
-		return fmt.Sprintf("%d machines do not match the selector any more", len(v.Machines))
+		return code, fmt.Sprintf("%d machines do not match the selector any more", len(v.Machines))
 	case Create:
-		return fmt.Sprintf("%d machines are recorded and do not exist", len(v.Ordinals))
+		return code, fmt.Sprintf("%d machines are recorded and do not exist", len(v.Ordinals))
 	case Delete:
-		return v.whyDeleted()
+		return code, v.whyDeleted()
 	case Update:
-		return fmt.Sprintf("%d machines differ from the template where that needs no new VM", len(v.Machines))
+		return code, fmt.Sprintf("%d machines differ from the template where that needs no new VM", len(v.Machines))
 	}
-	return ""
+	return code, ""
 }
 
 // whyDeleted returns the reasons for the deletion of machines, each once.
