@@ -146,8 +146,8 @@ func namespacesArea() area {
 // decisions, which take no time.
 func reportsArea() area {
 	const pkg = "shard/session"
-	return area{"reports", []string{pkg + "/slotgaps.go", pkg + "/unfit.go"}, []net{
-		{name: pkg + ", decisions", pkg: pkg, level: quick, args: []string{"-test.run=^(TestSlotGaps.*|TestUnfit.*)$"}},
+	return area{"reports", []string{pkg + "/holders.go:holders.seen", pkg + "/holders.go:holders.unserved", pkg + "/unfit.go"}, []net{
+		{name: pkg + ", decisions", pkg: pkg, level: quick, args: []string{"-test.run=^(TestHolders.*|TestUnfit.*)$"}},
 		{name: pkg, pkg: pkg, level: ci, args: []string{"-test.short"}},
 	}}
 }

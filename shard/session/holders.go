@@ -11,7 +11,8 @@ import (
 )
 
 // holders records, from the Leases that this session observes, which session holds each slot, and since when no live session holds it. It
-// serves metrics and traces: no decision depends on it.
+// does so for all slots, so that the next holder of a slot knows when it had none. No decision about slots depends on it: it serves
+// metrics and traces, by times of this process, and the deadlines of machines, by those that the Leases show.
 type holders struct {
 	settings protocol.Settings
 	signs    map[string]sign   // the last sign of life, by session
@@ -23,7 +24,7 @@ type holders struct {
 
 // sign is the last sign of life of a session: a renewal of its Lease.
 type sign struct {
-	renewed time.Time // as the session wrote it
+	renewed time.Time // the latest that the session wrote; the zero Time if its Lease was never observed
 	at      member.Moment
 }
 
@@ -31,6 +32,7 @@ type sign struct {
 type holder struct {
 	lease   *coordinationv1.Lease // nil until one was observed
 	session string                // "" for none
+	since   time.Time             // since when, as the Lease shows it
 	gap     gap
 	until   member.Moment // until when the time without a live holder was counted
 	new     bool          // no session has ever held it
@@ -60,22 +62,28 @@ func newHolders(s protocol.Settings, now member.Moment) *holders {
 	return h
 }
 
-// seen records a version of a Lease. One of a session is a sign of life if it renews the Lease.
-func (h *holders) seen(lease *coordinationv1.Lease, at member.Moment) {
+// seen records a version of a Lease. One of a session is a sign of life if it renews the Lease. One of a slot may end a time in which the
+// slot had no live holder: seen returns both.
+func (h *holders) seen(lease *coordinationv1.Lease, at member.Moment) (slot int, unserved member.Gap) {
 	if replica, is := member.ReplicaOfLease(h.settings.Fleet, lease.Name); is && lease.Spec.RenewTime != nil {
 		session, renewed := member.Holder(lease), lease.Spec.RenewTime.Time
 		last, known := h.signs[session]
 		if known && renewed.Equal(last.renewed) {
-			return
+			return 0, member.Gap{}
 		}
 		if !known {
 			at = written(lease, at)
 		}
+		if renewed.Before(last.renewed) { // an older version, or the time was in the future
+			renewed = last.renewed
+		}
 		h.signs[session], h.sessions[replica] = sign{renewed, at}, session
 	}
-	if slot, is := member.SlotOfLease(h.settings.Fleet, lease.Name, h.settings.Slots); is {
-		h.holds(slot, lease, member.Holder(lease), at)
+	slot, is := member.SlotOfLease(h.settings.Fleet, lease.Name, h.settings.Slots)
+	if !is {
+		return 0, member.Gap{}
 	}
+	return slot, h.holds(slot, lease, member.Holder(lease), at)
 }
 
 // gone records that a Lease was deleted.
@@ -108,14 +116,18 @@ func (h *holders) freed(lease *coordinationv1.Lease, at member.Moment) member.Mo
 	return since
 }
 
-// holds records the holder of a slot. A live session releases its slots before another one acquires them.
-func (h *holders) holds(slot int, lease *coordinationv1.Lease, session string, at member.Moment) {
+// holds records the holder of a slot, and returns the time that it has ended. A live session releases its slots before another one
+// acquires them.
+func (h *holders) holds(slot int, lease *coordinationv1.Lease, session string, at member.Moment) (unserved member.Gap) {
 	is := &h.slots[slot]
 	known := is.lease != nil
 	if known && member.IsOlder(lease, is.lease) {
-		return
+		return member.Gap{}
 	}
 	is.lease = lease
+	if !known || session != is.session {
+		unserved = h.unserved(is, lease, session, at.Cluster())
+	}
 	if !known {
 		is.new = session == "" && member.Transitions(lease) == 0
 	}
@@ -134,6 +146,25 @@ func (h *holders) holds(slot int, lease *coordinationv1.Lease, session string, a
 	if is.new && session != "" {
 		is.new, is.gap.since = false, at
 	}
+	return unserved
+}
+
+// unserved returns the time in which a slot had no live holder before a session acquired it, as the Leases show it: none if that was
+// short, or is not known. session is "" when the slot is released.
+func (h *holders) unserved(is *holder, lease *coordinationv1.Lease, session string, now time.Time) member.Gap {
+	from := is.since
+	if is.session != "" {
+		from = h.signs[is.session].renewed
+	}
+	is.since = from // where another client has written the Lease, its time may be older, or missing
+	if renewed := lease.Spec.RenewTime; renewed != nil && renewed.After(from) {
+		is.since = renewed.Time
+	}
+	if session == "" || from.IsZero() || is.since.Sub(from) < member.ShortestGap ||
+		!is.since.Before(now.Add(member.ShortestGap)) { // one that ends in the future would keep machines from failing until then
+		return member.Gap{}
+	}
+	return member.Gap{From: from, To: is.since}
 }
 
 // dead returns the last sign of life of a session, and whether it is dead: another session of its replica has begun, or it was silent for

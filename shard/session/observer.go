@@ -41,9 +41,9 @@ func (o observer) note(leases ...*coordinationv1.Lease) {
 	at := o.cfg.Time.Moment()
 	o.mail.put(letter{do: func() {
 		for _, lease := range leases {
-			o.holders.seen(lease, at)
+			slot, gap := o.holders.seen(lease, at)
 			o.arrival.seen(lease, at)
-			if slot, gap := o.gaps.seen(lease, at.Cluster()); !gap.IsZero() && o.cfg.UnservedSlot != nil {
+			if !gap.IsZero() && o.cfg.UnservedSlot != nil {
 				o.cfg.UnservedSlot(slot, gap)
 			}
 		}

@@ -96,7 +96,6 @@ type Replica struct {
 	arrival *arrivals
 	leaving *departures
 	changes changeLog
-	gaps    *slotGaps
 	outages outages[int]
 	ailing  outages[string]   // sessions that are unfit, while this one leads
 	broken  map[string]string // as it was last reported to the protocol
@@ -133,7 +132,7 @@ func New(cfg Config) (*Replica, error) {
 		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
 		holders: holders, service: &service{metrics: cfg.Metrics, holders: holders, roots: cfg.Roots, begun: now, last: now},
 		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics, holders), leaving: newDepartures(cfg.Settings, cfg.Tracer), changes: changeLog{},
-		gaps: newSlotGaps(cfg.Settings), outages: outages[int]{}, ailing: outages[string]{}, office: newCandidacy(),
+		outages: outages[int]{}, ailing: outages[string]{}, office: newCandidacy(),
 	}
 	r.beaten.Store(&now)
 	return r, nil

@@ -12,7 +12,7 @@ import (
 )
 
 // A slot is unserved from the last sign of life of its holder, or from its release, until another session acquires it, if that takes long.
-func TestSlotGaps(t *testing.T) {
+func TestHolders_LongTimeWithoutALiveHolder_IsAGap(t *testing.T) {
 	const a, b = "fleet-0_aaaaa", "fleet-1_bbbbb"
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	type seen struct {
@@ -45,12 +45,13 @@ func TestSlotGaps(t *testing.T) {
 		"a Lease of another kind, or of another": {leases: []seen{lives(a, time.Minute), {"fleet-leader", a, 0}, {"other-slot-003", a, 0}, {"fleet-leader", b, time.Hour}, {"other-slot-003", b, time.Hour}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gaps := newSlotGaps(protocol.Settings{Fleet: "fleet", Slots: 16})
+			at := member.Moment{Wall: start.Add(2 * time.Hour)}
+			h := newHolders(protocol.Settings{Config: member.DefaultConfig(), Fleet: "fleet", Slots: 16}, at)
 			var got member.Gap
 			for _, s := range tc.leases {
 				renewed := metav1.NewMicroTime(start.Add(s.at))
 				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.lease}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &s.holder, RenewTime: &renewed}}
-				of, gap := gaps.seen(lease, start.Add(2*time.Hour))
+				of, gap := h.seen(lease, at)
 				if got = gap; !gap.IsZero() && of != 3 {
 					t.Errorf("a gap of slot %d", of)
 				}
@@ -66,24 +67,12 @@ func TestSlotGaps(t *testing.T) {
 	}
 }
 
-func TestSlotGaps_LeaseWithoutTime(t *testing.T) {
-	gaps := newSlotGaps(protocol.Settings{Fleet: "fleet", Slots: 16})
-	if _, gap := gaps.seen(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-slot-003"}}, time.Now()); !gap.IsZero() || len(gaps.slots) > 0 {
-		t.Errorf("a gap %s, and %d known slots", gap, len(gaps.slots))
-	}
-}
-
-// Sessions that hold nothing any more are forgotten.
-func TestSlotGaps_ForgetSessions(t *testing.T) {
-	gaps := newSlotGaps(protocol.Settings{Fleet: "fleet", Slots: 16})
-	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
-	for i := range 100 {
-		session, renewed := member.Identity("fleet-0", string([]byte{'a', 'a', 'a', 'a' + byte(i/26), 'a' + byte(i%26)})), metav1.NewMicroTime(now.Add(time.Duration(i)*time.Minute))
-		for _, name := range []string{"fleet-session-fleet-0", "fleet-slot-003"} {
-			gaps.seen(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &session, RenewTime: &renewed}}, renewed.Time)
+func TestHolders_LeaseWithoutTime_EndsNoGap(t *testing.T) {
+	h := newHolders(protocol.Settings{Config: member.DefaultConfig(), Fleet: "fleet", Slots: 16}, member.Moment{})
+	for _, holder := range []string{"fleet-0_aaaaa", "", "fleet-1_bbbbb"} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-slot-003"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+		if _, gap := h.seen(lease, member.Moment{Wall: time.Now()}); !gap.IsZero() {
+			t.Errorf("holder %q: a gap %s", holder, gap)
 		}
-	}
-	if len(gaps.renewed) > 2 {
-		t.Errorf("%d sessions of one replica are known", len(gaps.renewed))
 	}
 }
