@@ -78,13 +78,7 @@ func areas(seeds, first string) []area {
 		{name: "controllers/machineclass", pkg: "controllers/machineclass", level: ci},
 	}
 	return []area{
-		{"protocol", []string{
-			"membership/own.go", "membership/renew.go", "membership/start.go", "membership/others.go",
-			"membership/fitness.go", "shard/session/protocol/activation.go", "shard/session/protocol/doubt.go", "shard/session/protocol/fitness.go",
-			"shard/session/protocol/forget.go", "shard/session/protocol/holder.go", "shard/session/protocol/leader.go", "shard/session/protocol/leave.go", "shard/session/protocol/assignments.go",
-			"shard/session/protocol/proof.go", "shard/session/protocol/requests.go", "shard/session/protocol/restore.go", "shard/session/protocol/slot.go", "shard/session/protocol/touch.go",
-			"shard/assignment/assign.go",
-		}, protocol},
+		{"protocol", protocolFiles(), protocol},
 		{"fence", []string{
 			"shard/fence/fence.go", "shard/fence/ownershipstate.go", "shard/fence/gate.go", "shard/fence/transport.go", "shard/fence/drivers.go",
 			"shard/session/replica.go:Replica.carryOut", "shard/session/candidacy.go", "shard/namespacelease/policy/decide.go",
@@ -112,6 +106,23 @@ func areas(seeds, first string) []area {
 		accessArea(),
 		safetyArea(),
 	}
+}
+
+// protocolFiles are those that decide which session may act when.
+func protocolFiles() []string {
+	files := []string{
+		"membership/own.go", "membership/renew.go", "membership/start.go", "membership/others.go", "membership/fitness.go", "shard/assignment/assign.go",
+	}
+	for _, name := range []string{
+		"ability.go", "acquire.go", "activation.go", "agenda.go", "assignments.go", "doubt.go", "holder.go", "leader.go",
+		"observer.go", "outbox.go", "proof.go", "renewal.go", "slot.go", "table.go",
+		"session.go:Session.decideSlots", "session.go:Session.decideSlot", "session.go:Session.decideLeave",
+		"session.go:Session.handleReply", "session.go:Session.handleReread", "session.go:Session.handleIdle",
+		"session.go:Session.MayLead",
+	} {
+		files = append(files, "shard/session/protocol/"+name)
+	}
+	return files
 }
 
 // cachesArea is what caches the objects of slots.

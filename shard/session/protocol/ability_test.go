@@ -163,13 +163,13 @@ func TestResigning(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.resignations = test.resignations; r.resignations > 0 {
-				r.resigned = at(time.Hour - r.settings.Assignment.HomeFor/2)
+			if r.leader.resignations = test.resignations; r.leader.resignations > 0 {
+				r.leader.resigned = at(time.Hour - r.settings.Assignment.HomeFor/2)
 			}
 			end := member.Moment{}
 			for _, w := range test.writes {
 				end = at(time.Hour + w.at)
-				r.recordLeaderWrite(end, w.name, w.outcome)
+				r.leader.recordWrite(end, w.name, w.outcome)
 			}
 			if resigned := !r.MayLead(end); resigned != test.resigns {
 				t.Errorf("want it to resign: %v, got %v", test.resigns, resigned)
@@ -184,11 +184,11 @@ func TestResigning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.resigned, r.resignations = at(time.Hour-r.settings.Assignment.HomeFor), 5
-		r.recordLeaderWrite(at(time.Hour), "a", refused)
-		r.recordLeaderWrite(at(time.Hour+15*s), "a", refused)
-		if r.resignations != 1 || r.MayLead(at(time.Hour+15*s)) {
-			t.Errorf("want it to resign after 15 s, for the first time, got %d times", r.resignations)
+		r.leader.resigned, r.leader.resignations = at(time.Hour-r.settings.Assignment.HomeFor), 5
+		r.leader.recordWrite(at(time.Hour), "a", refused)
+		r.leader.recordWrite(at(time.Hour+15*s), "a", refused)
+		if r.leader.resignations != 1 || r.MayLead(at(time.Hour+15*s)) {
+			t.Errorf("want it to resign after 15 s, for the first time, got %d times", r.leader.resignations)
 		}
 	})
 	t.Run("once for all failures in the meantime", func(t *testing.T) {
@@ -197,10 +197,10 @@ func TestResigning(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, after := range []time.Duration{0, 15 * s, 20 * s, 30 * s} {
-			r.recordLeaderWrite(at(time.Hour+after), "a", refused)
+			r.leader.recordWrite(at(time.Hour+after), "a", refused)
 		}
-		if r.resignations != 1 || r.MayLead(at(time.Hour+75*s-1)) || !r.MayLead(at(time.Hour+75*s)) {
-			t.Errorf("want it to resign once, for a minute, got %d times until %v", r.resignations, r.resigned.Monotonic-time.Hour)
+		if r.leader.resignations != 1 || r.MayLead(at(time.Hour+75*s-1)) || !r.MayLead(at(time.Hour+75*s)) {
+			t.Errorf("want it to resign once, for a minute, got %d times until %v", r.leader.resignations, r.leader.resigned.Monotonic-time.Hour)
 		}
 	})
 	t.Run("lists that fail, with one in between that does not", func(t *testing.T) {
@@ -246,8 +246,8 @@ func TestOnlyWritesOfTheLeaderCountForItsResignation(t *testing.T) {
 			if test.counts {
 				want = struggle{since: at(s.now), name: test.request.Name}
 			}
-			if s.replica.writes != want {
-				t.Errorf("want %+v, got %+v", want, s.replica.writes)
+			if s.replica.leader.writes != want {
+				t.Errorf("want %+v, got %+v", want, s.replica.leader.writes)
 			}
 		})
 	}
@@ -259,18 +259,18 @@ func TestHandOverTime(t *testing.T) {
 		want   time.Duration
 	}{
 		"fit":                            {func(*Session) {}, 30 * time.Second},
-		"unfit":                          {func(r *Session) { r.report.Observes = false }, 10 * time.Second},
-		"it is about to empty its Lease": {func(r *Session) { r.stuck = "a slot could not be released" }, 10 * time.Second},
-		"the other time is less":         {func(r *Session) { r.stuck, r.settings.Config.HandOverTimeout = "stuck", 5*time.Second }, 5 * time.Second},
+		"unfit":                          {func(r *Session) { r.ability.report.Observes = false }, 10 * time.Second},
+		"it is about to empty its Lease": {func(r *Session) { r.activation.stuck = "a slot could not be released" }, 10 * time.Second},
+		"the other time is less":         {func(r *Session) { r.activation.stuck, r.settings.Config.HandOverTimeout = "stuck", 5*time.Second }, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := NewSession(settings(8))
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.report = serving(member.Serving)
-			if test.change(r); r.handOverTime() != test.want {
-				t.Errorf("want %v, got %v", test.want, r.handOverTime())
+			r.ability.report = serving(member.Serving)
+			if test.change(r); r.holder.handOverTime() != test.want {
+				t.Errorf("want %v, got %v", test.want, r.holder.handOverTime())
 			}
 		})
 	}
@@ -322,13 +322,13 @@ func TestUnseen_CountsSuccessfulRenewalsOnly(t *testing.T) {
 // The list is never answered, and the session also steps between renewals.
 func TestASessionThatCannotListGivesUpAfter15s(t *testing.T) {
 	s, _, _ := resuming(t)
-	for end := s.replica.begun.Monotonic + 15*time.Second; s.now < end; {
-		if s.replica.stuck != "" {
-			t.Fatalf("want it to continue until %v, got %q", end, s.replica.stuck)
+	for end := s.replica.activation.begun.Monotonic + 15*time.Second; s.now < end; {
+		if s.replica.activation.stuck != "" {
+			t.Fatalf("want it to continue until %v, got %q", end, s.replica.activation.stuck)
 		}
 		s.run(100 * time.Millisecond)
 	}
-	if s.replica.stuck == "" {
+	if s.replica.activation.stuck == "" {
 		t.Error("want it to give its Lease up after 15 s")
 	}
 }

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -29,27 +28,22 @@ func (m *accountMoves) record(s Settings, now member.Moment) {
 	m.last, m.blocked = now, now.Add(wait)
 }
 
-// handleAccounts records what this session reports about accounts, with its next renewal.
-func (r *Session) handleAccounts(e Compared) {
-	r.reportedAccounts, r.notes.Accounts, r.dirty = e.Accounts, e.Accounts.String(), true
-}
-
 // accountsOf returns what a replica reports about accounts. What we report ourselves may not be visible in the watch yet.
-func (r *Session) accountsOf(peer member.Peer) member.Accounts {
-	if peer.Session == r.settings.Session {
-		return r.reportedAccounts
+func (t *table) accountsOf(peer member.Peer) member.Accounts {
+	if peer.Session == t.settings.Session {
+		return t.reportedAccounts
 	}
-	if w := r.words[peer.Replica]; w != nil && peer.Session != "" {
+	if w := t.words[peer.Replica]; w != nil && peer.Session != "" {
 		return w.accounts
 	}
 	return member.Accounts{}
 }
 
 // compareAccounts returns the accounts that do not answer a replica, by their keys, with what all replicas report of them.
-func (r *Session) compareAccounts(peers []member.Peer) map[string]*assignment.Account {
+func (t *table) compareAccounts(peers []member.Peer) map[string]*assignment.Account {
 	all, slots := map[string]*assignment.Account{}, map[string]member.SlotSet{}
 	for _, peer := range peers {
-		for _, failing := range r.accountsOf(peer).Failing {
+		for _, failing := range t.accountsOf(peer).Failing {
 			if all[failing.Key] == nil {
 				all[failing.Key] = &assignment.Account{Failing: map[string]bool{}, Reached: map[string]bool{}}
 			}
@@ -58,7 +52,7 @@ func (r *Session) compareAccounts(peers []member.Peer) map[string]*assignment.Ac
 		}
 	}
 	for _, peer := range peers {
-		for _, asked := range r.accountsOf(peer).Asked {
+		for _, asked := range t.accountsOf(peer).Asked {
 			if account := all[asked.Key]; account != nil {
 				if asked.Reached {
 					account.Reached[peer.Replica] = true
@@ -68,7 +62,7 @@ func (r *Session) compareAccounts(peers []member.Peer) map[string]*assignment.Ac
 		}
 	}
 	for key, account := range all {
-		for number := range r.slots {
+		for number := range t.slots {
 			if slots[key].Has(number) {
 				account.Slots = append(account.Slots, number)
 			}
@@ -93,34 +87,11 @@ func joined(one, other member.SlotSet) member.SlotSet {
 // there is none.
 const needsFor = time.Minute
 
-// worldAccounts returns the input of the assignment about accounts, in the order of their keys.
-func (r *Session) worldAccounts(now member.Moment, peers []member.Peer) (accounts []assignment.Account) {
-	all := r.compareAccounts(peers)
-	maps.DeleteFunc(r.needs, func(key string, _ map[int]member.Moment) bool { return all[key] == nil })
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		needs := r.needs[key]
-		if needs == nil {
-			needs = map[int]member.Moment{}
-			r.needs[key] = needs
-		}
-		for _, slot := range all[key].Slots {
-			needs[slot] = now
-		}
-		maps.DeleteFunc(needs, func(_ int, at member.Moment) bool { return now.Since(at) >= needsFor })
-		all[key].Slots = slices.Sorted(maps.Keys(needs))
-		accounts = append(accounts, *all[key])
-	}
-	return accounts
-}
-
-// Unreached returns the classes of the accounts that do not answer this session and answer another one.
-func (r *Session) Unreached() []string { return r.unreached(r.others.Peers())[r.settings.Replica] }
-
 // unreached returns, by replica, the classes of the accounts that do not answer it and answer another one.
-func (r *Session) unreached(peers []member.Peer) map[string][]string {
-	all, of := r.compareAccounts(peers), map[string][]string{}
+func (t *table) unreached(peers []member.Peer) map[string][]string {
+	all, of := t.compareAccounts(peers), map[string][]string{}
 	for _, peer := range peers {
-		for _, failing := range r.accountsOf(peer).Failing {
+		for _, failing := range t.accountsOf(peer).Failing {
 			if len(all[failing.Key].Reached) > 0 {
 				of[peer.Replica] = append(of[peer.Replica], failing.Class)
 			}

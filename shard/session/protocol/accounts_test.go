@@ -116,7 +116,7 @@ func TestASlotThatIsHandedOverStillNeedsItsAccount(t *testing.T) {
 	s.otherReports(member.Accounts{Failing: []member.Account{{Key: "ns/1", Class: "ns/small"}}})
 	for _, want := range [][]int{{0, 1, 5}, nil} {
 		s.follow(30 * time.Second)
-		accounts := s.replica.worldAccounts(at(s.now), s.replica.others.Peers())
+		accounts := s.replica.leader.assigner.worldAccounts(at(s.now), s.replica.others.Peers())
 		if len(accounts) != 1 || !slices.Equal(accounts[0].Slots, want) {
 			t.Errorf("at %v: want slots %v to need the account, got %+v", s.now, want, accounts)
 		}

@@ -127,7 +127,7 @@ func TestConfirmationsAreRememberedBySession(t *testing.T) {
 	knows := func(want map[string]map[types.UID]struct{}) {
 		t.Helper()
 		got := map[string]map[types.UID]struct{}{}
-		for session, uids := range s.replica.confirmations {
+		for session, uids := range s.replica.table.confirmations {
 			if session != me {
 				got[session] = uids
 			}

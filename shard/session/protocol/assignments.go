@@ -2,8 +2,7 @@ package protocol
 
 import (
 	"maps"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -11,70 +10,91 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// assignSlots assigns slots once the leader has observed for long enough (Warm): before that a dead replica could look alive and
+// assigner assigns the slots while this session leads.
+type assigner struct {
+	*shared
+
+	activation *activation
+	ability    *ability
+	table      *table
+	assignments
+}
+
+// assignments is the state of one time as leader.
+type assignments struct {
+	// doubts are the failures of sessions that live, by their identities.
+	doubts map[string]*doubt
+	// needs is when slots were last reported to need an account, by the account's key.
+	needs map[string]map[int]member.Moment
+	// again is the time before which slots are not assigned again, last the last assignment.
+	again member.Moment
+	last  assignment.Verdict
+}
+
+// assign assigns slots once the leader has observed for long enough (Warm): before that a dead replica could look alive and
 // be assigned slots, and a replica that starts at the same time would be ignored.
-func (r *Session) assignSlots(now member.Moment) {
-	if !r.others.Warm(now) {
-		if since, observing := r.others.Observing(); observing {
-			r.later(since.Add(r.settings.Config.TakeOver))
+func (as *assigner) assign(now member.Moment) {
+	if !as.others.Warm(now) {
+		if since, observing := as.others.Observing(); observing {
+			as.later(since.Add(as.settings.Config.TakeOver))
 		}
 		return
 	}
-	if now.Since(r.assignAgain) < 0 {
-		r.later(r.assignAgain)
+	if now.Since(as.again) < 0 {
+		as.later(as.again)
 		return
 	}
-	r.assignAgain = now.Add(r.settings.Config.RebalanceEvery)
-	r.assigned = assignment.Assign(r.settings.Assignment, r.world(now))
-	for _, move := range r.assigned.Moves {
-		s := r.slots[move.Slot]
+	as.again = now.Add(as.settings.Config.RebalanceEvery)
+	as.last = assignment.Assign(as.settings.Assignment, as.world(now))
+	for _, move := range as.last.Moves {
+		s := as.slots[move.Slot]
 		s.target, s.targetHome = move.To, move.Home
-		r.touch(s)
+		as.touch(s)
 		if move.Calm() {
 			s.movedAt = now
 		}
 		if move.Why == assignment.Unreached {
-			s.forAccounts.record(r.settings, now)
+			s.forAccounts.record(as.settings, now)
 		}
 		if move.PassOver() {
 			if s.passed == nil {
 				s.passed = map[string]time.Duration{}
 			}
-			s.passed[move.From] = now.Monotonic + r.settings.Assignment.PassOverFor
-			r.doubtOf(r.others.Peer(move.From).Session).blame(r.settings, now, r.steps)
+			s.passed[move.From] = now.Monotonic + as.settings.Assignment.PassOverFor
+			as.doubtOf(as.others.Peer(move.From).Session).blame(as.settings, now, as.steps)
 		}
 	}
-	if again := r.assigned.Again; again > now.Monotonic {
-		r.later(latest(r.assignAgain, now.Add(again-now.Monotonic)))
+	if again := as.last.Again; again > now.Monotonic {
+		as.later(latest(as.again, now.Add(again-now.Monotonic)))
 	}
 }
 
 // world returns the input of the assignment.
-func (r *Session) world(now member.Moment) assignment.World {
-	w := assignment.World{Now: now.Monotonic, Slots: make([]assignment.Slot, 0, len(r.slots))}
-	peers, has := r.others.Peers(), r.possessions()
-	r.forgetDoubts(peers)
+func (as *assigner) world(now member.Moment) assignment.World {
+	w := assignment.World{Now: now.Monotonic, Slots: make([]assignment.Slot, 0, len(as.slots))}
+	peers, has := as.others.Peers(), as.possessions()
+	as.forgetDoubts(peers)
 	for _, peer := range peers {
-		leaving := peer.Leaving || peer.Session == r.settings.Session && r.notes.Leaving
-		if peer.Session == r.settings.Session {
-			peer.Fitness = r.fitness(now) // what we have reported may not be visible in the watch yet
+		leaving := peer.Leaving || peer.Session == as.settings.Session && as.isLeaving()
+		if peer.Session == as.settings.Session {
+			peer.Fitness = as.ability.fitness(now) // what we have reported may not be visible in the watch yet
 		}
 		if leaving {
 			w.Replicas = append(w.Replicas, assignment.Replica{Name: peer.Replica, Capacity: peer.Capacity, Leaving: true})
 		} else if peer.Session != "" {
-			limit, again := r.doubtOf(peer.Session).limit(r.settings, now, r.steps, peer.Fitness, DefaultTarget, has[peer.Replica])
-			r.later(again)
+			limit, again := as.doubtOf(peer.Session).limit(as.settings, now, as.steps, peer.Fitness, DefaultTarget, has[peer.Replica])
+			as.later(again)
 			w.Replicas = append(w.Replicas, assignment.Replica{
 				Name: peer.Replica, Capacity: peer.Capacity, Limits: map[string]assignment.Limit{DefaultTarget: limit},
 			})
 		}
 	}
-	w.Accounts = r.worldAccounts(now, peers)
-	for _, s := range r.slots {
-		r.remember(s)
+	w.Accounts = as.worldAccounts(now, peers)
+	for _, s := range as.slots {
+		as.table.remember(s)
 		maps.DeleteFunc(s.passed, func(_ string, until time.Duration) bool { return until <= now.Monotonic })
 		one := assignment.Slot{
-			Target: s.cluster(), Weight: r.weighs(s), Holder: r.owner(s), Assigned: s.assigned, Home: s.home,
+			Target: s.cluster(), Weight: as.table.weighs(s), Holder: as.table.owner(s), Assigned: s.assigned, Home: s.home,
 			UnownedSince: s.ownerless.Monotonic, Moved: s.movedAt.Monotonic, Passed: s.passed,
 			MovedForAccount: s.forAccounts.last.Monotonic, StaysUntil: s.forAccounts.blocked.Monotonic,
 		}
@@ -82,9 +102,9 @@ func (r *Session) world(now member.Moment) assignment.World {
 			one.Assigned, one.Home = s.target, s.targetHome
 		}
 		if one.Home != "" {
-			one.HomeUntil = s.homeSince.Add(r.settings.Assignment.HomeFor).Monotonic
+			one.HomeUntil = s.homeSince.Add(as.settings.Assignment.HomeFor).Monotonic
 			if s.home != one.Home {
-				one.HomeUntil = now.Add(r.settings.Assignment.HomeFor).Monotonic
+				one.HomeUntil = now.Add(as.settings.Assignment.HomeFor).Monotonic
 			}
 		}
 		w.Slots = append(w.Slots, one)
@@ -93,13 +113,13 @@ func (r *Session) world(now member.Moment) assignment.World {
 }
 
 // possessions returns how many slots are assigned to each replica and what it holds.
-func (r *Session) possessions() map[string]possession {
+func (as *assigner) possessions() map[string]possession {
 	all := map[string]possession{}
-	for _, s := range r.slots {
+	for _, s := range as.slots {
 		has := all[s.assigned]
 		has.assigned++
 		all[s.assigned] = has
-		if owner := r.owner(s); owner != "" {
+		if owner := as.table.owner(s); owner != "" {
 			has := all[owner]
 			has.holds, has.acquired = true, max(has.acquired, s.holderStep)
 			all[owner] = has
@@ -108,56 +128,20 @@ func (r *Session) possessions() map[string]possession {
 	return all
 }
 
-// reported returns the weight that the slot's holder reports.
-func (r *Session) reported(s *slot) (weight int64, known bool) {
-	if w := r.words[s.replica]; w != nil {
-		weight, known = w.weightOf[s.number]
-	}
-	return weight, known
-}
-
-// remember keeps the weight that the slot's holder reports, for the time until its next holder reports one.
-func (r *Session) remember(s *slot) {
-	if weight, known := r.reported(s); known {
-		s.reported, s.wasReported = weight, true
-	}
-}
-
-// weighs returns the weight of a slot: the one that its holder reports, dead or alive; otherwise the last one reported; otherwise
-// the one recorded on its Lease.
-func (r *Session) weighs(s *slot) int64 {
-	weight, known := r.reported(s)
-	switch {
-	case known:
-		return weight
-	case s.wasReported:
-		return s.reported
-	}
-	return s.weight
-}
-
-// owner returns the replica whose session holds the slot and, as far as this session has observed, lives; "" if there is none.
-func (r *Session) owner(s *slot) string {
-	if !s.genuine || r.others.Peer(s.replica).Session != s.holder {
-		return ""
-	}
-	return s.replica
-}
-
 // isAcquirable reports whether nothing prevents the assigned replica from acquiring the slot, as far as this session has observed.
-func (r *Session) isAcquirable(now member.Moment, s *slot) bool {
-	if !s.genuine || !r.looksDead(now, s, s.holder) {
+func (as *assigner) isAcquirable(now member.Moment, s *slot) bool {
+	if !s.genuine || !as.looksDead(now, s, s.holder) {
 		return false
 	}
 	if len(s.quarantine) == 0 {
 		return true
 	}
-	if end := s.listed.Add(r.settings.Config.TakeOver); now.Since(end) < 0 {
-		r.laterFor(s, end)
+	if end := s.listed.Add(as.settings.Config.TakeOver); now.Since(end) < 0 {
+		as.laterFor(s, end)
 		return false
 	}
 	for _, session := range s.quarantine {
-		if !r.confirmed(s, session) && !r.looksDead(now, s, session) {
+		if !as.table.confirmed(s, session) && !as.looksDead(now, s, session) {
 			return false
 		}
 	}
@@ -166,30 +150,30 @@ func (r *Session) isAcquirable(now member.Moment, s *slot) bool {
 
 // looksDead reports whether a session that a slot Lease names is dead, as far as this session has observed; true if it names
 // none.
-func (r *Session) looksDead(now member.Moment, s *slot, session string) bool {
-	at, dead := r.others.Death(now, session)
+func (as *assigner) looksDead(now member.Moment, s *slot, session string) bool {
+	at, dead := as.others.Death(now, session)
 	if now.Since(at) < 0 {
-		r.laterFor(s, at)
+		as.laterFor(s, at)
 		return false
 	}
 	return dead
 }
 
 // timeOwnerless records since when a slot that its assigned replica could acquire has had no holder.
-func (r *Session) timeOwnerless(now member.Moment, s *slot) {
+func (as *assigner) timeOwnerless(now member.Moment, s *slot) {
 	switch {
-	case !r.isAcquirable(now, s):
+	case !as.isAcquirable(now, s):
 		s.ownerless, s.candidate = member.Moment{}, ""
 	case s.candidate != s.assigned:
 		s.ownerless, s.candidate = now, s.assigned
 	}
 }
 
-// writeAssignments writes an assignment that is decided and not yet written, and removes a home that has expired.
-func (r *Session) writeAssignments(now member.Moment, s *slot) {
+// write writes an assignment that is decided and not yet written, and removes a home that has expired.
+func (as *assigner) write(now member.Moment, s *slot) {
 	if s.target == "" && s.home != "" {
-		if until := s.homeSince.Add(r.settings.Assignment.HomeFor); now.Since(until) < 0 {
-			r.laterFor(s, until)
+		if until := s.homeSince.Add(as.settings.Assignment.HomeFor); now.Since(until) < 0 {
+			as.laterFor(s, until)
 		} else {
 			s.target = s.assigned
 		}
@@ -197,25 +181,50 @@ func (r *Session) writeAssignments(now member.Moment, s *slot) {
 	if s.target == s.assigned && s.targetHome == s.home {
 		s.target, s.targetHome = "", ""
 	}
-	if s.target == "" || s.lease == nil || s.mustRead || !r.maySend(now, s) {
+	if s.target == "" || s.lease == nil || s.mustRead || !as.activation.maySend(now, s) {
 		return
 	}
-	l := r.written(now, s)
+	l := as.written(now, s)
 	member.Annotate(l, v1alpha1.AnnotationAssignedReplica, s.target)
 	member.Annotate(l, v1alpha1.AnnotationHome, s.targetHome)
-	r.sendForSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedLeadership}, question{})
+	as.sendForSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedLeadership}, question{})
 }
 
-// readWeights parses the weights that a session reports. Entries that cannot be parsed are left out.
-func readWeights(text string) map[int]int64 {
-	weights := map[int]int64{}
-	for entry := range strings.SplitSeq(text, ",") {
-		number, value, _ := strings.Cut(entry, ":")
-		slot, err := strconv.Atoi(number)
-		weight, err2 := strconv.ParseInt(value, 10, 64)
-		if err == nil && err2 == nil {
-			weights[slot] = weight
-		}
+// doubtOf returns the record of a session's failures.
+func (as *assigner) doubtOf(session string) *doubt {
+	d, known := as.doubts[session]
+	if !known {
+		d = &doubt{}
+		as.doubts[session] = d
 	}
-	return weights
+	return d
+}
+
+// forgetDoubts removes the records of sessions that have ended.
+func (as *assigner) forgetDoubts(peers []member.Peer) {
+	live := map[string]bool{}
+	for _, peer := range peers {
+		live[peer.Session] = true
+	}
+	maps.DeleteFunc(as.doubts, func(session string, _ *doubt) bool { return !live[session] })
+}
+
+// worldAccounts returns the input of the assignment about accounts, in the order of their keys.
+func (as *assigner) worldAccounts(now member.Moment, peers []member.Peer) (accounts []assignment.Account) {
+	all := as.table.compareAccounts(peers)
+	maps.DeleteFunc(as.needs, func(key string, _ map[int]member.Moment) bool { return all[key] == nil })
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		needs := as.needs[key]
+		if needs == nil {
+			needs = map[int]member.Moment{}
+			as.needs[key] = needs
+		}
+		for _, slot := range all[key].Slots {
+			needs[slot] = now
+		}
+		maps.DeleteFunc(needs, func(_ int, at member.Moment) bool { return now.Since(at) >= needsFor })
+		all[key].Slots = slices.Sorted(maps.Keys(needs))
+		accounts = append(accounts, *all[key])
+	}
+	return accounts
 }

@@ -66,7 +66,7 @@ func TestWorldOfASlot(t *testing.T) {
 				test.want.Assigned = "r-1"
 			}
 			test.want.Target = DefaultTarget
-			if diff := cmp.Diff(test.want, s.replica.world(at(now)).Slots[0]); diff != "" {
+			if diff := cmp.Diff(test.want, s.replica.leader.assigner.world(at(now)).Slots[0]); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -87,9 +87,9 @@ func TestWeightOfASlot(t *testing.T) {
 		t.Errorf("want 7, as reported, got %d", got)
 	}
 	s.step(Elected{})
-	s.replica.world(at(s.now))
+	s.replica.leader.assigner.world(at(s.now))
 	s.write(name, heldBy("r-2_ccccc"))
-	if got := s.replica.world(at(s.now)).Slots[0].Weight; got != 7 {
+	if got := s.replica.leader.assigner.world(at(s.now)).Slots[0].Weight; got != 7 {
 		t.Errorf("want 7, as reported last, got %d", got)
 	}
 }
@@ -112,7 +112,7 @@ func TestPossessions(t *testing.T) {
 	s.slot(2, "", "r-2")
 	s.slot(0, "r-2_ccccc", "r-1")
 	want := map[string]possession{"r-1": {6, true, last}, "r-2": {2, true, s.replica.steps}}
-	if diff := cmp.Diff(want, s.replica.possessions(), cmp.AllowUnexported(possession{})); diff != "" {
+	if diff := cmp.Diff(want, s.replica.leader.assigner.possessions(), cmp.AllowUnexported(possession{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -148,17 +148,17 @@ func TestWorldOfReplicas(t *testing.T) {
 		{Name: "e", Capacity: 1, Limits: limits(assignment.Rest)},
 		{Name: "r-0", Capacity: 1, Limits: limits(assignment.Evict)},
 	}
-	if diff := cmp.Diff(want, s.replica.world(at(s.now)).Replicas); diff != "" {
+	if diff := cmp.Diff(want, s.replica.leader.assigner.world(at(s.now)).Replicas); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if want := at(s.now + 15*time.Second); s.replica.wake != want {
 		t.Errorf("want e looked at again at %v, got %v", want.Monotonic, s.replica.wake.Monotonic)
 	}
 	s.step(Leaving{})
-	if got := s.replica.world(at(s.now)).Replicas[4]; !got.Leaving || got.Name != "r-0" {
+	if got := s.replica.leader.assigner.world(at(s.now)).Replicas[4]; !got.Leaving || got.Name != "r-0" {
 		t.Errorf("want the leader itself marked, since it leaves, got %+v", got)
 	}
-	if got := s.replica.world(at(s.now)).Replicas[0]; got.Leaving {
+	if got := s.replica.leader.assigner.world(at(s.now)).Replicas[0]; got.Leaving {
 		t.Errorf("want the others as they were, got %+v", got)
 	}
 }
@@ -207,7 +207,7 @@ func TestUnowned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := leads(t)
-			s.replica.assignAgain = at(time.Hour) // no assignments, only observations
+			s.replica.leader.assigner.again = at(time.Hour) // no assignments, only observations
 			name := s.slot(0, test.holder, "r-1")
 			test.change(s, name)
 			s.run(time.Second)
@@ -311,7 +311,7 @@ func TestMovesAreRecorded(t *testing.T) {
 		if diff := cmp.Diff(want, s.replica.slots[0].passed); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if s.replica.doubts[another].times != 1 {
+		if s.replica.leader.assigner.doubts[another].times != 1 {
 			t.Error("want a failure recorded of the session that did not take a slot")
 		}
 	})

@@ -6,6 +6,11 @@
 // from all of them, so a lost, repeated or late event changes when something happens and not what. At most one request for each
 // Lease is in flight.
 //
+// Each part of a Session decides about one subject, and can be read alone: activation, when the session may act; ability, what it can
+// do; table, what the Leases show; proofs, which sessions are dead; renewal, what the session reports; holder, its slots, by
+// acquireRules; leader and assigner, the work of a leader; observer, the Leases that the watch and reads show. They share the agenda
+// of what has to be decided and the outbox of what the step returns. Session has the order in which they decide.
+//
 // Guarantees: at most one session is entitled to a slot, as long as no other client writes holders into slot Leases; a slot that
 // is released has nothing in flight, or its process is about to exit without emptying its session Lease; every slot eventually
 // has an owner, if a replica that may hold it lives.

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"maps"
 	"time"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
@@ -26,16 +25,6 @@ type doubt struct {
 	// fit is since when it has not failed any more; zero: it fails, or never failed. For some time the next failure counts as one
 	// more.
 	fit member.Moment
-}
-
-// doubtOf returns the record of a session's failures.
-func (r *Session) doubtOf(session string) *doubt {
-	d, known := r.doubts[session]
-	if !known {
-		d = &doubt{}
-		r.doubts[session] = d
-	}
-	return d
 }
 
 // limitsAssignment reports whether the session's failures limit what it may be assigned.
@@ -64,15 +53,6 @@ func (d *doubt) tolerance(s Settings, now member.Moment) time.Duration {
 		return 0
 	}
 	return backOff(s.Config.BlindAfter, min(d.times, mostTolerance))
-}
-
-// forgetDoubts removes the records of sessions that have ended.
-func (r *Session) forgetDoubts(peers []member.Peer) {
-	live := map[string]bool{}
-	for _, peer := range peers {
-		live[peer.Session] = true
-	}
-	maps.DeleteFunc(r.doubts, func(session string, _ *doubt) bool { return !live[session] })
 }
 
 // possession is what a replica has: how many slots are assigned to it, whether its session holds one, and the step in which it

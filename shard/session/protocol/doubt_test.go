@@ -319,13 +319,13 @@ func TestLimits(t *testing.T) {
 
 func TestFailuresOfEndedSessionsAreForgotten(t *testing.T) {
 	s := twoReplicas(t, 4, serving(member.Failing))
-	if s.replica.doubts[another] == nil {
+	if s.replica.leader.assigner.doubts[another] == nil {
 		t.Fatal("want a failure recorded of a session that fails to serve")
 	}
 	s.live = nil
 	s.write("fleet-session-r-1", heldBy("r-1_ccccc"))
 	s.run(2 * time.Second)
-	if len(s.replica.doubts) != 2 || s.replica.doubts[another] != nil || s.replica.doubts[me] == nil {
-		t.Errorf("want doubts of the two sessions that live, got %v", s.replica.doubts)
+	if len(s.replica.leader.assigner.doubts) != 2 || s.replica.leader.assigner.doubts[another] != nil || s.replica.leader.assigner.doubts[me] == nil {
+		t.Errorf("want doubts of the two sessions that live, got %v", s.replica.leader.assigner.doubts)
 	}
 }

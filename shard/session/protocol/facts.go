@@ -69,11 +69,11 @@ type SlotFacts struct {
 func (r *Session) Facts(now member.Moment) Facts {
 	_, observing := r.others.Observing()
 	f := Facts{
-		Session: r.settings.Session, Fence: r.Fence(), Suspended: r.Suspended(), Leaving: r.notes.Leaving,
-		Observing: observing, Fitness: r.report, Outstanding: len(r.pending), Leads: r.leads, Assigned: r.assigned,
+		Session: r.settings.Session, Fence: r.Fence(), Suspended: r.Suspended(), Leaving: r.isLeaving(),
+		Observing: observing, Fitness: r.ability.report, Outstanding: len(r.pending), Leads: r.leader.leads, Assigned: r.leader.assigner.last,
 	}
 	peers := r.others.Peers()
-	unreached := r.unreached(peers)
+	unreached := r.table.unreached(peers)
 	for _, p := range peers {
 		silence, _ := r.others.Silence(now, p.Replica)
 		f.Sessions = append(f.Sessions, SessionFacts{
@@ -84,7 +84,7 @@ func (r *Session) Facts(now member.Moment) Facts {
 	for _, s := range r.slots {
 		f.Slots = append(f.Slots, SlotFacts{
 			Slot: s.number, Holder: s.holder, Epoch: member.Transitions(s.lease), Assigned: s.assigned, Home: s.home,
-			Weight: r.weighs(s), Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.owner(s) != "", Missing: s.lease == nil,
+			Weight: r.table.weighs(s), Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.table.owner(s) != "", Missing: s.lease == nil,
 			NotBefore: s.closedUntil,
 		})
 	}

@@ -308,7 +308,7 @@ func TestASuspendedSessionThatHasGivenUpEmptiesItsLease(t *testing.T) {
 	}
 	s.run(1500 * time.Millisecond)
 	s.expectHolder("fleet-session-r-0", me)
-	if s.exit != nil || s.replica.activity != reading {
+	if s.exit != nil || s.replica.activation.activity != reading {
 		t.Fatalf("want a session that renews again and cannot list; ended: %v", s.exit)
 	}
 	s.step(Idle{Slot: Everything, Ticket: s.reported[slices.IndexFunc(s.reported, suspended)].Ticket})

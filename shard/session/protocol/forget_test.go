@@ -59,7 +59,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				heldBy(member.Identity(fmt.Sprintf("r-%d", n), "zzzzz"))(l)
 			})
 		}
-		if got := len(s.replica.proofs) + s.replica.others.Known() + len(s.replica.words); got > 2000 {
+		if got := len(s.replica.proofs.sessions) + s.replica.others.Known() + len(s.replica.table.words); got > 2000 {
 			t.Errorf("something is remembered of %d sessions and replicas, one of which is named by a Lease", got)
 		}
 	})
@@ -76,7 +76,7 @@ func TestAForgottenSessionIsReadAgain(t *testing.T) {
 		s.now += 2 * time.Second
 		s.slot(1, member.Identity(fmt.Sprintf("q-%d", n), "zzzzz"), "r-0")
 	}
-	if s.replica.proofs[another] != nil {
+	if s.replica.proofs.sessions[another] != nil {
 		t.Fatal("want the proof forgotten")
 	}
 	s.write("fleet-session-r-1", heldBy(another)) // by hand: no session gets its Lease twice
@@ -92,7 +92,7 @@ func crowded(t *testing.T, proofs int) *Session {
 	r := s.replica
 	for n := range proofs {
 		name := fmt.Sprintf("q-%d", n)
-		r.proofs[name+"_zzzzz"], r.words[name], r.deaths[name] = &proof{}, &words{}, &death{}
+		r.proofs.sessions[name+"_zzzzz"], r.table.words[name], r.leader.deaths[name] = &proof{}, &words{}, &death{}
 		if n > 0 {
 			r.others.Missed(at(time.Second), name)
 		}
@@ -104,25 +104,25 @@ func TestForget(t *testing.T) {
 	late := at(time.Hour)
 	t.Run("nothing, while little is remembered", func(t *testing.T) {
 		r := crowded(t, 127)
-		r.proofs["more_zzzzz"] = &proof{}
-		if r.forget(late); r.remembered() != 255 {
-			t.Errorf("want all 255 kept, got %d", r.remembered())
+		r.proofs.sessions["more_zzzzz"] = &proof{}
+		if r.observer.forget(late); r.observer.remembered() != 255 {
+			t.Errorf("want all 255 kept, got %d", r.observer.remembered())
 		}
 	})
 	t.Run("what no Lease names", func(t *testing.T) {
 		r := crowded(t, 128)
-		r.proofs["q-1_zzzzz"].pending = true
-		r.deaths["q-1"].pending = true
+		r.proofs.sessions["q-1_zzzzz"].pending = true
+		r.leader.deaths["q-1"].pending = true
 		r.slots[0].holder, r.slots[1].quarantine = "q-2_zzzzz", []string{"q-3_zzzzz", "q-4_yyyyy"}
 		r.others.Observe(late, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-session-q-5", UID: "q-5"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("q-5_zzzzz")}}, true)
-		r.forget(late)
+		r.observer.forget(late)
 		for _, kept := range []struct {
 			what      string
 			want, got []string
 		}{
-			{"proofs", []string{"q-1_zzzzz", "q-2_zzzzz", "q-3_zzzzz"}, slices.Sorted(maps.Keys(r.proofs))},
-			{"words", []string{"q-5", "r-0"}, slices.Sorted(maps.Keys(r.words))},
-			{"deaths", []string{"q-1", "q-5"}, slices.Sorted(maps.Keys(r.deaths))},
+			{"proofs", []string{"q-1_zzzzz", "q-2_zzzzz", "q-3_zzzzz"}, slices.Sorted(maps.Keys(r.proofs.sessions))},
+			{"words", []string{"q-5", "r-0"}, slices.Sorted(maps.Keys(r.table.words))},
+			{"deaths", []string{"q-1", "q-5"}, slices.Sorted(maps.Keys(r.leader.deaths))},
 		} {
 			if diff := cmp.Diff(kept.want, kept.got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", kept.what, diff)
@@ -134,20 +134,20 @@ func TestForget(t *testing.T) {
 	})
 	t.Run("again when it has doubled", func(t *testing.T) {
 		r := crowded(t, 200)
-		for _, p := range r.proofs {
+		for _, p := range r.proofs.sessions {
 			p.pending = true
 		}
-		r.forget(late) // 200 proofs and this replica are left
+		r.observer.forget(late) // 200 proofs and this replica are left
 		for n := range 201 {
-			r.proofs[fmt.Sprintf("p-%d_zzzzz", n)] = &proof{}
+			r.proofs.sessions[fmt.Sprintf("p-%d_zzzzz", n)] = &proof{}
 			if n == 199 {
-				if r.forget(late); r.remembered() != 401 {
-					t.Errorf("want all 401 kept, got %d", r.remembered())
+				if r.observer.forget(late); r.observer.remembered() != 401 {
+					t.Errorf("want all 401 kept, got %d", r.observer.remembered())
 				}
 			}
 		}
-		if r.forget(late); r.remembered() != 201 {
-			t.Errorf("want the new ones forgotten, got %d", r.remembered())
+		if r.observer.forget(late); r.observer.remembered() != 201 {
+			t.Errorf("want the new ones forgotten, got %d", r.observer.remembered())
 		}
 	})
 }

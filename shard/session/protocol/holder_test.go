@@ -5,6 +5,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
@@ -424,4 +425,40 @@ func TestLeave(t *testing.T) {
 		s.step(Leaving{})
 		s.exits(ReasonLeft, true)
 	})
+}
+
+// Each rule alone keeps a session from acquiring a slot that it may acquire otherwise.
+func TestAcquireRules(t *testing.T) {
+	states := map[string]func(h *holder, s *slot){
+		"no slot Lease":                                 func(_ *holder, s *slot) { s.lease = nil },
+		"earlier work in flight":                        func(_ *holder, s *slot) { s.busy = true },
+		"this session is named and has not acquired it": func(_ *holder, s *slot) { s.holder = me },
+		"leaving with an attempt in flight": func(h *holder, s *slot) {
+			h.leavingAt, s.attempts = at(time.Second), []time.Time{at(0).Wall}
+		},
+		"another replica is to be assigned":  func(_ *holder, s *slot) { s.target = "r-1" },
+		"leaving":                            func(h *holder, _ *slot) { h.leavingAt = at(time.Second) },
+		"another replica is assigned":        func(_ *holder, s *slot) { s.assigned = "r-1" },
+		"changes of Leases are not observed": func(h *holder, _ *slot) { h.ability.blind = true },
+		"giving up":                          func(h *holder, _ *slot) { h.activation.stuck = "no list" },
+		"did not open here":                  func(_ *holder, s *slot) { s.closedUntil = at(time.Hour) },
+		"quarantine":                         func(_ *holder, s *slot) { s.genuine = false },
+		"the holder may live":                func(_ *holder, s *slot) { s.holder = another },
+	}
+	for _, rule := range acquireRules {
+		t.Run(rule.name, func(t *testing.T) {
+			s := newStage(t, 8)
+			s.replica.observer.observeLease(at(s.now), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+				Name: "fleet-slot-000", UID: "u", Annotations: map[string]string{v1alpha1.AnnotationAssignedReplica: "r-0", v1alpha1.AnnotationLeaseUID: "u"},
+			}}, 0)
+			h, first := s.replica.holder, s.replica.slots[0]
+			if got := h.whyNotAcquired(at(s.now), first); got != nil {
+				t.Fatalf("want a slot that may be acquired, got %q", got.name)
+			}
+			states[rule.name](h, first)
+			if got := h.whyNotAcquired(at(s.now), first); got == nil || got.name != rule.name {
+				t.Errorf("want %q, got %v", rule.name, got)
+			}
+		})
+	}
 }

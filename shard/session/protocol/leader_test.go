@@ -189,7 +189,7 @@ func TestAssignments(t *testing.T) {
 	t.Run("the weight of a slot is the last reported one, also of a dead holder", func(t *testing.T) {
 		s := leads(t)
 		name := s.slot(0, another, "r-1")
-		weighs := func() int64 { return s.replica.world(at(s.now)).Slots[0].Weight }
+		weighs := func() int64 { return s.replica.leader.assigner.world(at(s.now)).Slots[0].Weight }
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeight, "3") })
 		if got := weighs(); got != 3 {
 			t.Errorf("recorded on its Lease: %d, want 3", got)

@@ -20,7 +20,7 @@ func (r *Session) Reports() (reported Reports, ok bool) {
 		if peer.Counts != "" {
 			reported.Counts[peer.Replica] = peer.Counts
 		}
-		if accounts := r.accountsOf(peer); peer.Session != r.settings.Session && !accounts.IsEmpty() {
+		if accounts := r.table.accountsOf(peer); peer.Session != r.settings.Session && !accounts.IsEmpty() {
 			reported.Accounts = append(reported.Accounts, accounts)
 		}
 	}

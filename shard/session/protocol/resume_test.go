@@ -116,7 +116,7 @@ func TestNoSlotWaitsForAReadThatWasAnswered(t *testing.T) {
 	s := newStage(t, 8)
 	s.write("fleet-session-r-1", heldBy(""))
 	s.expectHolder(s.slot(0, another, "r-0"), me)
-	if p := s.replica.proofs[another]; p == nil || p.pending || !p.waiting.isEmpty() {
+	if p := s.replica.proofs.sessions[another]; p == nil || p.pending || !p.waiting.isEmpty() {
 		t.Errorf("want the read answered and nothing waiting for it, got %+v", p)
 	}
 }

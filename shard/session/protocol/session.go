@@ -1,105 +1,44 @@
 package protocol
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// Settings are the identity of a replica and the settings that its fleet was installed with.
-type Settings struct {
-	// Config has the durations.
-	Config member.Config
-	// Assignment has the durations and limits of assigning slots.
-	Assignment assignment.Config
-	// Fleet is the fleet's name, the prefix of all its Leases.
-	Fleet string
-	// Namespace is the namespace of the Leases.
-	Namespace string
-	// Replica is the replica's name.
-	Replica string
-	// Session is the session's identity: member.Identity(Replica, 5 random characters).
-	Session string
-	// PodUID is the UID of the pod that the process runs in; empty if it is not known.
-	PodUID string
-	// Exclusive is true if the process holds the exclusive file lock in the pod's own volume.
-	Exclusive bool
-	// Capacity is how much the replica wants to hold in relation to others. Default 1.
-	Capacity float64
-	// Slots is the number of slots.
-	Slots int
-	// ShardBy is the part of a root's key that decides its slot: "deployment" or "namespace".
-	ShardBy string
-	// RingVersion is the version of the hash and the consistent-hash table.
-	RingVersion string
-}
-
-// Validate returns all errors of the settings.
-func (s Settings) Validate() error {
-	errs := []error{s.Config.Validate(), s.Assignment.Validate()}
-	if replica, ok := member.ReplicaOf(s.Session); !ok || replica != s.Replica {
-		errs = append(errs, fmt.Errorf("session: expected %s, an underscore and 5 random lower-case letters and digits, got %q", s.Replica, s.Session))
-	}
-	if s.Fleet == "" || s.Namespace == "" {
-		errs = append(errs, fmt.Errorf("expected a fleet and a namespace, got %q and %q", s.Fleet, s.Namespace))
-	}
-	if s.Slots < 1 || s.Slots > ring.MaxSlots {
-		errs = append(errs, fmt.Errorf("slots: expected 1 to %d, got %d", ring.MaxSlots, s.Slots))
-	}
-	if s.Capacity < 0 {
-		errs = append(errs, fmt.Errorf("capacity: expected more than 0, or 0 for the default of 1, got %v", s.Capacity))
-	}
-	return errors.Join(errs...)
-}
-
-// Session is one session of one replica. It is not safe for concurrent use.
+// Session is one session of one replica: the parts that share what it knows, and the order in which they decide. It is not safe for
+// concurrent use.
 type Session struct {
+	*shared
+
+	activation *activation
+	ability    *ability
+	table      *table
+	proofs     *proofs
+	renewal    *renewal
+	holder     *holder
+	leader     *leader
+	observer   *observer
+	exited     bool
+}
+
+// shared is what the parts of a session share: its settings, the Leases that it knows, which slots it has to decide, and what the
+// step returns.
+type shared struct {
 	settings Settings
 	own      *member.Own
 	others   *member.Others
 	slots    []*slot
-	steps    uint64
-	out      Output
-	wake     member.Moment
-	dirty    bool
-	exited   bool
-
-	nextID  uint64
-	pending map[uint64]question
-	inUse   int // requests for slot Leases that are not answered
-	// lastTime is the last timestamp that we wrote into a slot Lease.
-	lastTime time.Time
-	tickets  uint64
-
-	activation
-	ability
-	// restoring is true while a list is requested because etcd may have been restored.
-	restoring bool
-
-	// reportedAccounts is what the session reports about accounts at clouds.
-	reportedAccounts member.Accounts
-
-	weights   map[int]int64
-	counts    *string
-	weighedAt member.Moment
-	notes     member.Notes
+	// leavingAt is when the process was asked to end; zero: it was not.
 	leavingAt member.Moment
-	proofs    map[string]*proof
-	// words are the contents of the session Leases, by replica; confirmations are the slot Leases that sessions have confirmed.
-	words         map[string]*words
-	confirmations map[string]map[types.UID]struct{}
-	// forgetAt is the number of remembered sessions and replicas from which on forget removes what is not needed.
-	forgetAt int
 	agenda
-	leader
+	outbox
 }
+
+// isLeaving reports whether the session hands over its slots because the process was asked to end.
+func (c *shared) isLeaving() bool { return !c.leavingAt.IsZero() }
 
 // NewSession returns a session that has not started. Errors: settings that are not valid.
 func NewSession(s Settings) (*Session, error) {
@@ -113,14 +52,27 @@ func NewSession(s Settings) (*Session, error) {
 		Fleet: s.Fleet, Namespace: s.Namespace, Replica: s.Replica, Session: s.Session,
 		PodUID: s.PodUID, Exclusive: s.Exclusive, Capacity: s.Capacity, Record: Record(s),
 	}
-	r := &Session{
+	c := &shared{
 		settings: s, own: member.NewOwn(s.Config, id), others: member.NewOthers(s.Config, id),
-		pending: map[uint64]question{}, proofs: map[string]*proof{}, weights: map[int]int64{}, dirty: true,
-		words: map[string]*words{}, confirmations: map[string]map[types.UID]struct{}{}, agenda: newAgenda(s.Slots),
-		ability: ability{tried: map[string]member.Service{}, patience: map[string]time.Duration{}},
+		agenda: newAgenda(s.Slots), outbox: outbox{pending: map[uint64]question{}},
 	}
 	for number := range s.Slots {
-		r.slots = append(r.slots, &slot{number: number, name: member.SlotLeaseName(s.Fleet, number, s.Slots)})
+		c.slots = append(c.slots, &slot{number: number, name: member.SlotLeaseName(s.Fleet, number, s.Slots)})
+	}
+	r := &Session{shared: c, activation: &activation{shared: c}}
+	r.ability = &ability{shared: c, activation: r.activation, tried: map[string]member.Service{}, patience: map[string]time.Duration{}}
+	r.table = &table{shared: c, words: map[string]*words{}, confirmations: map[string]map[types.UID]struct{}{}}
+	r.proofs = &proofs{shared: c, table: r.table, sessions: map[string]*proof{}}
+	r.renewal = &renewal{shared: c, activation: r.activation, ability: r.ability, table: r.table, weights: map[int]int64{}}
+	r.holder = &holder{
+		shared: c, activation: r.activation, ability: r.ability, table: r.table, proofs: r.proofs, renewal: r.renewal, engaged: newSlotSet(s.Slots),
+	}
+	r.leader = &leader{
+		shared: c, activation: r.activation, ability: r.ability, making: newSlotSet(s.Slots), open: newSlotSet(s.Slots),
+		assigner: &assigner{shared: c, activation: r.activation, ability: r.ability, table: r.table},
+	}
+	r.observer = &observer{
+		shared: c, activation: r.activation, table: r.table, proofs: r.proofs, holder: r.holder, leader: r.leader,
 	}
 	return r, nil
 }
@@ -138,13 +90,13 @@ func (r *Session) Step(now member.Moment, event Event) Output {
 	// Time is applied before the event, which may have been waiting while the process was stopped.
 	_, observed := r.others.Observing()
 	r.others.Advance(now)
-	r.suspend(now)
+	r.activation.suspend(now)
 	r.handle(now, event)
-	r.applyNews()
-	r.forget(now)
+	r.table.applyNews()
+	r.observer.forget(now)
 	_, observing := r.others.Observing()
 	r.dirty = r.dirty || observing != observed
-	r.look(now)
+	r.ability.look(now)
 	if r.out.Exit == nil {
 		r.decide(now)
 	}
@@ -152,7 +104,7 @@ func (r *Session) Step(now member.Moment, event Event) Output {
 		r.exited = true
 		return Output{Exit: r.out.Exit, Changes: r.out.Changes}
 	}
-	r.out.WakeAt = member.Earliest(r.wake, r.nextDue(now), r.own.WakeAt(), r.activationWake(), r.blindWake())
+	r.out.WakeAt = member.Earliest(r.wake, r.nextDue(now), r.own.WakeAt(), r.activation.wakeAt(), r.ability.blindWake())
 	return r.out
 }
 
@@ -160,92 +112,31 @@ func (r *Session) Step(now member.Moment, event Event) Output {
 func (r *Session) handle(now member.Moment, event Event) {
 	switch e := event.(type) {
 	case Listed:
-		r.checkRestore(e.Leases)
-		r.observeList(now, e.Leases, 0)
+		r.observer.checkRestore(e.Leases)
+		r.observer.observeList(now, e.Leases, 0)
 	case Seen:
-		r.observeLease(now, e.Lease, 0)
+		r.observer.observeLease(now, e.Lease, 0)
 	case Gone:
-		r.observeDeletion(now, e.Lease)
+		r.observer.observeDeletion(now, e.Lease)
 	case Replied:
 		r.handleReply(now, e.Reply)
 	case Idle:
 		r.handleIdle(e)
 	case Weighed:
-		r.weights, r.counts, r.dirty = e.Weights, e.Counts, true
+		r.renewal.weigh(e)
 	case Leaving:
-		if r.leavingAt.IsZero() {
-			r.leavingAt, r.notes.Leaving = now, true
-			r.own.Note(r.notes)
-			r.touchAll()
-		}
+		r.renewal.leave(now)
 	case Opened:
-		r.handleOpened(now, e)
+		r.ability.handleOpened(now, e)
 	case Watched:
-		r.broken, r.dirty = e.Broken, true
+		r.ability.broken, r.dirty = e.Broken, true
 	case Compared:
-		r.handleAccounts(e)
+		r.renewal.handleAccounts(e)
 	case Elected:
-		r.lead(true)
+		r.leader.lead(true)
 	case Deposed:
-		r.lead(false)
+		r.leader.lead(false)
 	case Started, Woke:
-	}
-}
-
-// observeList applies a consistent list: the watch's, or, with the step in which it was requested, one of our own. What is not in it
-// does not exist.
-func (r *Session) observeList(now member.Moment, leases []*coordinationv1.Lease, requestedAt uint64) {
-	there := make(map[string]bool, len(leases))
-	for _, l := range leases {
-		there[l.Name] = true
-		r.observeLease(now, l, requestedAt)
-	}
-	for _, s := range r.slots {
-		if s.lease != nil && !there[s.name] {
-			r.observeSlot(now, s, nil, requestedAt)
-		}
-	}
-	for _, p := range r.others.Peers() {
-		if !there[member.SessionLeaseName(r.settings.Fleet, p.Replica)] {
-			r.others.Missed(now, p.Replica)
-		}
-	}
-	r.dirty = true
-}
-
-// observeLease applies a version of any Lease of the fleet. The renewal of a session Lease, by far the most frequent event, is not
-// examined any further.
-func (r *Session) observeLease(now member.Moment, l *coordinationv1.Lease, requestedAt uint64) {
-	if number, ok := member.SlotOfLease(r.settings.Fleet, l.Name, r.settings.Slots); ok {
-		r.observeSlot(now, r.slots[number], l, requestedAt)
-		return
-	}
-	if !r.acted {
-		if err := CheckLease(r.settings, l); err != nil {
-			r.exit(Exit{Reason: ReasonMismatch, Message: err.Error()})
-			return
-		}
-	}
-	if l.Name == member.LeaderLeaseName(r.settings.Fleet) {
-		return
-	}
-	if requestedAt == 0 {
-		r.dirty = r.others.Observe(now, l, true) || r.dirty
-	} else {
-		r.dirty = r.others.Correct(now, l) || r.dirty
-	}
-}
-
-// observeDeletion records that a Lease was deleted.
-func (r *Session) observeDeletion(now member.Moment, l *coordinationv1.Lease) {
-	if number, ok := member.SlotOfLease(r.settings.Fleet, l.Name, r.settings.Slots); ok {
-		if s := r.slots[number]; s.lease != nil && s.lease.UID == l.UID {
-			r.observeSlot(now, s, nil, 0)
-		}
-		return
-	}
-	if replica, ok := member.ReplicaOfLease(r.settings.Fleet, l.Name); ok && r.others.Missed(now, replica) {
-		r.dirty = true
 	}
 }
 
@@ -257,24 +148,24 @@ func (r *Session) decide(now member.Moment) {
 	}
 	if empty, left := r.own.Left(); left {
 		exit := Exit{Reason: ReasonLeft, Message: "the session has left", Empty: empty}
-		if r.stuck != "" {
-			exit.Reason, exit.Message = ReasonUnfit, r.stuck
+		if r.activation.stuck != "" {
+			exit.Reason, exit.Message = ReasonUnfit, r.activation.stuck
 		}
 		r.exit(exit)
 		return
 	}
-	r.activate(now)
+	r.activation.activate(now)
 	r.touchDue(now)
 	r.decideSlots(now)
 	if r.dirty || !r.wake.IsZero() && now.Reached(r.wake) {
 		r.dirty, r.wake = false, member.Moment{}
-		r.decideLeader(now)
+		r.leader.decide(now)
 		r.decideLeave(now)
-		r.hurryFitness(now)
+		r.renewal.hurryFitness(now)
 		r.decideSlots(now) // those that the leader has assigned, and those of a session whose fitness has changed
 	}
 	if r.own.IsDue(now) {
-		r.writeNotes(now)
+		r.renewal.write(now)
 	}
 	if request, ok := r.own.Next(now); ok {
 		if request.Verb != member.Get {
@@ -283,11 +174,6 @@ func (r *Session) decide(now member.Moment) {
 		r.send(request, question{about: aboutOwn})
 	}
 }
-
-// later requests a step at a moment.
-func (r *Session) later(at member.Moment) { r.wake = member.Earliest(r.wake, at) }
-
-func (r *Session) exit(e Exit) { r.out.Exit = &e }
 
 // Fence returns the moment after which the session may start nothing; the zero Moment if it may not now.
 func (r *Session) Fence() member.Moment {
@@ -302,7 +188,7 @@ func (r *Session) Fence() member.Moment {
 // its slot Leases since, or it has emptied its Lease.
 func (r *Session) Suspended() bool {
 	_, holds := r.own.Fence()
-	return r.exited || !holds || r.activity != active
+	return r.exited || !holds || r.activation.activity != active
 }
 
 // Entitled reports whether the session holds the slot and may start effects for it before Fence, and under which epoch. A slot
@@ -313,4 +199,109 @@ func (r *Session) Entitled(slot int) (epoch int64, ok bool) {
 	}
 	s := r.slots[slot]
 	return s.epoch, s.phase == held || s.phase == stopping
+}
+
+// decideSlots decides the slots that were touched, and those that were blocked as long as more requests may be in flight.
+func (r *Session) decideSlots(now member.Moment) {
+	for number := r.nextSlot(0, r.hasRoom()); number >= 0; number = r.nextSlot(number+1, r.hasRoom()) {
+		s := r.slots[number]
+		r.touched.set(number, false)
+		r.blocked.set(number, false)
+		r.dues[number] = never
+		r.out.Slots = append(r.out.Slots, number)
+		r.decideSlot(now, s)
+		r.holder.engaged.set(number, s.phase != free || s.busy || s.pending || s.mustRead || len(s.attempts) > 0)
+	}
+}
+
+// decideSlot decides the next step for a slot.
+func (r *Session) decideSlot(now member.Moment, s *slot) {
+	if r.holder.expired(now, s) || r.activation.activity != active {
+		return
+	}
+	r.holder.decideSlot(now, s)
+	if r.leader.leads {
+		r.leader.decideSlot(now, s)
+	}
+}
+
+// decideLeave empties the session Lease when no slot is held and nothing is in flight.
+func (r *Session) decideLeave(now member.Moment) {
+	r.activation.giveUpWhenIdle(now)
+	if r.isLeaving() && r.holder.engaged.isEmpty() {
+		r.own.Release(now)
+	}
+}
+
+// handleReply applies the answer to a request of ours. Any other answer is ignored.
+func (r *Session) handleReply(now member.Moment, reply member.Reply) {
+	q, ok := r.answered(reply.ID)
+	if !ok {
+		return
+	}
+	r.dirty = r.dirty || q.about != aboutOwn
+	if q.leads && (q.verb == member.Create || q.verb == member.Update) {
+		r.leader.recordWrite(now, q.name, reply.Outcome)
+	}
+	switch q.about {
+	case aboutOwn:
+		if q.verb != member.Get && (reply.Outcome == member.Unanswered || reply.Outcome == member.Refused) {
+			r.others.Interrupt()
+		}
+		if q.verb != member.Get && reply.Outcome == member.Done {
+			r.others.Acknowledged(now)
+		}
+		r.own.Replied(now, reply)
+	case aboutReread:
+		r.handleReread(now, q, reply)
+	case aboutSlot:
+		r.holder.handleSlotReply(now, q, reply)
+	case aboutProof:
+		r.proofs.handleProof(now, q, reply)
+	case aboutDeath:
+		r.leader.handleDeath(now, q, reply)
+	case aboutCensus:
+		r.leader.handleCensus(now, q, reply)
+	case aboutRestore:
+		r.observer.handleRestore(now, q, reply)
+	}
+}
+
+// handleReread applies the list of all Leases that is read before the session acts (again).
+func (r *Session) handleReread(now member.Moment, q question, reply member.Reply) {
+	if r.activation.hasRead(now, q, reply.Outcome) {
+		r.observer.observeList(now, reply.Leases, q.step)
+		r.activation.begin()
+		r.holder.resume(now)
+	}
+}
+
+// handleIdle records that what a change has ended is not in flight any more. An answer to an earlier change is ignored: something
+// may have been started in between.
+func (r *Session) handleIdle(e Idle) {
+	switch {
+	case e.Slot == Everything:
+		if e.Ticket == r.activation.restless {
+			r.activation.restless = 0
+		}
+	case e.Slot >= 0 && e.Slot < len(r.slots):
+		if s := r.slots[e.Slot]; s.busy && s.phase != held && s.ticket == e.Ticket {
+			s.busy = false
+			r.touch(s)
+		}
+	}
+}
+
+// Fitness returns what the session reports that it can do.
+func (r *Session) Fitness() member.Fitness { return r.ability.report }
+
+// Unreached returns the classes of the accounts that do not answer this session and answer another one.
+func (r *Session) Unreached() []string {
+	return r.table.unreached(r.others.Peers())[r.settings.Replica]
+}
+
+// MayLead reports whether the session may stand for election and continue to lead: it observes, and when it last led it could
+// list the sessions and write Leases.
+func (r *Session) MayLead(now member.Moment) bool {
+	return !r.ability.blind && now.Reached(r.leader.resigned)
 }
