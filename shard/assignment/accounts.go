@@ -53,17 +53,7 @@ func (b *board) leaveUnreached() {
 	for _, account := range b.accounts {
 		moved := false
 		for _, s := range account.Slots {
-			if s < 0 || s >= len(b.slots) {
-				continue
-			}
-			slot := &b.slots[s]
-			if slot.why != "" || slot.at == none || !account.Failing[b.replicas[slot.at].Name] || slot.StaysUntil > b.now {
-				continue
-			}
-			r := b.leastBusy(slot, func(r int) bool {
-				return account.Reached[b.replicas[r].Name] && !slot.unreached[b.replicas[r].Name] && b.isChoice(slot, r) && b.mayTake(r)
-			})
-			if r != none {
+			if r := b.reachedFor(&account, s); r != none {
 				b.move(s, r, Unreached)
 				moved = true
 			}
@@ -72,4 +62,18 @@ func (b *board) leaveUnreached() {
 			return
 		}
 	}
+}
+
+// reachedFor returns the replica to which a slot moves because its own one does not reach the account; none if it stays.
+func (b *board) reachedFor(account *Account, s int) int {
+	if s < 0 || s >= len(b.slots) {
+		return none
+	}
+	slot := &b.slots[s]
+	if slot.why != "" || slot.at == none || !account.Failing[b.replicas[slot.at].Name] || slot.StaysUntil > b.now {
+		return none
+	}
+	return b.leastBusy(slot, func(r int) bool {
+		return account.Reached[b.replicas[r].Name] && !slot.unreached[b.replicas[r].Name] && b.isChoice(slot, r) && b.mayTake(r)
+	})
 }

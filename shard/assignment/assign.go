@@ -239,23 +239,28 @@ func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receive
 			if newcomer[donor] || spent[[2]int{r, donor}] {
 				continue
 			}
-			best, distance := none, 0.0
-			for _, s := range b.replicas[donor].held {
-				slot := &b.slots[s]
-				if !b.mayJoin(slot, r) || b.with(slot, r) > b.config.EvenBelow*b.mean {
-					continue
-				}
-				if d := math.Abs(float64(slot.cost) - ideal); best == none || d < distance {
-					best, distance = s, d
-				}
-			}
-			if best != none {
+			if best := b.nearest(donor, r, ideal); best != none {
 				return r, best
 			}
 			spent[[2]int{r, donor}] = true
 		}
 	}
 	return none, none
+}
+
+// nearest returns the slot of a donor that may move to a newcomer and whose cost is nearest to the ideal one; none if there is none.
+func (b *board) nearest(donor, newcomer int, ideal float64) int {
+	best, distance := none, 0.0
+	for _, s := range b.replicas[donor].held {
+		slot := &b.slots[s]
+		if !b.mayJoin(slot, newcomer) || b.with(slot, newcomer) > b.config.EvenBelow*b.mean {
+			continue
+		}
+		if d := math.Abs(float64(slot.cost) - ideal); best == none || d < distance {
+			best, distance = s, d
+		}
+	}
+	return best
 }
 
 // evenOut moves slots from each replica that carries too much until it does not. While a replica is awaited, only the slots that

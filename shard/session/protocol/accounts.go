@@ -53,22 +53,30 @@ func (t *table) compareAccounts(peers []member.Peer) map[string]*assignment.Acco
 	}
 	for _, peer := range peers {
 		for _, asked := range t.accountsOf(peer).Asked {
-			if account := all[asked.Key]; account != nil {
-				if asked.Reached {
-					account.Reached[peer.Replica] = true
-				}
-				slots[asked.Key] = joined(slots[asked.Key], asked.Slots)
+			account := all[asked.Key]
+			if account == nil {
+				continue
 			}
+			if asked.Reached {
+				account.Reached[peer.Replica] = true
+			}
+			slots[asked.Key] = joined(slots[asked.Key], asked.Slots)
 		}
 	}
 	for key, account := range all {
-		for number := range t.slots {
-			if slots[key].Has(number) {
-				account.Slots = append(account.Slots, number)
-			}
-		}
+		account.Slots = t.numbers(slots[key])
 	}
 	return all
+}
+
+// numbers returns the numbers of a set of slots.
+func (t *table) numbers(set member.SlotSet) (numbers []int) {
+	for number := range t.slots {
+		if set.Has(number) {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
 }
 
 // joined returns the slots of two sets.

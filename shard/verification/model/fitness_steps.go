@@ -191,21 +191,24 @@ func (n *shifts) work(r, slot uint8) {
 	case n.inFlight && !mustRelease && n.from.entitled(r, slot):
 		n.add(may, "%s begins something", r, func(c *crew) { c.worker(r).busy |= 1 << slot })
 	case mustRelease && !has(w.busy, slot):
-		n.add(due, "%s releases a slot", r, func(c *crew) {
-			w := c.worker(r)
-			c.slots[slot] = post{assigned: p.assigned}
-			w.mine &^= 1 << slot
-			switch {
-			case !shut:
-			case n.mutation == forgetsFailure:
-				w.able = untried
-			default:
-				w.able, w.again = failing, workAgain<<w.failed
-				if n.mutation != backOffStaysShort {
-					w.failed = min(w.failed+1, mostFailed)
-				}
-			}
-		})
+		n.add(due, "%s releases a slot", r, func(c *crew) { n.release(c, r, slot, shut) })
+	}
+}
+
+// release: a replica releases a slot; one that did not open counts as a failure.
+func (n *shifts) release(c *crew, r, slot uint8, shut bool) {
+	w := c.worker(r)
+	c.slots[slot] = post{assigned: c.slots[slot].assigned}
+	w.mine &^= 1 << slot
+	switch {
+	case !shut:
+	case n.mutation == forgetsFailure:
+		w.able = untried
+	default:
+		w.able, w.again = failing, workAgain<<w.failed
+		if n.mutation != backOffStaysShort {
+			w.failed = min(w.failed+1, mostFailed)
+		}
 	}
 }
 

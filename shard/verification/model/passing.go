@@ -99,23 +99,16 @@ func (n *successors) time() {
 		if s := n.from.session(who); s.phase != living || s.asleep {
 			continue
 		}
-		for _, slow := range []bool{true, false} {
-			if slow && n.from.session(who).fence == 0 || slow && n.isSteady(who) {
-				continue
-			}
-			text := "time passes, twice as fast for %s"
-			if slow {
-				text = "time passes, but not for %s"
-			}
-			n.add(fault, text, who, func(w *world) {
+		if n.from.session(who).fence != 0 && !n.isSteady(who) {
+			n.add(fault, "time passes, but not for %s", who, func(w *world) {
 				w.remaining.drifts--
-				if slow {
-					n.tick(w, who, 0)
-				} else {
-					n.tick(w, 0, who)
-				}
+				n.tick(w, who, 0)
 			})
 		}
+		n.add(fault, "time passes, twice as fast for %s", who, func(w *world) {
+			w.remaining.drifts--
+			n.tick(w, 0, who)
+		})
 	}
 }
 
@@ -131,27 +124,31 @@ func (n *successors) tick(w *world, slow, fast uint8) {
 	}
 	w.sortWire()
 	for i := range n.sessions() {
-		who := uint8(i + 1)
-		s := w.session(who)
-		if s.phase != starting && s.phase != living {
-			continue
-		}
-		s.sent = false
-		if s.answer > 0 {
-			s.answer = min(s.answer+1, 1+fence)
-		}
-		if !n.isSteady(who) && who != slow && (!s.asleep || n.mutation != fenceOnMonotonicClock) && s.fence > 0 {
-			s.fence--
-			s.doubts = s.doubts || s.fence == 0
-		}
-		if !s.asleep {
-			n.timers(w, who)
-			if who == fast {
-				n.timers(w, who)
-			}
-		}
+		n.age(w, uint8(i+1), slow, fast)
 	}
 	w.cut = 0
+}
+
+// age ages a session.
+func (n *successors) age(w *world, who, slow, fast uint8) {
+	s := w.session(who)
+	if s.phase != starting && s.phase != living {
+		return
+	}
+	s.sent = false
+	if s.answer > 0 {
+		s.answer = min(s.answer+1, 1+fence)
+	}
+	if !n.isSteady(who) && who != slow && (!s.asleep || n.mutation != fenceOnMonotonicClock) && s.fence > 0 {
+		s.fence--
+		s.doubts = s.doubts || s.fence == 0
+	}
+	if !s.asleep {
+		n.timers(w, who)
+		if who == fast {
+			n.timers(w, who)
+		}
+	}
 }
 
 // cameBack returns the age of the newest renewal that was observed, where it matters.
