@@ -20,7 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 // slots of the two labs that tests share. They are taken over and handed over many times; with the default number of them the faults
@@ -50,7 +50,7 @@ func fleet(t *testing.T) *harness.Lab {
 // slotOf returns the slot of a root.
 func slotOf(t *testing.T, lab *harness.Lab, namespace, root string) int {
 	t.Helper()
-	spread, err := ring.NewSlots(lab.SlotCount, ring.Deployment)
+	spread, err := assignment.NewSpread(lab.SlotCount, assignment.ByDeployment)
 	if err != nil {
 		t.Fatal(err)
 	}

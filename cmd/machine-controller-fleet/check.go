@@ -17,7 +17,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fleetcheck"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // checkCommand is the name of the command that checks a fleet.
@@ -80,14 +80,14 @@ func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
 func checkFleet(ctx context.Context, o checkOptions, client kubernetes.Interface, c clock.Clock, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	want := fleetcheck.Expected{Fleet: o.fleet, Slots: o.slots, Replicas: o.leastReplicas}
+	want := membership.Expected{Fleet: o.fleet, Slots: o.slots, Replicas: o.leastReplicas}
 	wrong := errors.New("sessions may renew their Leases less often than that; increase --timeout")
 	var before []coordinationv1.Lease // of a list that succeeded: to an empty one every session is new
 	for isListed := false; ; {
 		now, err := listLeases(ctx, o, client)
 		switch {
 		case err == nil && isListed:
-			problems := fleetcheck.Problems(want, before, now)
+			problems := membership.Problems(want, before, now)
 			if problems == nil {
 				fmt.Fprintf(out, "Fleet %s works: %d slots have a holder that lives.\n", o.fleet, o.slots)
 				return nil
@@ -98,7 +98,7 @@ func checkFleet(ctx context.Context, o checkOptions, client kubernetes.Interface
 		}
 		before, isListed = now, err == nil
 		select {
-		case <-c.After(fleetcheck.Wait(now)):
+		case <-c.After(membership.CheckAfter(now)):
 		case <-ctx.Done():
 			return fmt.Errorf("expected fleet %s to work within %s, got: %w; see docs/operations/fleet.md", o.fleet, o.timeout, wrong)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 // TestRollingRestart replaces the pods of all replicas, one after the other. In the end the replicas hold the same slots. Nothing
@@ -98,7 +98,7 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 // uneven, and a slot that has moved is not moved again for rebalancing for some minutes.
 func (b *bed) evenly(t *testing.T, replicas, perReplica int) (names []string) {
 	t.Helper()
-	spread, err := ring.NewSlots(slots, ring.Deployment)
+	spread, err := assignment.NewSpread(slots, assignment.ByDeployment)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 const (
@@ -291,7 +291,7 @@ func (c *configs) crash(replica string) {
 // owner returns the replica that holds the slot of the pool; the first one while none does.
 func (c *configs) owner() string {
 	c.Helper()
-	spread, err := ring.NewSlots(slots, ring.Deployment)
+	spread, err := assignment.NewSpread(slots, assignment.ByDeployment)
 	c.must(err)
 	holders, err := c.lab.Holders(c.ctx)
 	c.must(err)

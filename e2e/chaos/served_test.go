@@ -21,7 +21,7 @@ import (
 	machinelisters "github.com/machine-controller-fleet/machine-controller-fleet/client/listers/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 const (
@@ -243,7 +243,7 @@ func (r *roots) verdict(t *testing.T) {
 
 // responsible describes the slot of a root: its holder by the Lease, and what that process reports.
 func (b *bed) responsible(ctx context.Context, root string) string {
-	spread, err := ring.NewSlots(b.slots, ring.Deployment)
+	spread, err := assignment.NewSpread(b.slots, assignment.ByDeployment)
 	if err != nil {
 		return err.Error()
 	}

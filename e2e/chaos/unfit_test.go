@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 const (
@@ -223,7 +223,7 @@ func (b *bed) dynamic(t *testing.T) dynamic.Interface {
 
 func undecodableSlot(t *testing.T, b *bed) int {
 	t.Helper()
-	spread, err := ring.NewSlots(b.slots, ring.Deployment)
+	spread, err := assignment.NewSpread(b.slots, assignment.ByDeployment)
 	if err != nil {
 		t.Fatal(err)
 	}

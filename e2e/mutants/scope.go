@@ -128,7 +128,7 @@ func protocolFiles() []string {
 // cachesArea is what caches the objects of slots.
 func cachesArea() area {
 	const dir = "shard/slotcache/"
-	return area{"caches", []string{dir + "classes.go", dir + "grant.go", dir + "kind.go", dir + "set.go", dir + "weights.go"}, nil}
+	return area{"caches", []string{dir + "classes.go", dir + "grant.go", dir + "kind.go", dir + "set.go", "shard/assignment/weights.go"}, nil}
 }
 
 // slotsArea is what decides which slot an object is labeled with, and by which replica, and when it may be reconciled.

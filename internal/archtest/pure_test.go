@@ -45,7 +45,7 @@ const driverContract = "./driver"
 
 // libraries are pure functions that are written elsewhere, by the only pure package that may import them, with everything below them.
 var libraries = map[string][]string{
-	"shard/ring": {"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"},
+	"shard/assignment": {"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"},
 	"controllers/machineconfig/kubeletconfig/fold": {"reflect"},
 	"controllers/machineconfig/render/merge":       {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
 	"controllers/machineconfig/template/expand":    {"sigs.k8s.io/yaml", "text/template"},

@@ -20,11 +20,11 @@ func rules() []rule {
 	return []rule{
 		{"controllers are independent", controllersStandAlone, []snippet{
 			{"controllers/machine/a.go", importing("machine", module+"/controllers/machineset")},
-			{"controllers/machine/a.go", importing("machine", module+"/shard/ring")},
+			{"controllers/machine/a.go", importing("machine", module+"/shard/assignment")},
 		}},
 		{"imports point one way", importsPointOneWay, []snippet{
 			{"shard/slotlabel/a.go", importing("slotlabel", module+"/controllers/machine")},
-			{"membership/a.go", importing("membership", module+"/shard/ring")},
+			{"membership/a.go", importing("membership", module+"/shard/assignment")},
 			{"shard/fence/a.go", importing("fence", module+"/shard/session")},
 			{"controllers/machine/credentials/a.go", importing("credentials", module+"/controllers/machine")},
 			{"controllers/machine/credentials/a.go", importing("credentials", module+"/controllers/machine/nodesync")},

@@ -24,7 +24,7 @@ type process struct {
 	slots []int
 	// shown is the position of each cache, by slot: each was begun when the slot was acquired.
 	shown      map[int]*caches
-	breakers   disruption.Breakers
+	breakers   *disruption.AllBreakers
 	lastReport string
 	seen       map[types.UID]bool
 	servers    map[string]reach.State
@@ -41,6 +41,14 @@ func newProcess(w *world, name string) *process {
 		p.ahead = time.Duration(w.dice.IntN(4000)-2000) * time.Millisecond
 	}
 	return p
+}
+
+// allBreakers returns the circuit breakers, with the thresholds that the world has when they are first used.
+func (p *process) allBreakers() *disruption.AllBreakers {
+	if p.breakers == nil {
+		p.breakers = disruption.NewAllBreakers(p.limits.Thresholds)
+	}
+	return p.breakers
 }
 
 func (p *process) clock() time.Time { return p.now.Add(p.ahead) }
@@ -165,7 +173,7 @@ func (p *process) reports() disruption.Reports {
 
 func (p *process) count() {
 	total, complete := disruption.Sum(p.own(), p.reports())
-	p.breakers.Step(p.clock(), p.limits.Thresholds, total, complete)
+	p.allBreakers().Step(p.clock(), total, complete)
 }
 
 func (p *process) report() {
@@ -200,10 +208,10 @@ func (p *process) reconcileRoot(slot int) {
 	if !p.seen[root.UID] {
 		p.seen[root.UID] = true
 		if len(root.Status.Conditions) > 0 {
-			p.breakers.Remember(p.scope(), root.Namespace)
+			p.allBreakers().Remember(p.limits.Thresholds, p.scope(), root.Namespace)
 		}
 	}
-	w.Breakers = p.breakers.Snapshot()
+	w.Breakers = p.allBreakers().Snapshots().Of[p.limits.Thresholds].Snapshot
 	w.Away, w.NotBefore = p.reach().Away, p.reach().Settled()
 	w.Held = p.held(ignoredByHealth)
 	v := disruption.Decide(w)

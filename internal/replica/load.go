@@ -3,20 +3,20 @@ package replica
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/load"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 // loadGauges exports how much of the work of one replica this one carries, for an autoscaler.
 type loadGauges struct {
 	acts         func() bool
-	work         func() load.Work
-	capacity     load.Capacity
+	work         func() assignment.Work
+	capacity     assignment.Capacity
 	load, inLoad *prometheus.Desc
 }
 
 // newLoadGauges returns the gauges. While acts returns false this replica may have lost its slots without a notice, and exports
 // none: another one may report the same work.
-func newLoadGauges(acts func() bool, work func() load.Work, capacity load.Capacity) *loadGauges {
+func newLoadGauges(acts func() bool, work func() assignment.Work, capacity assignment.Capacity) *loadGauges {
 	return &loadGauges{
 		acts: acts, work: work, capacity: capacity,
 		load: prometheus.NewDesc("mcf_load",
@@ -28,8 +28,8 @@ func newLoadGauges(acts func() bool, work func() load.Work, capacity load.Capaci
 }
 
 // measure returns the work of this replica.
-func (f *Replica) measure() load.Work {
-	return load.Count(f.slots.spread.Count(), f.session.fence.Holds, f.view.Machines.Of, f.metrics.Overdue(load.OverdueAfter))
+func (f *Replica) measure() assignment.Work {
+	return assignment.CountWork(f.slots.spread.Count(), f.session.fence.Holds, f.view.Machines.Of, f.metrics.Overdue(assignment.OverdueAfter))
 }
 
 // Describe is prometheus.Collector's.
@@ -45,7 +45,7 @@ func (g *loadGauges) Collect(metrics chan<- prometheus.Metric) {
 	}
 	work := g.work()
 	metrics <- prometheus.MustNewConstMetric(g.inLoad, prometheus.GaugeValue, float64(work.Slots))
-	for dimension, value := range load.Of(work, g.capacity) {
+	for dimension, value := range assignment.LoadOf(work, g.capacity) {
 		metrics <- prometheus.MustNewConstMetric(g.load, prometheus.GaugeValue, value, string(dimension))
 	}
 }

@@ -6,14 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/load"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 func TestLoadGauges(t *testing.T) {
 	acts := true
-	gauges := newLoadGauges(func() bool { return acts }, func() load.Work {
-		return load.Work{Slots: 64, Machines: 1000, Transitions: 300, Overdue: 50}
-	}, load.CapacityOf(200))
+	gauges := newLoadGauges(func() bool { return acts }, func() assignment.Work {
+		return assignment.Work{Slots: 64, Machines: 1000, Transitions: 300, Overdue: 50}
+	}, assignment.CapacityOf(200))
 	want := `# HELP mcf_load The work of this replica, in units of what one replica should carry, by dimension: machines, transitions or queue. The largest of the sums over all replicas is the number of replicas that the fleet needs.
 # TYPE mcf_load gauge
 mcf_load{dimension="machines"} 0.25

@@ -6,18 +6,18 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
 // newNamespaceLeases wires the exclusion of namespaces that other managers serve. roots returns the roots of a namespace that this
 // replica has cached.
 func newNamespaceLeases(
-	o Options, f *Replica, spread ring.Slots, roots func(namespace string) []corev1.ObjectReference,
+	o Options, f *Replica, spread assignment.Spread, roots func(namespace string) []corev1.ObjectReference,
 ) (*namespacelease.NamespaceLeases, error) {
-	byNamespace, err := ring.NewSlots(spread.Count(), ring.Namespace)
+	byNamespace, err := assignment.NewSpread(spread.Count(), assignment.ByNamespace)
 	if err != nil {
 		return nil, err
 	}

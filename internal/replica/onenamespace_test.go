@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 // namespaceOf matches the namespace in the path of a request.
@@ -19,7 +19,7 @@ var namespaceOf = regexp.MustCompile(`/namespaces/([^/]+)/`)
 // TestOnlyTheNamespace: a fleet serves one namespace of two, with all roots in one slot, and sends no request about the other.
 func TestOnlyTheNamespace(t *testing.T) {
 	t.Parallel()
-	o := replicaOptions(func(o *Options) { o.Namespace, o.Fleet.ShardBy = "a", string(ring.Namespace) })
+	o := replicaOptions(func(o *Options) { o.Namespace, o.Fleet.ShardBy = "a", string(assignment.ByNamespace) })
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
@@ -57,11 +57,11 @@ func TestOnlyTheNamespace(t *testing.T) {
 		r.start("fleet-0")
 		r.until("the machines of the namespace run", func() bool { return r.missing() == "" })
 
-		slots, err := ring.NewSlots(o.Fleet.Slots, ring.Namespace)
+		slots, err := assignment.NewSpread(o.Fleet.Slots, assignment.ByNamespace)
 		if err != nil {
 			t.Fatal(err)
 		}
-		byName, err := ring.NewSlots(o.Fleet.Slots, ring.Deployment)
+		byName, err := assignment.NewSpread(o.Fleet.Slots, assignment.ByDeployment)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
@@ -48,7 +47,7 @@ func DefaultOptions() Options {
 			Durations: member.DefaultConfig(),
 			Name:      "fleet",
 			Slots:     256,
-			ShardBy:   string(ring.Deployment),
+			ShardBy:   string(assignment.ByDeployment),
 			Capacity:  1,
 		},
 		Machine: MachineOptions{
@@ -154,12 +153,12 @@ func (o *ConfigOptions) Folder() (path string, ok bool) {
 }
 
 // Spread finds the slot of a key.
-func (o *FleetOptions) Spread() (ring.Slots, error) {
-	by, err := ring.ParseShardBy(o.ShardBy)
+func (o *FleetOptions) Spread() (assignment.Spread, error) {
+	by, err := assignment.ParseShardBy(o.ShardBy)
 	if err != nil {
-		return ring.Slots{}, err
+		return assignment.Spread{}, err
 	}
-	return ring.NewSlots(o.Slots, by)
+	return assignment.NewSpread(o.Slots, by)
 }
 
 // settings returns the settings of the protocol for this process.
@@ -167,7 +166,7 @@ func (o *FleetOptions) settings(replica, session string, exclusive bool) protoco
 	return protocol.Settings{
 		Config: o.Durations, Assignment: assignment.DefaultConfig(), Fleet: o.Name, Namespace: o.Namespace,
 		Replica: replica, Session: session, PodUID: o.PodUID, Exclusive: exclusive, Capacity: o.Capacity,
-		Slots: o.Slots, ShardBy: o.ShardBy, RingVersion: ring.Version,
+		Slots: o.Slots, ShardBy: o.ShardBy, RingVersion: assignment.RingVersion,
 	}
 }
 

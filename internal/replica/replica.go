@@ -39,8 +39,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/load"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
@@ -207,7 +207,7 @@ func (f *Replica) controllers(o Options) ([]controller, error) {
 	acts := f.session.fence.Acts
 	byMachine := o.MetricsByMachine
 	f.collectors = append(slices.Concat(deployments.Collectors(acts, byMachine), sets.Collectors(acts, byMachine), machines.Collectors(acts, byMachine)),
-		heldDeletions(acts, replacements), newLoadGauges(acts, f.measure, load.CapacityOf(o.ConcurrentSyncs)))
+		heldDeletions(acts, replacements), newLoadGauges(acts, f.measure, assignment.CapacityOf(o.ConcurrentSyncs)))
 	all := append([]controller{f.identity, f.namespaces, deployments, sets, machines, classes, replacements, f.accounts}, counts...)
 	if o.Safety.OrphanVMsPeriod > 0 {
 		sweep, err := newOrphans(o, f)

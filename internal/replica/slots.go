@@ -15,9 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel"
@@ -29,7 +29,7 @@ type slots struct {
 	*slotcache.Set
 	*watched
 
-	spread     ring.Slots
+	spread     assignment.Spread
 	fence      *fence.Fence
 	view       *objectcache.View
 	nodes      *objectcache.Nodes
@@ -51,7 +51,7 @@ var _ shardsession.Grants = (*slots)(nil)
 const nodesKind = "Nodes"
 
 // newSlots wires the sources of the view. Errors: watches that cannot be prepared.
-func newSlots(o Options, f *Replica, spread ring.Slots) (*slots, error) {
+func newSlots(o Options, f *Replica, spread assignment.Spread) (*slots, error) {
 	api := f.machines.MachineV1alpha1()
 	s := &slots{
 		watched: &watched{clock: clock.RealClock{}, after: o.Fleet.Durations.BlindAfter, lists: []watchedLists{
@@ -209,7 +209,7 @@ func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
 
 // weigh returns the weights of this replica's slots.
 func (s *slots) weigh() map[int]int64 {
-	return slotcache.Weights(s.spread.Count(), s.fence.Holds, s.view.Machines.All())
+	return assignment.Weights(s.spread.Count(), s.fence.Holds, s.view.Machines.All())
 }
 
 // sharedGate returns a Gate for objects that several roots share: their own key decides their slot. No key is admitted in a

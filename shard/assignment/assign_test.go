@@ -10,8 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
 // TestAssign uses small worlds at one o'clock, with the arithmetic beside each. A machine costs ten, a slot one.
@@ -266,7 +264,7 @@ func TestTheTableChooses(t *testing.T) {
 		{[]int64{3, 0, 0, 0, 0, 0, 0, 0}, []int64{4}},  // a 38, b 41: with the slot b has 42, which is 1.05 of the mean
 	} {
 		slots := len(test.a) + len(test.b) + 1
-		table := ring.Table(slots, []string{"a", "b"})
+		table := Table(slots, []string{"a", "b"})
 		for number := range slots {
 			f := newFleet(0, "a", "b")
 			for _, weight := range test.a {

@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
 // none is the index of no replica, and of no slot.
@@ -147,7 +145,7 @@ func (b *board) byLoad(busiestFirst bool) []int {
 // named returns the replica that the consistent-hash table names for a slot.
 func (b *board) named(s *slot) int {
 	if b.table == nil {
-		b.table = ring.Table(len(b.slots), slices.Collect(maps.Keys(b.index)))
+		b.table = Table(len(b.slots), slices.Collect(maps.Keys(b.index)))
 	}
 	return b.index[b.table[s.number]]
 }

@@ -1,5 +1,11 @@
-// Package assignment decides which replica should hold which slot. It is pure: Assign is a function from what is known about
-// replicas and slots (a World) to new assignments (a Verdict).
+// Package assignment decides which slot an object belongs to, which replica should hold which slot, and how much of the work each
+// replica carries. It is pure.
+//
+// A Spread maps objects to slots, and Table names a replica for each slot by consistent hashing. Both are functions of their arguments
+// only, the same in every replica and every build with the same RingVersion; a golden file fixes them. The order of replicas does not
+// matter. No replica gets more than 1.25 times the mean number of slots, rounded up, in the Table.
+//
+// Assign is a function from what is known about replicas and slots (a World) to new assignments (a Verdict).
 //
 // A slot moves only for a reason. It must move if it is not assigned, or if its replica is dead, leaves or does not take it; such
 // slots are assigned at once, the heaviest first. It returns to its home when that replica is available again. And within limits

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
 // fleet is a world in which each assignment is carried out at once.
@@ -94,7 +93,7 @@ func (f *fleet) assigned() []string {
 // weigh gives the slots the weights of 0 to n MachineDeployments of log-normal size: median 20, sigma 1.2, at most 2,000
 // machines.
 func (f *fleet) weigh(random *rand.Rand, deployments int) {
-	spread, err := ring.NewSlots(len(f.Slots), ring.Deployment)
+	spread, err := NewSpread(len(f.Slots), ByDeployment)
 	if err != nil {
 		panic(err)
 	}

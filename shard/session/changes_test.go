@@ -9,7 +9,6 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
@@ -34,7 +33,7 @@ func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 			f := fence.New("fleet-0", "fleet-0_abcde", fleetSlots, now, registry, nil)
 			r, err := New(Config{Fence: f, Time: now, Metrics: metrics, Grants: instantGrants{}, Settings: protocol.Settings{
 				Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
-				Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+				Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
 			}})
 			if err != nil {
 				t.Fatal(err)

@@ -25,7 +25,6 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
@@ -287,7 +286,7 @@ func (f *costFleet) newReplica(n int) *costReplica {
 	name := fmt.Sprintf("machine-controller-fleet-%d", n)
 	s := protocol.Settings{
 		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
-		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: f.slots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: f.slots, ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
 	}
 	machine, err := protocol.NewSession(s)
 	if err != nil {

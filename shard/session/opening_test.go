@@ -22,7 +22,6 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
@@ -43,7 +42,7 @@ func stepped(t *testing.T, c clock.WithTicker, grants Grants, tracer trace.Trace
 	store := storeOn(t, newServer().Config(), f, now)
 	r, err := New(Config{Fence: f, Leases: store, Time: now, Metrics: NewMetrics(registry), Grants: grants, Roots: func(int) int { return 0 }, Tracer: tracer, Settings: protocol.Settings{
 		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
-		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
 	}})
 	if err != nil {
 		t.Fatal(err)

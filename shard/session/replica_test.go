@@ -22,7 +22,6 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
@@ -107,7 +106,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 	settings := protocol.Settings{
 		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: fleetSlots,
-		ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+		ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
 	}
 	for _, f := range change {
 		f(&settings)
@@ -437,7 +436,7 @@ func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
 		wantAll(t, 25*time.Second, a)
 		for name, change := range map[string]func(*protocol.Settings){
 			"slots":              func(s *protocol.Settings) { s.Slots = 2 * fleetSlots },
-			"shard-by":           func(s *protocol.Settings) { s.ShardBy = string(ring.Namespace) },
+			"shard-by":           func(s *protocol.Settings) { s.ShardBy = string(assignment.ByNamespace) },
 			"the ring's version": func(s *protocol.Settings) { s.RingVersion = "0" },
 			"--lease-fence":      func(s *protocol.Settings) { s.Config.Fence = 10 * time.Second },
 			"--lease-take-over":  func(s *protocol.Settings) { s.Config.TakeOver = 20 * time.Second },

@@ -10,7 +10,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
 // Settings are the identity of a replica and the settings that its fleet was installed with.
@@ -50,8 +49,8 @@ func (s Settings) Validate() error {
 	if s.Fleet == "" || s.Namespace == "" {
 		errs = append(errs, fmt.Errorf("expected a fleet and a namespace, got %q and %q", s.Fleet, s.Namespace))
 	}
-	if s.Slots < 1 || s.Slots > ring.MaxSlots {
-		errs = append(errs, fmt.Errorf("slots: expected 1 to %d, got %d", ring.MaxSlots, s.Slots))
+	if s.Slots < 1 || s.Slots > assignment.MaxSlots {
+		errs = append(errs, fmt.Errorf("slots: expected 1 to %d, got %d", assignment.MaxSlots, s.Slots))
 	}
 	if s.Capacity < 0 {
 		errs = append(errs, fmt.Errorf("capacity: expected more than 0, or 0 for the default of 1, got %v", s.Capacity))

@@ -9,7 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
@@ -72,7 +72,7 @@ func (w *world) start(p *pod) *process {
 	lockFree := !slices.ContainsFunc(w.processes, func(other *process) bool { return other.mode != gone && other.podUID == p.uid })
 	settings := protocol.Settings{
 		Config: w.config, Assignment: w.plan, Fleet: fleetName, Namespace: namespace, Replica: p.name, Session: session, PodUID: p.uid,
-		Exclusive: lockFree || w.broken.lockForAll, Slots: w.slots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+		Exclusive: lockFree || w.broken.lockForAll, Slots: w.slots, ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
 	}
 	machine, err := protocol.NewSession(settings)
 	if err != nil {

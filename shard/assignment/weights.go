@@ -1,4 +1,4 @@
-package slotcache
+package assignment
 
 import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"

@@ -1,4 +1,4 @@
-package load_test
+package assignment
 
 import (
 	"maps"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/load"
 )
 
 // workers is the default of --concurrent-syncs.
@@ -21,8 +20,8 @@ const workers = 200
 
 // needed is the number of replicas that an autoscaler derives from the loads of all replicas: what the query in
 // docs/operations/scaling.md computes.
-func needed(loads ...map[load.Dimension]float64) float64 {
-	sums := map[load.Dimension]float64{}
+func needed(loads ...map[Dimension]float64) float64 {
+	sums := map[Dimension]float64{}
 	for _, of := range loads {
 		for dimension, value := range of {
 			sums[dimension] += value
@@ -31,27 +30,27 @@ func needed(loads ...map[load.Dimension]float64) float64 {
 	return slices.Max(slices.Collect(maps.Values(sums)))
 }
 
-func TestOf(t *testing.T) {
+func TestLoadOf(t *testing.T) {
 	for name, c := range map[string]struct {
-		work    load.Work
+		work    Work
 		workers int
-		want    map[load.Dimension]float64
+		want    map[Dimension]float64
 	}{
 		"no work": {
 			workers: workers,
-			want:    map[load.Dimension]float64{load.Machines: 0, load.Transitions: 0, load.Queue: 0},
+			want:    map[Dimension]float64{OfMachines: 0, OfTransitions: 0, OfQueue: 0},
 		},
 		"what one replica should carry, in each dimension": {
-			work: load.Work{Machines: 4000, Transitions: 150, Overdue: 200}, workers: workers,
-			want: map[load.Dimension]float64{load.Machines: 1, load.Transitions: 1, load.Queue: 1},
+			work: Work{Machines: 4000, Transitions: 150, Overdue: 200}, workers: workers,
+			want: map[Dimension]float64{OfMachines: 1, OfTransitions: 1, OfQueue: 1},
 		},
 		"fewer workers carry fewer transitions, and as many machines": {
-			work: load.Work{Machines: 2000, Transitions: 150, Overdue: 50}, workers: 50,
-			want: map[load.Dimension]float64{load.Machines: 0.5, load.Transitions: 4, load.Queue: 1},
+			work: Work{Machines: 2000, Transitions: 150, Overdue: 50}, workers: 50,
+			want: map[Dimension]float64{OfMachines: 0.5, OfTransitions: 4, OfQueue: 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := load.Of(c.work, load.CapacityOf(c.workers))
+			got := LoadOf(c.work, CapacityOf(c.workers))
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 				t.Errorf("load (-want +got):\n%s", diff)
 			}
@@ -60,23 +59,23 @@ func TestOf(t *testing.T) {
 }
 
 func TestNeededReplicas(t *testing.T) {
-	capacity := load.CapacityOf(workers)
+	capacity := CapacityOf(workers)
 	for name, c := range map[string]struct {
-		work []load.Work
+		work []Work
 		want float64
 	}{
-		"machines at rest":                       {[]load.Work{{Machines: 2000}, {Machines: 2000}}, 1},
-		"500 machines are created":               {[]load.Work{{Machines: 250, Transitions: 250}, {Machines: 250, Transitions: 250}}, 500.0 / 150},
-		"the dimension that needs most decides":  {[]load.Work{{Machines: 4000, Transitions: 75, Overdue: 20}}, 1},
-		"the same machine is not counted twice":  {[]load.Work{{Machines: 150, Transitions: 150}}, 1},
-		"dimensions are summed before the rule":  {[]load.Work{{Machines: 4000}, {Transitions: 150}}, 1},
-		"a replica without slots needs none":     {[]load.Work{{}, {Machines: 4000}}, 1},
-		"keys that wait ask for another replica": {[]load.Work{{Machines: 100, Overdue: 400}}, 2},
+		"machines at rest":                       {[]Work{{Machines: 2000}, {Machines: 2000}}, 1},
+		"500 machines are created":               {[]Work{{Machines: 250, Transitions: 250}, {Machines: 250, Transitions: 250}}, 500.0 / 150},
+		"the dimension that needs most decides":  {[]Work{{Machines: 4000, Transitions: 75, Overdue: 20}}, 1},
+		"the same machine is not counted twice":  {[]Work{{Machines: 150, Transitions: 150}}, 1},
+		"dimensions are summed before the rule":  {[]Work{{Machines: 4000}, {Transitions: 150}}, 1},
+		"a replica without slots needs none":     {[]Work{{}, {Machines: 4000}}, 1},
+		"keys that wait ask for another replica": {[]Work{{Machines: 100, Overdue: 400}}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var loads []map[load.Dimension]float64
+			var loads []map[Dimension]float64
 			for _, w := range c.work {
-				loads = append(loads, load.Of(w, capacity))
+				loads = append(loads, LoadOf(w, capacity))
 			}
 			if got := needed(loads...); math.Abs(got-c.want) > 1e-9 {
 				t.Errorf("needed replicas: %g, want %g", got, c.want)
@@ -92,49 +91,49 @@ func TestInTransition(t *testing.T) {
 		v1alpha1.MachineRunning: false, v1alpha1.MachineAvailable: false, v1alpha1.MachineUnknown: false,
 		v1alpha1.MachineFailed: false, v1alpha1.MachineCrashLoopBackOff: false, v1alpha1.MachineInPlaceUpdateFailed: false,
 	} {
-		m := machine(phase)
-		if got := load.InTransition(m); got != want {
+		m := machineIn(phase)
+		if got := InTransition(m); got != want {
 			t.Errorf("a machine in phase %q is in transition: %t, want %t", phase, got, want)
 		}
 		m.DeletionTimestamp = &metav1.Time{}
-		if !load.InTransition(m) {
+		if !InTransition(m) {
 			t.Errorf("a machine in phase %q that is being deleted is not in transition", phase)
 		}
 	}
 }
 
 // The machines of a slot that is not open are not all known, or another replica may report them.
-func TestCount(t *testing.T) {
+func TestCountWork(t *testing.T) {
 	machines := [][]*v1alpha1.Machine{
-		{machine(v1alpha1.MachineRunning), machine(v1alpha1.MachinePending)},
-		{machine("")},
-		{machine(v1alpha1.MachinePending), machine(v1alpha1.MachineRunning)},
+		{machineIn(v1alpha1.MachineRunning), machineIn(v1alpha1.MachinePending)},
+		{machineIn("")},
+		{machineIn(v1alpha1.MachinePending), machineIn(v1alpha1.MachineRunning)},
 		nil,
 	}
 	isOpen := func(slot int) bool { return slot != 2 }
-	got := load.Count(len(machines), isOpen, func(slot int) []*v1alpha1.Machine { return machines[slot] }, 7)
-	if diff := cmp.Diff(load.Work{Slots: 3, Machines: 3, Transitions: 2, Overdue: 7}, got); diff != "" {
+	got := CountWork(len(machines), isOpen, func(slot int) []*v1alpha1.Machine { return machines[slot] }, 7)
+	if diff := cmp.Diff(Work{Slots: 3, Machines: 3, Transitions: 2, Overdue: 7}, got); diff != "" {
 		t.Errorf("work (-want +got):\n%s", diff)
 	}
 }
 
-func machine(phase v1alpha1.MachinePhase) *v1alpha1.Machine {
+func machineIn(phase v1alpha1.MachinePhase) *v1alpha1.Machine {
 	m := &v1alpha1.Machine{}
 	m.Status.CurrentStatus.Phase = phase
 	return m
 }
 
-// world is a fleet: the work of each slot, and which replica holds it.
-type world struct {
-	slots  []load.Work
+// replicaWorks is a fleet: the work of each slot, and which replica holds it.
+type replicaWorks struct {
+	slots  []Work
 	holder []int
 }
 
-func draw(t *rapid.T) world {
-	w := world{slots: make([]load.Work, rapid.IntRange(1, 32).Draw(t, "slots"))}
+func drawWork(t *rapid.T) replicaWorks {
+	w := replicaWorks{slots: make([]Work, rapid.IntRange(1, 32).Draw(t, "slots"))}
 	for i := range w.slots {
 		machines := rapid.IntRange(0, 3000).Draw(t, "machines")
-		w.slots[i] = load.Work{
+		w.slots[i] = Work{
 			Machines: machines, Transitions: rapid.IntRange(0, machines).Draw(t, "transitions"), Overdue: rapid.IntRange(0, 500).Draw(t, "overdue"),
 		}
 		w.holder = append(w.holder, rapid.IntRange(0, 4).Draw(t, "holder"))
@@ -143,15 +142,15 @@ func draw(t *rapid.T) world {
 }
 
 // needed returns the replicas that the fleet needs, from what each of its replicas reports.
-func (w *world) needed() float64 {
-	var work [5]load.Work
+func (w *replicaWorks) needed() float64 {
+	var work [5]Work
 	for slot, of := range w.slots {
 		r := &work[w.holder[slot]]
 		r.Machines, r.Transitions, r.Overdue = r.Machines+of.Machines, r.Transitions+of.Transitions, r.Overdue+of.Overdue
 	}
-	var loads []map[load.Dimension]float64
+	var loads []map[Dimension]float64
 	for _, r := range work {
-		loads = append(loads, load.Of(r, load.CapacityOf(workers)))
+		loads = append(loads, LoadOf(r, CapacityOf(workers)))
 	}
 	return needed(loads...)
 }
@@ -159,7 +158,7 @@ func (w *world) needed() float64 {
 // A hand-over changes what each replica reports, and must not make the autoscaler change the number of replicas.
 func TestHandOverLeavesTheSumUnchanged(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
-		w := draw(t)
+		w := drawWork(t)
 		before := w.needed()
 		for range rapid.IntRange(1, 8).Draw(t, "moves") {
 			w.holder[rapid.IntRange(0, len(w.slots)-1).Draw(t, "slot")] = rapid.IntRange(0, 4).Draw(t, "to")
@@ -173,8 +172,8 @@ func TestHandOverLeavesTheSumUnchanged(t *testing.T) {
 // A failed scrape, a replica that has just died and slots without a holder leave slots out: they must not add replicas.
 func TestSlotsThatNoReplicaReportsNeedNone(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
-		w := draw(t)
-		part := world{slots: w.slots[:rapid.IntRange(0, len(w.slots)).Draw(t, "reported")], holder: w.holder}
+		w := drawWork(t)
+		part := replicaWorks{slots: w.slots[:rapid.IntRange(0, len(w.slots)).Draw(t, "reported")], holder: w.holder}
 		if all, got := w.needed(), part.needed(); got > all*(1+1e-9) {
 			t.Fatalf("needed replicas: %g when some slots are missing, %g with all", got, all)
 		}
@@ -183,7 +182,7 @@ func TestSlotsThatNoReplicaReportsNeedNone(t *testing.T) {
 
 func TestMoreWorkNeedsNoFewerReplicas(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
-		w := draw(t)
+		w := drawWork(t)
 		before := w.needed()
 		more := &w.slots[rapid.IntRange(0, len(w.slots)-1).Draw(t, "slot")]
 		more.Machines += rapid.IntRange(0, 1000).Draw(t, "more machines")

@@ -1,4 +1,4 @@
-package fleetcheck
+package membership
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // listed is how many names a problem lists.
@@ -21,9 +20,9 @@ type Expected struct {
 	Slots, Replicas int
 }
 
-// Wait returns how long to wait between the two lists: a session that works has renewed its Lease after that. It is the longest fence
+// CheckAfter returns how long to wait between the two lists: a session that works has renewed its Lease after that. It is the longest fence
 // that one of the Leases records; the default if none records any.
-func Wait(leases []coordinationv1.Lease) time.Duration {
+func CheckAfter(leases []coordinationv1.Lease) time.Duration {
 	var longest time.Duration
 	for i := range leases {
 		if d, err := time.ParseDuration(leases[i].Annotations[v1alpha1.AnnotationFence]); err == nil {
@@ -31,13 +30,17 @@ func Wait(leases []coordinationv1.Lease) time.Duration {
 		}
 	}
 	if longest <= 0 {
-		return member.DefaultConfig().Fence
+		return DefaultConfig().Fence
 	}
 	return longest
 }
 
-// Problems returns what differs from the expected fleet, each as a sentence; nil if it works. before and now are all Leases of the
-// fleet, listed at two times.
+// Problems returns what differs from the expected fleet, each as a sentence; nil if it works: a leader and enough sessions live and are
+// fit, and each slot has a holder that lives. before and now are all Leases of the fleet, listed at two times. A session lives if it
+// has renewed its Lease in between. Nothing else is accepted as evidence: the clock that wrote the time on a Lease is not that of the
+// reader.
+//
+// Not guaranteed: that the objects of each slot are reconciled. /readyz and the metrics of a replica report what it waits for.
 func Problems(want Expected, before, now []coordinationv1.Lease) (problems []string) {
 	versions, leases := map[string]string{}, map[string]*coordinationv1.Lease{}
 	for i := range before {
@@ -47,23 +50,23 @@ func Problems(want Expected, before, now []coordinationv1.Lease) (problems []str
 	for i := range now {
 		lease := &now[i]
 		leases[lease.Name] = lease
-		if _, isSession := member.ReplicaOfLease(want.Fleet, lease.Name); !isSession || member.Holder(lease) == "" {
+		if _, isSession := ReplicaOfLease(want.Fleet, lease.Name); !isSession || Holder(lease) == "" {
 			continue
 		}
 		if versions[lease.Name] == lease.ResourceVersion {
-			problems = append(problems, fmt.Sprintf("session %s does not renew its Lease %s", member.Holder(lease), lease.Name))
+			problems = append(problems, fmt.Sprintf("session %s does not renew its Lease %s", Holder(lease), lease.Name))
 			continue
 		}
-		alive[member.Holder(lease)] = true
-		if fitness, err := member.ParseFitness(lease.Annotations[v1alpha1.AnnotationFitness]); !fitness.IsFit() || err != nil {
-			problems = append(problems, fmt.Sprintf("session %s is unfit: %s", member.Holder(lease), fitness.Reason))
+		alive[Holder(lease)] = true
+		if fitness, err := ParseFitness(lease.Annotations[v1alpha1.AnnotationFitness]); !fitness.IsFit() || err != nil {
+			problems = append(problems, fmt.Sprintf("session %s is unfit: %s", Holder(lease), fitness.Reason))
 		}
 	}
 	if len(alive) < want.Replicas {
 		problems = append(problems, fmt.Sprintf("expected sessions of at least %d replicas that renew their Leases, got %d", want.Replicas, len(alive)))
 	}
-	name := member.LeaderLeaseName(want.Fleet)
-	if leader := leases[name]; !alive[member.Holder(leader)] || versions[name] == leader.ResourceVersion {
+	name := LeaderLeaseName(want.Fleet)
+	if leader := leases[name]; !alive[Holder(leader)] || versions[name] == leader.ResourceVersion {
 		problems = append(problems, fmt.Sprintf("no session that lives renews the leader Lease %s", name))
 	}
 	return append(problems, unowned(want, leases, alive)...)
@@ -73,7 +76,7 @@ func Problems(want Expected, before, now []coordinationv1.Lease) (problems []str
 func unowned(want Expected, leases map[string]*coordinationv1.Lease, alive map[string]bool) []string {
 	var names []string
 	for slot := range want.Slots {
-		if name := member.SlotLeaseName(want.Fleet, slot, want.Slots); !alive[member.Holder(leases[name])] {
+		if name := SlotLeaseName(want.Fleet, slot, want.Slots); !alive[Holder(leases[name])] {
 			names = append(names, name)
 		}
 	}

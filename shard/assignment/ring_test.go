@@ -1,4 +1,4 @@
-package ring
+package assignment
 
 import (
 	"flag"
@@ -15,18 +15,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite testdata/ring.golden; every changed line moves machines to another slot, and needs a new Version and a decision in docs/adr")
+var rewrite = flag.Bool("rewrite", false, "rewrite testdata/ring.golden; every changed line moves machines to another slot, and needs a new RingVersion and a decision in docs/adr")
 
 // TestGolden compares the slots of 1,000 keys and the tables of some fleets with the golden file.
 func TestGolden(t *testing.T) {
 	var got strings.Builder
-	fmt.Fprintf(&got, "version %s\n\n# slot of a key: by deployment of 256, by deployment of 1000, by namespace of 256\n", Version)
-	byDeployment, many, byNamespace := newSlots(t, 256, Deployment), newSlots(t, 1000, Deployment), newSlots(t, 256, Namespace)
+	fmt.Fprintf(&got, "version %s\n\n# slot of a key: by deployment of 256, by deployment of 1000, by namespace of 256\n", RingVersion)
+	byDeployment, many, byNamespace := newSpread(t, 256, ByDeployment), newSpread(t, 1000, ByDeployment), newSpread(t, 256, ByNamespace)
 	for i := range 1000 {
 		namespace, name := fmt.Sprintf("shoot--project-%d--cluster", i%37), fmt.Sprintf("worker-%d-z%d", i/3, i%3)
 		fmt.Fprintf(&got, "%s/%s %d %d %d\n", namespace, name, byDeployment.Of(namespace, name), many.Of(namespace, name), byNamespace.Of(namespace, name))
 	}
-	for _, fleet := range [][]string{{"fleet-0"}, names("fleet", 2), names("fleet", 3), names("fleet", 12), {"a", "b-1", "b-11"}} {
+	for _, fleet := range [][]string{{"fleet-0"}, fleetOf("fleet", 2), fleetOf("fleet", 3), fleetOf("fleet", 12), {"a", "b-1", "b-11"}} {
 		fmt.Fprintf(&got, "\n# table of 256 slots: %s\n", strings.Join(fleet, " "))
 		for row := range slices.Chunk(Table(256, fleet), 16) {
 			fmt.Fprintln(&got, strings.Join(row, " "))
@@ -47,48 +47,48 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func TestNewSlots(t *testing.T) {
+func TestNewSpread(t *testing.T) {
 	for _, bad := range []int{-1, 0, MaxSlots + 1} {
-		if _, err := NewSlots(bad, Deployment); err == nil {
+		if _, err := NewSpread(bad, ByDeployment); err == nil {
 			t.Errorf("%d slots: want an error", bad)
 		}
 	}
 	for _, good := range []int{1, 256, MaxSlots} {
-		if s := newSlots(t, good, Namespace); s.Count() != good || s.By() != Namespace {
+		if s := newSpread(t, good, ByNamespace); s.Count() != good || s.By() != ByNamespace {
 			t.Errorf("want %d slots by namespace, got %+v", good, s)
 		}
 	}
-	if _, err := NewSlots(256, "node"); err == nil {
+	if _, err := NewSpread(256, "node"); err == nil {
 		t.Error("sharding by node: want an error")
 	}
-	if by, err := ParseShardBy("namespace"); err != nil || by != Namespace {
+	if by, err := ParseShardBy("namespace"); err != nil || by != ByNamespace {
 		t.Errorf("want namespace, got %q, %v", by, err)
 	}
-	if got := (Slots{}).Of("a", "b"); got != 0 {
+	if got := (Spread{}).Of("a", "b"); got != 0 {
 		t.Errorf("want slot 0 only of the zero value, got %d", got)
 	}
 }
 
 // TestKeysOfANamespace checks that they share a slot by namespace, and are spread by deployment.
 func TestKeysOfANamespace(t *testing.T) {
-	count := func(s Slots) int {
+	count := func(s Spread) int {
 		seen := map[int]bool{}
 		for i := range 1000 {
 			seen[s.Of("default", fmt.Sprint("worker-", i))] = true
 		}
 		return len(seen)
 	}
-	if got := count(newSlots(t, 256, Namespace)); got != 1 {
+	if got := count(newSpread(t, 256, ByNamespace)); got != 1 {
 		t.Errorf("by namespace: want 1 slot, got %d", got)
 	}
 	// Of 256 slots, 256 × (1 - (255/256)^1000) = 251 are expected to get at least one of 1,000 keys.
-	if got := count(newSlots(t, 256, Deployment)); got < 240 {
+	if got := count(newSpread(t, 256, ByDeployment)); got < 240 {
 		t.Errorf("by deployment: want about 251 slots, got %d", got)
 	}
 }
 
 func TestOf_DoesNotAllocate(t *testing.T) {
-	s := newSlots(t, 256, Deployment)
+	s := newSpread(t, 256, ByDeployment)
 	if got := testing.AllocsPerRun(100, func() { s.Of("shoot--a-long-project--a-long-cluster", "a-long-name-of-a-machine-deployment") }); got != 0 {
 		t.Errorf("want no allocation, got %v", got)
 	}
@@ -124,10 +124,10 @@ func TestTable(t *testing.T) {
 }
 
 // TestJoin checks that a replica that joins n others takes about 1/(n+1) of the slots, and that little else moves.
-func TestJoin(t *testing.T) {
+func TestTable_Join(t *testing.T) {
 	const slots = 4096 // many, to measure the table and not chance
 	for n := 1; n < 20; n++ {
-		before, after := Table(slots, names("fleet", n)), Table(slots, names("fleet", n+1))
+		before, after := Table(slots, fleetOf("fleet", n)), Table(slots, fleetOf("fleet", n+1))
 		newcomer := fmt.Sprintf("fleet-%d", n)
 		taken, sideways := 0, 0
 		for slot := range after {
@@ -148,7 +148,7 @@ func TestJoin(t *testing.T) {
 }
 
 func BenchmarkOf(b *testing.B) {
-	s := newSlots(b, 256, Deployment)
+	s := newSpread(b, 256, ByDeployment)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Of("shoot--project--cluster", "worker-z1")
@@ -156,22 +156,22 @@ func BenchmarkOf(b *testing.B) {
 }
 
 func BenchmarkTable(b *testing.B) {
-	fleet := names("fleet", 50)
+	fleet := fleetOf("fleet", 50)
 	for b.Loop() {
 		Table(256, fleet)
 	}
 }
 
-func newSlots(tb testing.TB, count int, by ShardBy) Slots {
+func newSpread(tb testing.TB, count int, by ShardBy) Spread {
 	tb.Helper()
-	s, err := NewSlots(count, by)
+	s, err := NewSpread(count, by)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return s
 }
 
-func names(prefix string, n int) []string {
+func fleetOf(prefix string, n int) []string {
 	all := make([]string, n)
 	for i := range all {
 		all[i] = fmt.Sprintf("%s-%d", prefix, i)

@@ -1,19 +1,4 @@
-// Package load decides how much of the work of one replica each replica carries, so that an autoscaler can choose the number of
-// replicas. It is pure.
-//
-// Work has three dimensions, each with its own bound: machines take memory, machines in transition take workers, and keys that
-// are overdue show that workers are missing. The load in a dimension is the work divided by what one replica should carry, so
-// that 1 is one replica's worth.
-//
-// Guarantee: the load is linear in the work. Every machine and every key belongs to one slot, and every slot to one replica, so
-// the sum over all replicas depends on the work and not on where the slots are: a hand-over does not change it, and an
-// autoscaler that acts on the sum does not react to its own rebalancing. A maximum over replicas would. The number of replicas
-// needed is the sum over replicas in the dimension that needs most, since one replica has memory and workers at the same time.
-//
-// Work in slots that no replica reports is missing from the sum, and what two replicas reported one after the other is in it twice.
-// So each replica also reports how many slots are in its load, and a reader ignores a sum of too few or too many of them;
-// docs/operations/scaling.md has the query.
-package load
+package assignment
 
 import (
 	"time"
@@ -31,15 +16,25 @@ type Dimension string
 
 // The dimensions.
 const (
-	// Machines are all machines in the slots of a replica: they take its memory.
-	Machines Dimension = "machines"
-	// Transitions are the machines that are created, updated in place or deleted: they take its workers.
-	Transitions Dimension = "transitions"
-	// Queue is the keys that have waited for a worker for more than OverdueAfter.
-	Queue Dimension = "queue"
+	// OfMachines are all machines in the slots of a replica: they take its memory.
+	OfMachines Dimension = "machines"
+	// OfTransitions are the machines that are created, updated in place or deleted: they take its workers.
+	OfTransitions Dimension = "transitions"
+	// OfQueue is the keys that have waited for a worker for more than OverdueAfter.
+	OfQueue Dimension = "queue"
 )
 
-// Work is what one replica has to do.
+// Work is what one replica has to do, from which an autoscaler chooses the number of replicas. It has three dimensions, each with its
+// own bound: machines take memory, machines in transition take workers, and keys that are overdue show that workers are missing.
+//
+// The load in a dimension is linear in the work. Every machine and every key belongs to one slot, and every slot to one replica, so
+// the sum over all replicas depends on the work and not on where the slots are: a hand-over does not change it, and an
+// autoscaler that acts on the sum does not react to its own rebalancing. A maximum over replicas would. The number of replicas
+// needed is the sum over replicas in the dimension that needs most, since one replica has memory and workers at the same time.
+//
+// Work in slots that no replica reports is missing from the sum, and what two replicas reported one after the other is in it twice.
+// So each replica also reports how many slots are in its load, and a reader ignores a sum of too few or too many of them;
+// docs/operations/scaling.md has the query.
 type Work struct {
 	// Slots is the number of slots that the rest is in. A slot that is not open yet, or is handed over, does not count: its
 	// objects are not known, and it would be taken for one without work.
@@ -66,12 +61,12 @@ func CapacityOf(workers int) Capacity {
 	return Capacity{Machines: machines, Transitions: shareInTransition * float64(workers), Overdue: float64(workers)}
 }
 
-// Of returns the load of a replica by dimension. All dimensions are there; 0 is no work.
-func Of(w Work, c Capacity) map[Dimension]float64 {
+// LoadOf returns the load of a replica by dimension. All dimensions are there; 0 is no work.
+func LoadOf(w Work, c Capacity) map[Dimension]float64 {
 	return map[Dimension]float64{
-		Machines:    float64(w.Machines) / c.Machines,
-		Transitions: float64(w.Transitions) / c.Transitions,
-		Queue:       float64(w.Overdue) / c.Overdue,
+		OfMachines:    float64(w.Machines) / c.Machines,
+		OfTransitions: float64(w.Transitions) / c.Transitions,
+		OfQueue:       float64(w.Overdue) / c.Overdue,
 	}
 }
 
@@ -89,9 +84,9 @@ func InTransition(m *v1alpha1.Machine) bool {
 	return false
 }
 
-// Count returns the work of a replica, of slots slots in all: of those that are open on it, with the machines of each, and with
+// CountWork returns the work of a replica, of slots slots in all: of those that are open on it, with the machines of each, and with
 // so many overdue keys.
-func Count(slots int, isOpen func(slot int) bool, machinesOf func(slot int) []*v1alpha1.Machine, overdue int) Work {
+func CountWork(slots int, isOpen func(slot int) bool, machinesOf func(slot int) []*v1alpha1.Machine, overdue int) Work {
 	w := Work{Overdue: overdue}
 	for slot := range slots {
 		if !isOpen(slot) {

@@ -1,4 +1,4 @@
-package slotcache
+package assignment
 
 import (
 	"testing"

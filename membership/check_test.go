@@ -1,4 +1,4 @@
-package fleetcheck
+package membership
 
 import (
 	"testing"
@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 const (
@@ -74,7 +73,7 @@ func TestProblems(t *testing.T) {
 		},
 		"a session is unfit": {
 			change: func(before, now []coordinationv1.Lease) (_, _ []coordinationv1.Lease) {
-				now[2].Annotations[v1alpha1.AnnotationFitness] = member.Fitness{Acts: true, Reason: "its watch is broken"}.String()
+				now[2].Annotations[v1alpha1.AnnotationFitness] = Fitness{Acts: true, Reason: "its watch is broken"}.String()
 				return before, now
 			},
 			want: []string{"session f-1_bbbbb is unfit: its watch is broken"},
@@ -128,7 +127,7 @@ func TestProblems_ManySlots_NamesTheFirst(t *testing.T) {
 	}
 }
 
-func TestWait(t *testing.T) {
+func TestCheckAfter(t *testing.T) {
 	fence := func(value string) coordinationv1.Lease {
 		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationFence: value}}}
 	}
@@ -136,11 +135,11 @@ func TestWait(t *testing.T) {
 		leases []coordinationv1.Lease
 		want   time.Duration
 	}{
-		"no Leases":               {want: member.DefaultConfig().Fence},
+		"no Leases":               {want: DefaultConfig().Fence},
 		"the longest":             {leases: []coordinationv1.Lease{fence("3s"), fence("20s"), fence("")}, want: 20 * time.Second},
-		"not a positive duration": {leases: []coordinationv1.Lease{fence("soon"), fence("-1s")}, want: member.DefaultConfig().Fence},
+		"not a positive duration": {leases: []coordinationv1.Lease{fence("soon"), fence("-1s")}, want: DefaultConfig().Fence},
 	} {
-		if got := Wait(c.leases); got != c.want {
+		if got := CheckAfter(c.leases); got != c.want {
 			t.Errorf("%s: want %s, got %s", name, c.want, got)
 		}
 	}
