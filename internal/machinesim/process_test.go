@@ -25,6 +25,7 @@ type process struct {
 	// shown is the position of each cache, by slot: each was begun when the slot was acquired.
 	shown      map[int]*caches
 	breakers   *disruption.AllBreakers
+	thresholds disruption.Thresholds // of breakers
 	lastReport string
 	seen       map[types.UID]bool
 	servers    map[string]reach.State
@@ -43,9 +44,10 @@ func newProcess(w *world, name string) *process {
 	return p
 }
 
-// allBreakers returns the circuit breakers, with the thresholds that the world has when they are first used.
+// allBreakers returns the circuit breakers, with the thresholds that the world has now.
 func (p *process) allBreakers() *disruption.AllBreakers {
-	if p.breakers == nil {
+	if p.thresholds != p.limits.Thresholds {
+		p.thresholds = p.limits.Thresholds
 		p.breakers = disruption.NewAllBreakers(p.limits.Thresholds)
 	}
 	return p.breakers
