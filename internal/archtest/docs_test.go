@@ -31,7 +31,7 @@ func TestDocumentationNamesWhatExists(t *testing.T) {
 			return
 		}
 		text := string(read(t, name))
-		for _, match := range markdownLink.FindAllStringSubmatch(text, -1) {
+		for _, match := range markdownLink.FindAllStringSubmatch(codeSpan.ReplaceAllString(text, ""), -1) {
 			link, anchor, _ := strings.Cut(match[1], "#")
 			if strings.Contains(link, "://") {
 				continue

@@ -95,24 +95,26 @@ type NodeTemplateSpec struct {
 // MachineConfiguration overrides the controller's flags for one machine. Every nil field leaves the flag's value.
 type MachineConfiguration struct {
 	// MachineDrainTimeout is how long the drain of the Node may take, from the deletion of the machine on, before it is
-	// forced.
+	// forced. Nil means --machine-drain-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineDrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
-	// MachineHealthTimeout is how long the Node may be unhealthy before the machine fails and is replaced.
+	// MachineHealthTimeout is how long the Node may be unhealthy before the machine fails and is replaced. Nil means
+	// --machine-health-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineHealthTimeout *metav1.Duration `json:"healthTimeout,omitempty"`
 	// MachineCreationTimeout is how long, from its creation on, a machine may take to become a healthy Node before it
-	// fails.
+	// fails. Nil means --machine-creation-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineCreationTimeout *metav1.Duration `json:"creationTimeout,omitempty"`
-	// MachineInPlaceUpdateTimeout is how long an in-place update may take before it counts as failed.
+	// MachineInPlaceUpdateTimeout is how long an in-place update may take before it counts as failed. Nil means
+	// --machine-inplace-update-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineInPlaceUpdateTimeout *metav1.Duration `json:"inPlaceUpdateTimeout,omitempty"`
-	// MachinePreserveTimeout is how long a preserved machine is kept.
+	// MachinePreserveTimeout is how long a preserved machine is kept. Nil means --machine-preserve-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachinePreserveTimeout *metav1.Duration `json:"machinePreserveTimeout,omitempty"`
@@ -120,11 +122,11 @@ type MachineConfiguration struct {
 	// +optional
 	DisableHealthTimeout *bool `json:"disableHealthTimeout,omitempty"`
 	// MaxEvictRetries is for how long the eviction of a pod is retried during a drain before the pod is deleted by force:
-	// 20 s for each.
+	// 20 s for each. Nil means --machine-max-evict-retries.
 	// +optional
 	MaxEvictRetries *int32 `json:"maxEvictRetries,omitempty"`
 	// NodeConditions are the types, separated by commas, of the Node conditions that must be False for the Node to be
-	// healthy, beside Ready, which must be True.
+	// healthy, beside Ready, which must be True. Nil means --node-conditions.
 	// +optional
 	NodeConditions *string `json:"nodeConditions,omitempty"`
 }
