@@ -73,7 +73,7 @@ replace() {
 pages() {
   go test -count=1 ./apis/machine/v1alpha1 -run TestEventsPage -args -update
   go test -count=1 ./controllers/machine/lifecycle -run TestDiagram -args -update
-  go test -count=1 ./internal/archtest -run "TestLog(Lines|Keys)|TestControllers|TestAPIPage" -args -update
+  go test -count=1 ./internal/archtest -run "TestLog(Lines|Keys)|TestControllers|Test(API|Keys)Page" -args -update
 }
 
 monitoring() { go run ./hack/monitoring -chart charts/machine-controller-fleet -runbooks docs/runbooks; }

@@ -56,13 +56,13 @@ func regionOf(class *v1alpha1.MachineClass) (string, error) {
 
 // placementOf returns the placement of a machine; nil for none.
 func placementOf(spec ProviderSpec, m *v1alpha1.Machine) (*Placement, error) {
-	text := m.Spec.NodeTemplateSpec.Annotations[PlacementAnnotation]
+	text := m.Spec.NodeTemplateSpec.Annotations[AnnotationPlacement]
 	if spec.Placement != nil || text == "" {
 		return spec.Placement, nil
 	}
 	var placement Placement
 	if err := json.Unmarshal([]byte(text), &placement); err != nil {
-		return nil, fmt.Errorf("spec.nodeTemplate.metadata.annotations[%s]: %w; expected a JSON object with fields such as groupName and tenancy", PlacementAnnotation, err)
+		return nil, fmt.Errorf("spec.nodeTemplate.metadata.annotations[%s]: %w; expected a JSON object with fields such as groupName and tenancy", AnnotationPlacement, err)
 	}
 	return &placement, nil
 }

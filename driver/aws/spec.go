@@ -34,7 +34,7 @@ type ProviderSpec struct {
 	CapacityReservation     *CapacityReservation `json:"capacityReservation,omitempty"`
 	InstanceMetadataOptions *MetadataOptions     `json:"instanceMetadataOptions,omitempty"`
 	CPUOptions              *CPUOptions          `json:"cpuOptions,omitempty"`
-	// Placement wins over the Machine's annotation PlacementAnnotation.
+	// Placement wins over the Machine's annotation AnnotationPlacement.
 	Placement *Placement `json:"placement,omitempty"`
 }
 
@@ -115,8 +115,10 @@ type CPUOptions struct {
 	AMDSEVSNP      *string `json:"amdSevSnp,omitempty"`
 }
 
-// PlacementAnnotation of spec.nodeTemplate of a Machine holds a Placement as JSON.
-const PlacementAnnotation = v1alpha1.GroupName + "/awsPlacement"
+// AnnotationPlacement is a Placement: where the instance runs.
+//
+// On: spec.nodeTemplate of Machines. By: user. Value: JSON. See: drivers/aws.md.
+const AnnotationPlacement = v1alpha1.GroupName + "/awsPlacement"
 
 // Placement is where an instance runs.
 type Placement struct {

@@ -286,7 +286,7 @@ func TestClientTokensFit(t *testing.T) {
 
 func TestPlacements(t *testing.T) {
 	m := &v1alpha1.Machine{}
-	m.Spec.NodeTemplateSpec.Annotations = map[string]string{PlacementAnnotation: `{"GroupName": "of-annotation", "Tenancy": "host"}`}
+	m.Spec.NodeTemplateSpec.Annotations = map[string]string{AnnotationPlacement: `{"GroupName": "of-annotation", "Tenancy": "host"}`}
 	got, err := placementOf(ProviderSpec{}, m)
 	if err != nil || sdk.ToString(got.GroupName) != "of-annotation" || sdk.ToString(got.Tenancy) != "host" {
 		t.Errorf("of the annotation: %+v, %v", got, err)
@@ -294,8 +294,8 @@ func TestPlacements(t *testing.T) {
 	if got, err := placementOf(ProviderSpec{Placement: &Placement{}}, m); err != nil || got.GroupName != nil {
 		t.Errorf("of the spec: %+v, %v", got, err)
 	}
-	m.Spec.NodeTemplateSpec.Annotations[PlacementAnnotation] = "host"
-	if _, err := placementOf(ProviderSpec{}, m); err == nil || !strings.Contains(err.Error(), PlacementAnnotation) {
+	m.Spec.NodeTemplateSpec.Annotations[AnnotationPlacement] = "host"
+	if _, err := placementOf(ProviderSpec{}, m); err == nil || !strings.Contains(err.Error(), AnnotationPlacement) {
 		t.Errorf("of a broken annotation: %v", err)
 	}
 	if got, err := placementOf(ProviderSpec{}, &v1alpha1.Machine{}); got != nil || err != nil {

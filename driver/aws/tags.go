@@ -16,14 +16,24 @@ import (
 const (
 	tagPrefix = v1alpha1.FleetDomain
 	// TagNamespace is the namespace of the Machine and its MachineClass.
+	//
+	// On: VMs and their resources. By: driver. Value: name of a Namespace. See: drivers/aws.md.
 	TagNamespace = tagPrefix + "namespace"
 	// TagMachine is the name of the Machine.
+	//
+	// On: VMs and their resources. By: driver. Value: name of a Machine. See: drivers/aws.md.
 	TagMachine = tagPrefix + "machine"
 	// TagMachineUID is the UID of the Machine.
+	//
+	// On: VMs and their resources. By: driver. Value: UID. See: drivers/aws.md.
 	TagMachineUID = tagPrefix + "machine-uid"
 	// TagControlCluster is the ID of the control cluster. What was made while the ID was not known does not have it.
+	//
+	// On: VMs and their resources. By: driver. Value: ID. See: drivers/aws.md.
 	TagControlCluster = tagPrefix + "control-cluster"
 	// TagName is the name of the Machine, as Machine Controller Manager sets it and as the console shows it.
+	//
+	// On: VMs and their resources. By: driver. Value: name of a Machine. See: drivers/aws.md.
 	TagName = "Name"
 
 	// ClusterTagPrefix and RoleTagPrefix are in the keys of tags that each provider spec has: those of the cluster and of the role.

@@ -14,12 +14,20 @@ import (
 // upper and lower case in keys.
 const (
 	// TagNamespace is the namespace of the Machine and of its MachineClass.
+	//
+	// On: VMs and their resources. By: driver. Value: name of a Namespace. See: drivers/azure.md.
 	TagNamespace = "machine-controller-fleet-namespace"
 	// TagMachine is the name of the Machine.
+	//
+	// On: VMs and their resources. By: driver. Value: name of a Machine. See: drivers/azure.md.
 	TagMachine = "machine-controller-fleet-machine"
 	// TagMachineUID is the UID of the Machine.
+	//
+	// On: VMs and their resources. By: driver. Value: UID. See: drivers/azure.md.
 	TagMachineUID = "machine-controller-fleet-machine-uid"
 	// TagControlCluster is the ID of the control cluster. What was made while it was not known does not have it.
+	//
+	// On: VMs and their resources. By: driver. Value: ID. See: drivers/azure.md.
 	TagControlCluster = "machine-controller-fleet-control-cluster"
 )
 

@@ -81,7 +81,7 @@ func apiPage(t *testing.T) string {
 
 All kinds and their fields, with what the API server checks. ` + "`[]` is each item of a list, `{}` each value of a map." + ` A field that
 is not required may be absent. Fields of Kubernetes' own types are not listed. What happens to objects that the API server
-accepts and that cannot work is in [bad input](../bad-input.md).
+accepts and that cannot work is in [bad input](../bad-input.md); labels, annotations, finalizers and conditions are in [labels](labels.md).
 `)
 	var machine []string // the rows of spec of a Machine, by which templates of Machines are described
 	for _, name := range slices.Backward(kinds) {

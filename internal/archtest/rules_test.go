@@ -70,6 +70,7 @@ func rules() []rule {
 		}},
 		{"names of the API are written once", apiNamesWrittenOnce, []snippet{
 			{"internal/target/a.go", "package target\nconst label = \"node.machine.sapcloud.io/preserve\"\n"},
+			{"internal/target/a.go", "package target\nconst label = v1alpha1.FleetDomain + \"new\"\n"},
 		}},
 		{"nothing is decided on the text of a message", noMeaningInMessages, []snippet{
 			{"internal/target/a.go", "package target\nfunc f(err error) bool { return strings.Contains(err.Error(), \"gone\") }\n"},

@@ -26,6 +26,9 @@ func apiNamesWrittenOnce(files []goFile) (findings []string) {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if sum, ok := n.(*ast.BinaryExpr); ok && addsToDomain(sum) && !f.inside("driver") { // TestKeysPage reads the constants of drivers
+				findings = append(findings, f.at(sum)+" makes a name of the API: declare the constant in apis/, with On, By, Value and See")
+			}
 			literal, ok := n.(*ast.BasicLit)
 			if ok && literal.Kind == token.STRING && slices.ContainsFunc(apiDomains, func(domain string) bool {
 				return strings.Contains(literal.Value, domain)
@@ -36,6 +39,13 @@ func apiNamesWrittenOnce(files []goFile) (findings []string) {
 		})
 	}
 	return findings
+}
+
+// addsToDomain reports whether an expression is the domain of the fleet's own names with a literal after it.
+func addsToDomain(sum *ast.BinaryExpr) bool {
+	domain, ok := sum.X.(*ast.SelectorExpr)
+	_, isLiteral := sum.Y.(*ast.BasicLit)
+	return ok && isLiteral && domain.Sel.Name == "FleetDomain"
 }
 
 // noMeaningInMessages: an error or a status has a code for programs; its text is for people, and may change.

@@ -8,22 +8,34 @@ const DaemonPrefix AnnotationPrefix = "machine-config-daemon.v1.openshift.com"
 // AnnotationPrefix is the part before the slash of the names of these annotations. Each has one writer.
 type AnnotationPrefix string
 
-// CurrentConfig is the name of the RenderedMachineConfig that the Node has. The daemon writes it.
+// CurrentConfig is the name of the RenderedMachineConfig that the Node has.
+//
+// On: Nodes. By: daemon. Value: name of a RenderedMachineConfig. See: operations/machine-config-daemon.md#follow-the-node.
 func (p AnnotationPrefix) CurrentConfig() string { return string(p) + "/currentConfig" }
 
-// DesiredConfig is the name of the RenderedMachineConfig that the Node must get. The controllers write it.
+// DesiredConfig is the name of the RenderedMachineConfig that the Node must get.
+//
+// On: Nodes. By: fleet. Value: name of a RenderedMachineConfig. See: operations/machine-config-daemon.md#follow-the-node.
 func (p AnnotationPrefix) DesiredConfig() string { return string(p) + "/desiredConfig" }
 
-// State is a NodeState. The daemon writes it.
+// State is what the daemon reports about the Node, a NodeState.
+//
+// On: Nodes. By: daemon. Value: `done`, `working`, `degraded`, `unreconcilable`. See: operations/machine-config-daemon.md#follow-the-node.
 func (p AnnotationPrefix) State() string { return string(p) + "/state" }
 
-// Reason is why the state is what it is, for people: at most 2,000 characters. The daemon writes it.
+// Reason is why the state is what it is, for people: at most 2,000 characters.
+//
+// On: Nodes. By: daemon. Value: text. See: operations/machine-config.md#a-node-is-degraded.
 func (p AnnotationPrefix) Reason() string { return string(p) + "/reason" }
 
-// DesiredDrain is what the daemon requests: DrainFor or UncordonFor a configuration. The daemon writes it.
+// DesiredDrain is what the daemon requests for a configuration: a drain, or the end of its cordon.
+//
+// On: Nodes. By: daemon. Value: `drain-<config>`, `uncordon-<config>`. See: operations/machine-config.md#drain.
 func (p AnnotationPrefix) DesiredDrain() string { return string(p) + "/desiredDrain" }
 
-// LastAppliedDrain is the last value of DesiredDrain whose work is done. The controllers write it.
+// LastAppliedDrain is the last value of DesiredDrain whose work is done.
+//
+// On: Nodes. By: fleet. Value: as of the request. See: operations/machine-config.md#drain.
 func (p AnnotationPrefix) LastAppliedDrain() string { return string(p) + "/lastAppliedDrain" }
 
 // IsNodeAnnotationOfDaemons reports whether controllers of machine configuration or daemons write the annotation on Nodes. The prefix is a

@@ -3,6 +3,7 @@ package v1alpha1
 // MachineDeploymentConditionType is the type of a MachineDeployment's condition.
 type MachineDeploymentConditionType string
 
+// Condition types of a MachineDeployment.
 const (
 	// MachineDeploymentAvailable is True while enough machines are available.
 	MachineDeploymentAvailable MachineDeploymentConditionType = "Available"
@@ -39,6 +40,7 @@ const (
 // MachineSetConditionType is the type of a MachineSet's condition.
 type MachineSetConditionType string
 
+// Condition types of a MachineSet.
 const (
 	// MachineSetReplicaFailure is True while the API server refuses to create or delete Machines of the set. Else it is not there.
 	MachineSetReplicaFailure MachineSetConditionType = "ReplicaFailure"

@@ -2,25 +2,36 @@ package v1alpha1
 
 // Annotations by which people stop deletions. MCM does not have them.
 const (
-	// AnnotationHoldDeletions on a Namespace, or on the fleet's leader Lease for all namespaces, holds deletions of machines: the
-	// fleet deletes none that may run pods, except those that a client has deleted. Its value is the reason, for people to read;
-	// "" and "false" hold nothing.
+	// AnnotationHoldDeletions holds deletions of machines, in a Namespace or in all: the fleet deletes none that may run pods, except
+	// those that a client has deleted. Its value is the reason, for people to read; "" and "false" hold nothing.
+	//
+	// On: Namespaces, Lease of the leader. By: user. Value: reason for people. See: operations/safety.md#hold-deletions.
 	AnnotationHoldDeletions = FleetDomain + "hold-deletions"
-	// AnnotationMaxDeletions on a Namespace is its deletion budget: how many machines of it are replaced for their health, and orphans of it
-	// deleted, within an hour. "0" means any number. Without it, or with an invalid value, the fleet's setting applies.
+	// AnnotationMaxDeletions is the deletion budget of the Namespace: how many machines of it are replaced for their health, and
+	// orphans of it deleted, within an hour. "0" means any number. Without it, or with an invalid value, the fleet's setting applies.
+	//
+	// On: Namespaces. By: user. Value: number. See: operations/safety.md#deletion-budgets.
 	AnnotationMaxDeletions = FleetDomain + "max-deletions-per-hour"
-	// AnnotationDeletions on the Lease LeaseDeletions has, as JSON, what was reserved of the deletion budget within the last hour.
+	// AnnotationDeletions has what was reserved of the deletion budget within the last hour.
+	//
+	// On: Lease `machine-controller-fleet-deletions`. By: fleet. Value: JSON. See: operations/safety.md#deletion-budgets.
 	AnnotationDeletions = FleetDomain + "deletions"
 )
 
-// LeaseDeletions is the Lease in a namespace with AnnotationDeletions. It has no holder, and is created when a deletion budget is first used.
+// LeaseDeletions is the Lease with AnnotationDeletions. It has no holder, and is created when a deletion budget is first used.
+//
+// On: namespaces with deletions. By: fleet. See: operations/safety.md#deletion-budgets.
 const LeaseDeletions = "machine-controller-fleet-deletions"
 
-// The conditions of roots whose machines wait to be deleted.
+// Condition types of a MachineDeployment whose machines wait to be deleted.
 const (
 	// MachineDeploymentDeletionsHeld is True while machines of the deployment that should be deleted or replaced are not, because
 	// deletions are held or the deletion budget is exhausted. Else it is not there.
 	MachineDeploymentDeletionsHeld MachineDeploymentConditionType = "DeletionsHeld"
+)
+
+// Condition types of a MachineSet whose machines wait to be deleted.
+const (
 	// MachineSetDeletionsHeld is what MachineDeploymentDeletionsHeld is, on a set without a controller. One with a controller has it while
 	// machines that it should delete are not, because deletions are held.
 	MachineSetDeletionsHeld MachineSetConditionType = "DeletionsHeld"

@@ -2,50 +2,75 @@ package v1alpha1
 
 // Finalizers.
 const (
-	// FinalizerName is the finalizer on MachineDeployments, MachineSets, Machines and MachineClasses. It keeps an object
-	// until everything below it (for a Machine: its Node and VM; for a MachineClass: the Machines that use it) is deleted.
+	// FinalizerName keeps an object until everything below it (for a Machine: its Node and VM; for a MachineClass: the Machines that
+	// use it) is deleted.
+	//
+	// On: MachineDeployments, MachineSets, Machines, MachineClasses. By: fleet. See: architecture.md.
 	FinalizerName = "machine.sapcloud.io/machine-controller-manager"
 	// SecretFinalizerName keeps a Secret while a MachineClass refers to it.
+	//
+	// On: Secrets. By: fleet. See: architecture.md.
 	SecretFinalizerName = "machine.sapcloud.io/machine-controller"
 	// NodeFinalizerName keeps a Node while it has a Machine, so that deleting the Node deletes the Machine first.
+	//
+	// On: Nodes. By: fleet. See: architecture.md.
 	NodeFinalizerName = "node.machine.sapcloud.io/machine-controller"
 )
 
 // Labels on MachineDeployments, MachineSets and Machines.
 const (
-	// LabelNode on a Machine is the name of its Node. It is the only link between the two.
+	// LabelNode is the name of the Node of the Machine. It is the only link between the two.
+	//
+	// On: Machines. By: fleet. Value: name of a Node. See: architecture.md.
 	LabelNode = "node"
-	// LabelName on a Machine, by way of its template, is by convention the name of its MachineDeployment. Machines with
-	// one value are replaced one at a time when they fail.
+	// LabelName is by convention the name of the MachineDeployment. Machines with one value are replaced one at a time when they
+	// fail.
+	//
+	// On: Machines. By: user, in the template. Value: name of a MachineDeployment. See: limits.md.
 	LabelName = "name"
-	// LabelMachineTemplateHash distinguishes the MachineSets of one MachineDeployment. It is on the sets, in their
-	// selectors and templates, and on their Machines.
+	// LabelMachineTemplateHash distinguishes the MachineSets of one MachineDeployment. It is on the sets, in their selectors and
+	// templates, and on their Machines.
+	//
+	// On: MachineSets, Machines. By: fleet. Value: hash. See: operations/rollouts.md.
 	LabelMachineTemplateHash = "machine-template-hash"
-	// LabelFreeze with value "True" on a MachineSet stops it from creating Machines; on a MachineDeployment it shows that
-	// one of its sets is stopped.
+	// LabelFreeze stops a MachineSet from creating Machines; on a MachineDeployment it shows that one of its sets is stopped.
+	//
+	// On: MachineSets, MachineDeployments. By: fleet, user. Value: `True`. See: operations/rollouts.md#a-machineset-is-frozen.
 	LabelFreeze = "freeze"
-	// LabelForceDeletion with a true value (as strconv.ParseBool reads it) on a Machine deletes it without regard for its
-	// pods.
+	// LabelForceDeletion has the deletion of the Machine pay no regard to its pods.
+	//
+	// On: Machines. By: user. Value: a true value, as strconv.ParseBool reads it. See: troubleshooting.md#a-machine-stays-in-terminating.
 	LabelForceDeletion = "force-deletion"
-	// LabelForceDrain with value "True" on a Machine forces the drain that comes before an update in place or before
-	// preservation. As in MCM it does not force the drain of a deletion: LabelForceDeletion does.
+	// LabelForceDrain forces the drain that comes before an update in place or before preservation. As in MCM it does not force the
+	// drain of a deletion: LabelForceDeletion does.
+	//
+	// On: Machines. By: user. Value: `True`. See: troubleshooting.md#a-machine-stays-in-terminating.
 	LabelForceDrain = "force-drain"
-	// LabelScaleUpDisabled on a MachineSet, with any value, stops it from creating Machines while its machines are updated
-	// in place.
+	// LabelScaleUpDisabled stops a MachineSet from creating Machines while its machines are updated in place.
+	//
+	// On: MachineSets. By: fleet. Value: any. See: operations/rollouts.md#updates-in-place.
 	LabelScaleUpDisabled = "node.machine.sapcloud.io/scale-up-disabled"
 )
 
 // Labels on Nodes.
 const (
-	// LabelMachineName on a Node is the name of its Machine.
+	// LabelMachineName is the name of the Machine of the Node.
+	//
+	// On: Nodes. By: fleet. Value: name of a Machine. See: architecture.md.
 	LabelMachineName = "node.gardener.cloud/machine-name"
-	// LabelCandidateForUpdate with value "true" on a Node marks it to be updated in place.
+	// LabelCandidateForUpdate marks a Node to be updated in place.
+	//
+	// On: Nodes. By: fleet. Value: `true`. See: operations/inplace.md.
 	LabelCandidateForUpdate = "node.machine.sapcloud.io/candidate-for-update"
-	// LabelSelectedForUpdate with value "true" on a Node starts its update in place. It is set by the controller or, with
-	// orchestration type Manual, by the user.
+	// LabelSelectedForUpdate starts the update in place of a Node. It is set by the controller or, with orchestration type Manual, by
+	// the user.
+	//
+	// On: Nodes. By: fleet, user. Value: `true`. See: operations/inplace.md.
 	LabelSelectedForUpdate = "node.machine.sapcloud.io/selected-for-update"
-	// LabelUpdateResult on a Node is the result of its update in place, set by the agent; on a Machine it is there while
-	// the machine is transferred to its new MachineSet.
+	// LabelUpdateResult is the result of the update in place of a Node, set by the agent; on a Machine it is there while the machine
+	// is transferred to its new MachineSet.
+	//
+	// On: Nodes, Machines. By: agent, fleet. Value: `successful`, `failed`. See: operations/inplace.md.
 	LabelUpdateResult = "node.machine.sapcloud.io/update-result"
 )
 
@@ -59,43 +84,66 @@ const (
 
 // Annotations on MachineDeployments and MachineSets.
 const (
-	// AnnotationRevision on a MachineDeployment or MachineSet is the number of its revision.
+	// AnnotationRevision is the number of the revision.
+	//
+	// On: MachineDeployments, MachineSets. By: fleet. Value: number. See: operations/rollouts.md#pause-roll-back-change-the-template-again.
 	AnnotationRevision = "deployment.kubernetes.io/revision"
-	// AnnotationRevisionHistory on a MachineSet lists, separated by commas, the revisions that it was before.
+	// AnnotationRevisionHistory lists the revisions that the MachineSet was before.
+	//
+	// On: MachineSets. By: fleet. Value: numbers, separated by commas. See: operations/rollouts.md#pause-roll-back-change-the-template-again.
 	AnnotationRevisionHistory = "deployment.kubernetes.io/revision-history"
-	// AnnotationDesiredReplicas on a MachineSet is the number of replicas of its MachineDeployment when the set was last
-	// scaled.
+	// AnnotationDesiredReplicas is the number of replicas of the MachineDeployment when the set was last scaled.
+	//
+	// On: MachineSets. By: fleet. Value: number. See: operations/rollouts.md.
 	AnnotationDesiredReplicas = "deployment.kubernetes.io/desired-replicas"
-	// AnnotationMaxReplicas on a MachineSet is AnnotationDesiredReplicas plus the surge that was allowed then.
+	// AnnotationMaxReplicas is AnnotationDesiredReplicas plus the surge that was allowed then.
+	//
+	// On: MachineSets. By: fleet. Value: number. See: operations/rollouts.md.
 	AnnotationMaxReplicas = "deployment.kubernetes.io/max-replicas"
-	// AnnotationTriggerDeletion on a MachineDeployment names the machines to delete first, as "name~RFC3339" separated by
-	// commas. The cluster-autoscaler writes it; older ones write names only.
+	// AnnotationTriggerDeletion of a MachineDeployment names the machines to delete first, as "name~RFC3339" separated by commas. The
+	// cluster-autoscaler writes it; older ones write names only. On a Machine or its Node, "true" deletes the Machine.
+	//
+	// On: MachineDeployments, Machines, Nodes. By: cluster-autoscaler, user. Value: names; `true` on a Machine or Node. See: autoscaler.md#naming-machines.
 	AnnotationTriggerDeletion = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
-	// AnnotationLastReplicaChangeByScaler is when the cluster-autoscaler last changed the replicas, RFC3339. It is written
-	// on the MachineDeployment and copied to its MachineSets, which then may delete the machines marked up to that time.
+	// AnnotationLastReplicaChangeByScaler is when the cluster-autoscaler last changed the replicas. It is written on the
+	// MachineDeployment and copied to its MachineSets, which then may delete the machines marked up to that time.
+	//
+	// On: MachineDeployments, MachineSets. By: cluster-autoscaler, fleet. Value: RFC 3339. See: autoscaler.md#naming-machines.
 	AnnotationLastReplicaChangeByScaler = "machine.sapcloud.io/last-deployment-replica-change-by-scaler-time"
-	// AnnotationUnfreeze on a MachineDeployment or MachineSet, with any value, requests the end of a freeze: of all its
-	// sets, or of its own. It is removed together with the freeze.
+	// AnnotationUnfreeze requests the end of a freeze: of the MachineSet, or of all sets of the MachineDeployment. It is removed together with the freeze.
+	//
+	// On: MachineDeployments, MachineSets. By: user. Value: any. See: operations/rollouts.md#a-machineset-is-frozen.
 	AnnotationUnfreeze = "safety.machine.sapcloud.io/unfreeze"
-	// AnnotationPreferNoSchedule with value "True" on a MachineSet means that its Nodes carry TaintPreferNoSchedule.
+	// AnnotationPreferNoSchedule means that the Nodes of the MachineSet carry TaintPreferNoSchedule.
+	//
+	// On: MachineSets. By: fleet. Value: `True`. See: operations/rollouts.md#taints-and-annotations-of-nodes-during-a-rollout.
 	AnnotationPreferNoSchedule = TaintPreferNoSchedule
 	// PreferNoScheduleTrue is the value of AnnotationPreferNoSchedule and of TaintPreferNoSchedule.
 	PreferNoScheduleTrue = "True"
-	// AnnotationEffectiveCreationTimeout is a Go duration that overrides creationTimeout for new machines. It is copied
-	// from MachineDeployment to MachineSet to Machine.
+	// AnnotationEffectiveCreationTimeout overrides creationTimeout for new machines. It is copied from MachineDeployment to
+	// MachineSet to Machine.
+	//
+	// On: MachineDeployments, MachineSets, Machines. By: user, fleet. Value: Go duration. See: operations/configure.md.
 	AnnotationEffectiveCreationTimeout = "node.machine.sapcloud.io/effective-creation-timeout"
 )
 
 // Annotations on Machines.
 const (
-	// AnnotationPriority is an integer: when a MachineSet shrinks, machines with lower values are deleted first.
+	// AnnotationPriority orders deletions: when a MachineSet shrinks, machines with lower values are deleted first.
+	//
+	// On: Machines. By: cluster-autoscaler, fleet, user. Value: integer. See: autoscaler.md#naming-machines.
 	AnnotationPriority = "machinepriority.machine.sapcloud.io"
-	// AnnotationMarkedForDeletionTime is the time, RFC3339, that came with the machine in AnnotationTriggerDeletion.
+	// AnnotationMarkedForDeletionTime is the time that came with the machine in AnnotationTriggerDeletion.
+	//
+	// On: Machines. By: fleet. Value: RFC 3339. See: autoscaler.md#naming-machines.
 	AnnotationMarkedForDeletionTime = "machine.sapcloud.io/marked-for-deletion-time"
 	// AnnotationLastAppliedNodePreserveValue is the value of the Node's AnnotationPreserve that was last acted upon.
+	//
+	// On: Machines. By: fleet. Value: as of the annotation of the Node. See: operations/preserve.md.
 	AnnotationLastAppliedNodePreserveValue = "node.machine.sapcloud.io/last-applied-node-preserve-value"
-	// AnnotationPreserve on a Machine or its Node requests to keep a machine that has failed or is expected to fail. Its
-	// values are the Preserve constants.
+	// AnnotationPreserve requests to keep a machine that has failed or is expected to fail.
+	//
+	// On: Machines, Nodes. By: user, fleet. Value: `now`, `when-failed`, `auto-preserved`, `false`. See: operations/preserve.md.
 	AnnotationPreserve = "node.machine.sapcloud.io/preserve"
 )
 
@@ -121,18 +169,30 @@ const (
 
 // Annotations on Nodes.
 const (
-	// AnnotationNotManaged with value "1" on a Node means that it has no Machine.
+	// AnnotationNotManaged means that the Node has no Machine.
+	//
+	// On: Nodes. By: fleet. Value: `1`. See: operations/safety.md#nodes-without-a-machine.
 	AnnotationNotManaged = "node.machine.sapcloud.io/not-managed-by-mcm"
-	// AnnotationLastAppliedNodeTemplate on a Node is the machine's nodeTemplate that was last applied to it, as JSON.
+	// AnnotationLastAppliedNodeTemplate is the nodeTemplate of the Machine that was last applied to the Node.
+	//
+	// On: Nodes. By: fleet. Value: JSON. See: architecture.md.
 	AnnotationLastAppliedNodeTemplate = "node.machine.sapcloud.io/last-applied-anno-labels-taints"
-	// AnnotationLastAppliedVirtualCapacity on a Node is the class' virtualCapacity that was last applied to it, as JSON.
+	// AnnotationLastAppliedVirtualCapacity is the virtualCapacity of the MachineClass that was last applied to the Node.
+	//
+	// On: Nodes. By: fleet. Value: JSON. See: architecture.md.
 	AnnotationLastAppliedVirtualCapacity = "node.machine.sapcloud.io/last-applied-virtual-capacity"
-	// AnnotationUpdateFailedReason on a Node is why its update in place failed, set by the agent.
+	// AnnotationUpdateFailedReason is why the update in place of the Node failed.
+	//
+	// On: Nodes. By: agent. Value: text. See: operations/inplace.md#when-an-update-fails.
 	AnnotationUpdateFailedReason = "node.machine.sapcloud.io/update-failed-reason"
-	// AnnotationScaleDownDisabled with value "true" on a Node keeps the cluster-autoscaler from removing it.
+	// AnnotationScaleDownDisabled keeps the cluster-autoscaler from removing the Node.
+	//
+	// On: Nodes. By: user, fleet. Value: `true`. See: operations/rollouts.md#taints-and-annotations-of-nodes-during-a-rollout.
 	AnnotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	// AnnotationScaleDownDisabledByUs with value "true" on a Node means that the controller set AnnotationScaleDownDisabled
-	// and may remove it again. Without it the annotation is a user's.
+	// AnnotationScaleDownDisabledByUs means that the controller set AnnotationScaleDownDisabled and may remove it again. Without it
+	// the annotation is a user's.
+	//
+	// On: Nodes. By: fleet. Value: `true`. See: operations/rollouts.md#taints-and-annotations-of-nodes-during-a-rollout.
 	AnnotationScaleDownDisabledByUs = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm"
 )
 
@@ -140,17 +200,25 @@ const (
 const (
 	// FleetDomain is the prefix of the names that are the fleet's own.
 	FleetDomain = "fleet.machine.sapcloud.io/"
-	// AnnotationIntents on a MachineSet holds, as JSON, the machines that it is about to create and to delete. They are
-	// recorded before the first of them is created or deleted, and removed when that is observed, so that the next pass, of
-	// this holder or a later one, finishes what was begun and makes no new decision beside it.
+	// AnnotationIntents holds the machines that the MachineSet is about to create and to delete. They are recorded before the first
+	// of them is created or deleted, and removed when that is observed, so that the next pass, of this holder or a later one,
+	// finishes what was begun and makes no new decision beside it.
+	//
+	// On: MachineSets. By: fleet. Value: JSON. See: architecture.md.
 	AnnotationIntents = FleetDomain + "intents"
-	// AnnotationOrdinal on a Machine is the ordinal that its name was derived from. With the set's UID it distinguishes a
-	// machine that this set has already created (success) from an unrelated one of the same name.
+	// AnnotationOrdinal is the ordinal that the name of the Machine was derived from. With the set's UID it distinguishes a machine
+	// that this set has already created (success) from an unrelated one of the same name.
+	//
+	// On: Machines. By: fleet. Value: number. See: architecture.md.
 	AnnotationOrdinal = FleetDomain + "ordinal"
-	// AnnotationUncordonAt on a Machine is when, RFC3339, the cluster-autoscaler's cordon is removed from its Node: it has named the
-	// machine and cordoned the Node, and the machine stays all the same. A cordon of another client is not removed.
+	// AnnotationUncordonAt is when the cluster-autoscaler's cordon is removed from the Node of the Machine: it has named the machine and
+	// cordoned the Node, and the machine stays all the same. A cordon of another client is not removed.
+	//
+	// On: Machines. By: fleet. Value: RFC 3339. See: autoscaler.md.
 	AnnotationUncordonAt = FleetDomain + "uncordon-at"
-	// AnnotationTraceparent is the W3C trace context of the write that created an object, last sized a MachineSet, or claimed a Node.
+	// AnnotationTraceparent is the trace context of the write that created an object, last sized a MachineSet, or claimed a Node.
+	//
+	// On: MachineSets, Machines, Nodes. By: fleet. Value: W3C trace context. See: operations/tracing.md.
 	AnnotationTraceparent = "tracing.k8s.io/traceparent"
 )
 

@@ -4,18 +4,23 @@ import corev1 "k8s.io/api/core/v1"
 
 // Taints on Nodes.
 const (
-	// TaintPreferNoSchedule, with value "True" and effect PreferNoSchedule, is on Nodes of old MachineSets during a rollout,
-	// so that pods are scheduled to new ones.
+	// TaintPreferNoSchedule is on Nodes of old MachineSets during a rollout, so that pods are scheduled to new ones.
+	//
+	// On: Nodes. By: fleet. Value: `True`, effect PreferNoSchedule. See: operations/rollouts.md#taints-and-annotations-of-nodes-during-a-rollout.
 	TaintPreferNoSchedule = "deployment.machine.sapcloud.io/prefer-no-schedule"
-	// TaintCriticalComponentsNotReady, with effect NoSchedule, is on a Node until another controller has found it fit for
-	// pods. A new machine does not become Running before the taint is removed.
+	// TaintCriticalComponentsNotReady is on a Node until another controller has found it fit for pods. A new machine does not become
+	// Running before the taint is removed.
+	//
+	// On: Nodes. By: fleet, user; another controller removes it. Value: effect NoSchedule. See: operations/inplace.md#outside-gardener.
 	TaintCriticalComponentsNotReady = "node.gardener.cloud/critical-components-not-ready"
-	// TaintPreserved, with effect NoSchedule, is on the Node of a failed machine that is preserved. It is used rather than
-	// a cordon, so that a user's cordon stays what it is.
+	// TaintPreserved is on the Node of a failed machine that is preserved. It is used rather than a cordon, so that a user's cordon
+	// stays what it is.
+	//
+	// On: Nodes. By: fleet. Value: effect NoSchedule. See: operations/preserve.md.
 	TaintPreserved = "node.machine.sapcloud.io/preserved"
 )
 
-// Types of the Node conditions that the controller writes.
+// Condition types of a Node, which the fleet writes.
 const (
 	// NodeTerminating is True while the Node's machine is being deleted.
 	NodeTerminating corev1.NodeConditionType = "Terminating"
@@ -25,9 +30,12 @@ const (
 	NodePreserved corev1.NodeConditionType = "Preserved"
 )
 
-// MachineDeleting is the type of a condition of a Machine that is being deleted. Its reason is the rule by which it is deleted and its
-// message the evidence, as in the deletion log. The conditions of a Machine are otherwise those of its Node.
-const MachineDeleting corev1.NodeConditionType = "Deleting"
+// Condition types of a Machine, beside those of its Node.
+const (
+	// MachineDeleting is on a Machine that is being deleted. Its reason is the rule by which it is deleted and its message the evidence, as
+	// in the deletion log.
+	MachineDeleting corev1.NodeConditionType = "Deleting"
+)
 
 // Reasons of NodeTerminating.
 const (

@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// AnnotationSharedWith on a Secret names, separated by commas, the namespaces other than its own whose MachineClasses may
-// use it. The names are exact: there is no wildcard.
+// AnnotationSharedWith names the namespaces other than its own whose MachineClasses may use the Secret. The names are exact: there is no
+// wildcard.
+//
+// On: Secrets. By: user. Value: names, separated by commas. See: operations/configure.md#which-secrets-a-machineclass-may-use.
 const AnnotationSharedWith = FleetDomain + "shared-with"
 
 // SecretKeys returns the names of the Secrets that the class names, each once: that of SecretRef, and then that of
