@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Lints and renders the chart with every file in its folder ci/, validates what is rendered against the API of several versions
-# of Kubernetes, compares it with ci/renders/, and checks that the chart rejects invalid values. UPDATE=1 writes ci/renders/.
+# Lints and renders the chart with every file in its folder ci/ and with the values of docs/drivers/first-node-*.md, validates what is
+# rendered against the API of several versions of Kubernetes, compares it with ci/renders/, and checks that the chart rejects invalid
+# values. UPDATE=1 writes ci/renders/.
 # The end-to-end tests check whether an API server accepts the rendered objects.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,6 +34,15 @@ for values in "$chart"/ci/*.yaml; do
     echo "$chart: expected the manifests of $expected with $values, got others; if they are right run UPDATE=1 hack/chart-lint.sh" >&2
     failed=1
   fi
+done
+
+# The values in the documentation, in blocks that begin with a line "# values.yaml".
+for page in docs/drivers/first-node-*.md; do
+  values=$rendered/values-$(basename "$page" .md)
+  awk '/^```/ {inside = 0} inside; /^# values.yaml$/ {inside = 1}' "$page" >"$values"
+  bin/helm lint --strict --quiet -f "$values" "$chart"
+  render -f "$values" >"$values.yaml"
+  rm "$values"
 done
 
 hack/chart-alerts.sh || failed=1

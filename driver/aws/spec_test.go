@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -337,6 +338,34 @@ func TestSecrets(t *testing.T) {
 			if one.hash() == other.hash() {
 				t.Errorf("%+v and %+v have one hash", one, other)
 			}
+		}
+	}
+}
+
+// TestDocumentedClasses: the driver accepts the MachineClasses of its pages, and knows all of their fields.
+func TestDocumentedClasses(t *testing.T) {
+	for _, page := range []string{"aws.md", "first-node-aws.md"} {
+		content, err := os.ReadFile("../../docs/drivers/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, document := range regexp.MustCompile("(?ms)^apiVersion: machine.sapcloud.io/v1alpha1\nkind: MachineClass\n.*?^(?:---|```)$").FindAllString(string(content), -1) {
+			found++
+			var class v1alpha1.MachineClass
+			if err := yaml.Unmarshal([]byte(strings.TrimRight(document, "-`")), &class); err != nil {
+				t.Fatalf("%s: %v", page, err)
+			}
+			if _, err := ParseProviderSpec(class.ProviderSpec.Raw); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+			fields, err := (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: &class})
+			if err != nil || len(fields.Fields) > 0 {
+				t.Errorf("%s: unknown fields %q, %v", page, fields.Fields, err)
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s has no MachineClass", page)
 		}
 	}
 }

@@ -1,10 +1,14 @@
 package azure
 
 import (
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -43,5 +47,33 @@ func TestUnknownFields(t *testing.T) {
 	class := &v1alpha1.MachineClass{ProviderSpec: runtime.RawExtension{Raw: []byte(`{"location": 5}`)}}
 	if _, err := (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: class}); driver.CodeOf(err) != driver.InvalidArgument {
 		t.Errorf("a spec that cannot be decoded: %v, want InvalidArgument", err)
+	}
+}
+
+// TestDocumentedClasses: the driver accepts the MachineClasses of its pages, and knows all of their fields.
+func TestDocumentedClasses(t *testing.T) {
+	for _, page := range []string{"azure.md", "first-node-azure.md"} {
+		content, err := os.ReadFile("../../docs/drivers/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, document := range regexp.MustCompile("(?ms)^apiVersion: machine.sapcloud.io/v1alpha1\nkind: MachineClass\n.*?^(?:---|```)$").FindAllString(string(content), -1) {
+			found++
+			var class v1alpha1.MachineClass
+			if err := yaml.Unmarshal([]byte(strings.TrimRight(document, "-`")), &class); err != nil {
+				t.Fatalf("%s: %v", page, err)
+			}
+			if _, err := ParseProviderSpec(class.ProviderSpec.Raw); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+			fields, err := (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: &class})
+			if err != nil || len(fields.Fields) > 0 {
+				t.Errorf("%s: unknown fields %q, %v", page, fields.Fields, err)
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s has no MachineClass", page)
+		}
 	}
 }
