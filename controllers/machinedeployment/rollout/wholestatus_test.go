@@ -1,0 +1,82 @@
+package rollout
+
+import (
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// TestWholeStatus compares the status in the middle of a rollout, testdata/status/status.yaml, with what Decide writes. A field that no code
+// fills, or whose sources testdata/status/world.yaml does not have, is reported.
+func TestWholeStatus(t *testing.T) {
+	const golden = "testdata/status/status.yaml"
+	w := World{Now: born, Confirmed: true, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{}}
+	content, err := os.ReadFile("testdata/status/world.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		switch {
+		case strings.Contains(document, "kind: MachineDeployment\n"):
+			w.Deployment = decoded[v1alpha1.MachineDeployment](t, document)
+		case strings.Contains(document, "kind: MachineSet\n"):
+			w.Owned = append(w.Owned, decoded[v1alpha1.MachineSet](t, document))
+		default:
+			m := decoded[v1alpha1.Machine](t, document)
+			set := types.UID(m.Labels["set"])
+			w.Machines[set] = append(w.Machines[set], m)
+		}
+	}
+	v := Decide(w)
+	for range 10 {
+		if v.Do == Save {
+			w.Deployment = v.Deployment
+		}
+		for _, set := range v.Sets { // to update
+			w.Owned[slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID })] = set
+		}
+		v = Decide(w)
+	}
+	if v.Do != Rest || v.Deployment == nil {
+		t.Fatalf("%s: %v, want a pass that ends", v.Do, v)
+	}
+	status := reflect.ValueOf(v.Deployment.Status)
+	for i := range status.NumField() {
+		if status.Field(i).IsZero() {
+			t.Errorf("status.%s is not set: compute it in status.go, from what you add to testdata/status/world.yaml", status.Type().Field(i).Name)
+		}
+	}
+	got, err := yaml.Marshal(v.Deployment.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(golden, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
+		t.Errorf("another status; if that is right: go test ./controllers/machinedeployment/rollout -run TestWholeStatus -update (-%s +now):\n%s", golden, diff)
+	}
+}
+
+func decoded[T any](t *testing.T, document string) *T {
+	t.Helper()
+	object := new(T)
+	if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
