@@ -1,38 +1,18 @@
 package main
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files and docs/flags.md anew")
-
-// golden compares a file of the repository with the output of the code.
-func golden(t *testing.T, file, want string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("%s is stale; look at the difference, then run: go test ./cmd/machine-controller-fleet -update\n(-code +file):\n%s", file, diff)
-	}
-}
 
 func TestHelp(t *testing.T) {
 	for file, arg := range map[string]string{"testdata/help.txt": "--help", "testdata/check-help.txt": "check", "testdata/leave-help.txt": "leave"} {
@@ -40,7 +20,7 @@ func TestHelp(t *testing.T) {
 		if code != 0 || errs != "" {
 			t.Errorf("%s: exit code %d, %q", file, code, errs)
 		}
-		golden(t, file, help)
+		golden.Compare(t, file, help)
 	}
 }
 
@@ -55,7 +35,7 @@ func TestReference(t *testing.T) {
 	of := func(command string, declare func(*cobra.Command) *flags.Set) string {
 		return strings.Replace(declare(&cobra.Command{}).Markdown(), "## Flags", "## Flags of `machine-controller-fleet "+command+"`", 1)
 	}
-	golden(t, "../../docs/flags.md", referenceHead+new(options).declare(&cobra.Command{}).Markdown()+
+	golden.Compare(t, "../../docs/flags.md", referenceHead+new(options).declare(&cobra.Command{}).Markdown()+
 		"\n"+of(checkCommand, new(checkOptions).declare)+"\n"+of(leaveCommand, new(leaveOptions).declare))
 }
 

@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
 // kinds of the API, in the order of the page, by the names of their definitions.
@@ -56,21 +56,7 @@ type field struct {
 
 // TestAPIPage compares docs/reference/api.md with the definitions.
 func TestAPIPage(t *testing.T) {
-	comparePage(t, "docs/reference/api.md", apiPage(t))
-}
-
-// comparePage compares a generated page with what it should be, or writes it.
-func comparePage(t *testing.T, page, want string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(filepath.Join(root, page), []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(string(read(t, page)), "\n")); diff != "" {
-		t.Errorf("%s is stale; run make generate (-code +page):\n%s", page, diff)
-	}
+	golden.Compare(t, filepath.Join(root, "docs/reference/api.md"), apiPage(t))
 }
 
 func apiPage(t *testing.T) string {

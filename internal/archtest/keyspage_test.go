@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
 const keysPage = "docs/reference/labels.md"
@@ -68,7 +71,7 @@ func TestKeysPage(t *testing.T) {
 			}
 		}
 	}
-	comparePage(t, keysPage, writeKeys(keys, conditions, constants))
+	golden.Compare(t, filepath.Join(root, keysPage), writeKeys(keys, conditions, constants))
 }
 
 // TestKeysAreOnThePage: each key that the code, the chart or the documentation names is that of a constant.

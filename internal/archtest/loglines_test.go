@@ -1,20 +1,16 @@
 package archtest
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write the table of log lines into docs/operations/logs.md")
 
 const (
 	logsPage  = "docs/operations/logs.md"
@@ -72,15 +68,7 @@ func compareTable(t *testing.T, head, tail, table string) {
 	if !found || !ended {
 		t.Fatalf("%s has no table after %s", logsPage, head)
 	}
-	if *update {
-		if err := os.WriteFile(filepath.Join(root, logsPage), []byte(before+want+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, head+strings.TrimSuffix(rest, after)); diff != "" {
-		t.Errorf("a table in %s is stale; run make generate (-code +page):\n%s", logsPage, diff)
-	}
+	golden.Compare(t, filepath.Join(root, logsPage), before+want+after)
 }
 
 // isOfBinary reports whether a file can be part of machine-controller-fleet.

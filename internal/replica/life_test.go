@@ -16,6 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
 // TestALifeIsLoggedOnceForEachStep: a MachineDeployment of one machine is created, rolled to another template, and deleted. The lines of
@@ -54,7 +55,7 @@ func TestALifeIsLoggedOnceForEachStep(t *testing.T) {
 		r.until("all is gone", func() bool { return len(r.control.List("machines"))+len(r.control.List("machinedeployments")) == 0 })
 		r.run(10*time.Second, nil)
 	})
-	golden(t, "testdata/life.txt", lifeOf(t, log.String()))
+	golden.Compare(t, "testdata/life.txt", lifeOf(t, log.String()))
 }
 
 // atRest returns how long a test observes a fleet that has nothing to do.

@@ -32,6 +32,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/serving"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
 // metric is what a metric is.
@@ -112,7 +113,7 @@ func TestMetrics(t *testing.T) {
 		}
 		fmt.Fprintf(&list, "%s %s\n    %s\n", name, m, m.help)
 	}
-	golden(t, "testdata/metrics.txt", list.String())
+	golden.Compare(t, "testdata/metrics.txt", list.String())
 }
 
 // misnamed are the metrics to which promtool objects, with its objection: they have the names of Machine Controller Manager's.

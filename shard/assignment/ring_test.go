@@ -1,10 +1,8 @@
 package assignment
 
 import (
-	"flag"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,10 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite testdata/ring.golden; every changed line moves machines to another slot, and needs a new RingVersion and a decision in docs/adr")
 
 // TestGolden compares the slots of 1,000 keys and the tables of some fleets with the golden file.
 func TestGolden(t *testing.T) {
@@ -32,18 +29,9 @@ func TestGolden(t *testing.T) {
 			fmt.Fprintln(&got, strings.Join(row, " "))
 		}
 	}
-	const golden = "testdata/ring.golden"
-	if *rewrite {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("machines would change their slot (-want +got):\n%s", diff)
+	golden.Compare(t, "testdata/ring.golden", got.String())
+	if t.Failed() {
+		t.Log("each line that changes moves machines to another slot, and needs a new Version and a decision in docs/adr")
 	}
 }
 

@@ -1,41 +1,23 @@
 package v1alpha1_test
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write docs/events.md anew")
 
 // TestEventsPage compares docs/events.md with the reasons of Events.
 func TestEventsPage(t *testing.T) {
-	const page = "../../../docs/events.md"
-	got := eventsPage()
-	if *update {
-		if err := os.WriteFile(page, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-		t.Errorf("docs/events.md is not what the code says; run make generate (-page +code):\n%s", diff)
-	}
+	golden.Compare(t, "../../../docs/events.md", eventsPage())
 }
 
 // eventsPage describes all Events, by the kind of object that they are about.

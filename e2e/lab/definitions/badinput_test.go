@@ -1,15 +1,12 @@
 package definitions_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,9 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write docs/bad-input.md")
 
 const (
 	badInputPage = "../../../docs/bad-input.md"
@@ -113,18 +109,7 @@ func TestBadInput(t *testing.T) {
 	if len(seen) < 200 {
 		t.Errorf("the table has %d objects, want 200", len(seen))
 	}
-	if *update {
-		if err := os.WriteFile(badInputPage, []byte(page.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	is, err := os.ReadFile(badInputPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(page.String(), "\n"), strings.Split(string(is), "\n")); diff != "" {
-		t.Errorf("docs/bad-input.md is stale; run go test ./definitions -update in lab (-code +page):\n%s", diff)
-	}
+	golden.Compare(t, badInputPage, page.String())
 }
 
 // cell returns a text of a table, shortened.

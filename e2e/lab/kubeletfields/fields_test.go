@@ -4,39 +4,28 @@ package kubeletfields_test
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
-var update = flag.Bool("update", false, "write the list of fields anew; then correct the table in controllers/machineconfig/kubeletconfig/fold")
-
-// golden is the list that the package's own test compares its table with.
-const golden = "../../../controllers/machineconfig/kubeletconfig/fold/testdata/fields.txt"
+// fieldsOfFold is the list that the package's own test compares its table with.
+const fieldsOfFold = "../../../controllers/machineconfig/kubeletconfig/fold/testdata/fields.txt"
 
 func TestFieldsAreThoseOfTheKubelet(t *testing.T) {
 	var got []string
 	list(t, &got, "", reflect.TypeFor[kubeletconfig.KubeletConfiguration]())
 	slices.Sort(got)
-	if *update {
-		if err := os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(strings.TrimSpace(string(want)), "\n"), got); diff != "" {
-		t.Errorf("fields (-%s +kubelet):\n%s", golden, diff)
+	golden.Compare(t, fieldsOfFold, strings.Join(got, "\n")+"\n")
+	if t.Failed() {
+		t.Log("then correct the table in controllers/machineconfig/kubeletconfig/fold")
 	}
 }
 

@@ -2,7 +2,6 @@ package drain
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -19,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-)
 
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; look at every line that changes")
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
+)
 
 // born is when the drains of all stories begin.
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -42,15 +40,7 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			reported := report(t, string(text))
-			if *update {
-				if err := os.WriteFile(file, []byte(reported), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if diff := cmp.Diff(strings.Split(string(text), "\n"), strings.Split(reported, "\n")); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", file, diff)
-			}
+			golden.Compare(t, file, report(t, string(text)))
 		})
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
 // Manifests decodes the documents of a file without room for unknown fields, and encodes them without loss.
@@ -44,25 +46,17 @@ func Manifests(t *testing.T, path string, addToScheme func(*runtime.Scheme) erro
 	}
 }
 
-// Fields compares every field's path and type on the wire with a list that is reviewed. With rewrite it writes the list.
-func Fields(t *testing.T, golden string, rewrite bool, objects ...any) {
+// Fields compares every field's path and type on the wire with a list, whose every change breaks a client.
+func Fields(t *testing.T, list string, objects ...any) {
 	t.Helper()
 	var got strings.Builder
 	for _, object := range objects {
 		kind := reflect.TypeOf(object)
 		writeFields(&got, kind.Name(), kind)
 	}
-	if rewrite {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden) //nolint:gosec // a file of the test that calls
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")); diff != "" {
-		t.Errorf("fields on the wire (-want +got):\n%s", diff)
+	golden.Compare(t, list, got.String())
+	if t.Failed() {
+		t.Log("each line that is removed or changed breaks a client")
 	}
 }
 
