@@ -139,7 +139,7 @@ lint: ## Lint all modules; the lab only when it changed
 	@hack/lint.sh root lab
 
 .PHONY: chart-lint
-chart-lint: ## Lint, render and validate the Helm chart, test its alerts, and try values that it must refuse; UPDATE=1 writes the expected manifests
+chart-lint: ## Lint, render and validate the Helm chart, test its alerts, and try values that it must refuse; hack/chart-lint.sh -update writes the expected manifests
 	@hack/chart-lint.sh
 
 .PHONY: verify

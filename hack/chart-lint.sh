@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lints and renders the chart with every file in its folder ci/ and with the values of docs/drivers/first-node-*.md, validates what is
 # rendered against the API of several versions of Kubernetes, compares it with ci/renders/, and checks that the chart rejects invalid
-# values. UPDATE=1 writes ci/renders/.
+# values. usage: hack/chart-lint.sh [-update]; -update writes ci/renders/.
 # The end-to-end tests check whether an API server accepts the rendered objects.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,11 +27,11 @@ for values in "$chart"/ci/*.yaml; do
   render -f "$values" >"$rendered/$(basename "$values")"
   # The definitions are copies, which hack/render-chart.sh makes.
   expected=$chart/ci/renders/$(basename "$values")
-  if [[ ${UPDATE:-} == 1 ]]; then
+  if [[ ${1:-} == -update ]]; then
     mkdir -p "$chart/ci/renders"
     render -f "$values" --set install.crds=false,machineConfiguration.crds=false >"$expected"
   elif ! render -f "$values" --set install.crds=false,machineConfiguration.crds=false | diff -u "$expected" -; then
-    echo "$chart: expected the manifests of $expected with $values, got others; if they are right run UPDATE=1 hack/chart-lint.sh" >&2
+    echo "$chart: expected the manifests of $expected with $values, got others; if they are right: hack/chart-lint.sh -update" >&2
     failed=1
   fi
 done

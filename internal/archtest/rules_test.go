@@ -87,6 +87,9 @@ func rules() []rule {
 			{"controllers/machine/a.go", "package machine\nfunc f() { c.Machines(ns).DeleteCollection(ctx, o, l) }\n"},
 			{"controllers/machine/a.go", "package machine\nfunc f() { c.tokens.Delete(ctx, e, d, func() { c.Nodes().Delete(ctx, name, o) }) }\n"},
 		}},
+		{"golden files have one flag", goldenFilesHaveOneFlag, []snippet{
+			{"internal/target/a_test.go", "package target\nvar rewrite = flag.Bool(\"rewrite\", false, \"write testdata\")\n"},
+		}},
 		{"files are short", filesAreShort, []snippet{
 			{"internal/target/a.go", "package target\n" + strings.Repeat("// more\n", maxFileLines)},
 		}},

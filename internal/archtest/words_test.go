@@ -106,6 +106,27 @@ func eventsReportedInOneWay(files []goFile) (findings []string) {
 	return findings
 }
 
+// goldenFilesHaveOneFlag: -update writes all golden files, and each failure of internal/testkit/golden names the command.
+func goldenFilesHaveOneFlag(files []goFile) (findings []string) {
+	for _, f := range files {
+		if !f.isTest() {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 {
+				return true
+			}
+			name, _ := literal(call.Args[0], nil)
+			if function, ok := call.Fun.(*ast.SelectorExpr); ok && function.Sel.Name == "Bool" && slices.Contains([]string{"update", "rewrite", "golden", "write"}, name) {
+				findings = append(findings, f.at(call)+" declares a flag for golden files: use internal/testkit/golden")
+			}
+			return true
+		})
+	}
+	return findings
+}
+
 func filesAreShort(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.lines > maxFileLines && !f.isGenerated() {

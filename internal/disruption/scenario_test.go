@@ -1,7 +1,6 @@
 package disruption
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,8 +17,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
-
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
 
 var start = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 
@@ -51,7 +48,7 @@ func at(t *testing.T, text string) metav1.Time {
 // The result lists the machines with a disruption, new ones with a plus, those that have lost it with a minus; the open circuit
 // breakers; and when to decide again.
 func TestDisruptions(t *testing.T) {
-	scenario.Run(t, "testdata/disruptions.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/disruptions.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		w := World{Limits: limits(), Breakers: Snapshot{Complete: true, Open: map[Scope]Count{}}}
 		sets := ""
@@ -214,7 +211,7 @@ func describe(w World, v Verdict) string {
 //
 // The result has the circuit breakers with the thresholds of the flags and, after their text, with those of annotations.
 func TestBreakers(t *testing.T) {
-	scenario.Run(t, "testdata/breakers.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/breakers.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		h, wanted := NewAllBreakers(DefaultThresholds()), map[string][]Thresholds{}
 		var lines []string

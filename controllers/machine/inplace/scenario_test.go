@@ -1,7 +1,6 @@
 package inplace
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"reflect"
@@ -18,8 +17,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
-
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -52,7 +49,7 @@ func running() World {
 //
 // The verdict is what changes on the Node, and "drain" if it is to be drained.
 func TestScenarios(t *testing.T) {
-	scenario.Run(t, "testdata/*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		w := running()
 		for _, fact := range s.Given {

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -19,8 +18,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
-
-var update = flag.Bool("update", false, "write the verdicts in testdata and the diagram in docs anew; read what has changed")
 
 // TestScenarios decides on the scenarios of the files in testdata.
 //
@@ -45,7 +42,7 @@ func TestScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scenario.Run(t, "testdata/*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		w := given(t, s)
 		before := w.Machine.DeepCopy()

@@ -2,7 +2,6 @@ package nodesync
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,8 +14,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
-
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
 
 // given is a Node of machine m in slot 7 that was claimed before and of which nothing is asked.
 func given() (*corev1.Node, Wanted) {
@@ -45,7 +42,7 @@ func given() (*corev1.Node, Wanted) {
 // The verdict is every request, one after the other, until there is nothing left to write: "if as read" marks a patch that
 // is valid for this version of the Node only.
 func TestScenarios(t *testing.T) {
-	scenario.Run(t, "testdata/*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		node, wanted := given()
 		for _, fact := range s.Given {

@@ -1,7 +1,6 @@
 package preserve
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"reflect"
@@ -17,8 +16,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
-
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -50,7 +47,7 @@ func running() World {
 //
 // The verdict is what changes in Machine and Node; "drain" if the Node is to be drained; and when to look again.
 func TestScenarios(t *testing.T) {
-	scenario.Run(t, "testdata/*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		w := running()
 		for _, fact := range s.Given {

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,8 +19,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
-
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
 
 // TestStories has in testdata what a pass does.
 //
@@ -43,7 +40,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 // The status of the deployment is that of its sets, which are right. The verdict is each action with what it writes,
 // then the conditions that have changed, and when to look again.
 func TestStories(t *testing.T) {
-	scenario.Run(t, "testdata/stories*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/stories*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		st := newStory(t)
 		for _, fact := range s.Given {

@@ -7,17 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
 // TestWholeStatus compares the status in the middle of a rollout, testdata/status/status.yaml, with what Decide writes. A field that no code
 // fills, or whose sources testdata/status/world.yaml does not have, is reported.
 func TestWholeStatus(t *testing.T) {
-	const golden = "testdata/status/status.yaml"
 	w := World{Now: born, Confirmed: true, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{}}
 	content, err := os.ReadFile("testdata/status/world.yaml")
 	if err != nil {
@@ -58,18 +57,7 @@ func TestWholeStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(golden, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
-		t.Errorf("another status; if that is right: go test ./controllers/machinedeployment/rollout -run TestWholeStatus -update (-%s +now):\n%s", golden, diff)
-	}
+	golden.Compare(t, "testdata/status/status.yaml", string(got))
 }
 
 func decoded[T any](t *testing.T, document string) *T {

@@ -1,7 +1,6 @@
 package scale
 
 import (
-	"flag"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,8 +16,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
-
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
 
 // bench is a set and its machines, as described by a scenario.
 type bench struct {
@@ -232,7 +229,7 @@ func (b *bench) addLive(words []string) {
 // TestOrder sorts the machines of testdata/order.txt. The result is the order of their deletion, and the rule by which
 // each follows the one before.
 func TestOrder(t *testing.T) {
-	scenario.Run(t, "testdata/order.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/order.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		b := newBench(t, s)
 		var out strings.Builder
@@ -261,7 +258,7 @@ func decidingRule(w World, a, b *v1alpha1.Machine) string {
 // TestBalance decides on the scenarios in testdata/balance.txt and hold.txt. The result is the action and the intents: new ones with a
 // plus, removed or withdrawn ones with a minus.
 func TestBalance(t *testing.T) {
-	scenario.Run(t, "testdata/[bh]*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/[bh]*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		b := newBench(t, s)
 		return b.describe(Decide(b.World))

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
 // All reads the files that match a pattern. It fails the test when there is none, or one cannot be read.
@@ -27,8 +29,8 @@ func All(t *testing.T, pattern string) []File {
 }
 
 // Run computes the verdict on each scenario of the files that match the pattern, and compares it with the one in the file.
-// With update it writes them into the files instead; then the change of the files has to be reviewed.
-func Run(t *testing.T, pattern string, update bool, decide func(t *testing.T, s Scenario) string) {
+// With -update it writes them into the files instead; then the change of the files has to be reviewed.
+func Run(t *testing.T, pattern string, decide func(t *testing.T, s Scenario) string) {
 	t.Helper()
 	for _, f := range All(t, pattern) {
 		t.Run(strings.TrimSuffix(filepath.Base(f.Path), filepath.Ext(f.Path)), func(t *testing.T) {
@@ -36,12 +38,12 @@ func Run(t *testing.T, pattern string, update bool, decide func(t *testing.T, s 
 			for i, s := range f.Scenarios {
 				t.Run(s.Name, func(t *testing.T) {
 					verdicts[i] = strings.TrimRight(decide(t, s), "\n")
-					if diff := cmp.Diff(s.Want, verdicts[i]); diff != "" && !update {
-						t.Errorf("another verdict (-%s +now):\n%s", f.Path, diff)
+					if diff := cmp.Diff(s.Want, verdicts[i]); diff != "" && !golden.Update() {
+						t.Errorf("another verdict; if it is right: %s\n(-%s +now):\n%s", golden.Command(t), f.Path, diff)
 					}
 				})
 			}
-			if update && !t.Failed() {
+			if golden.Update() && !t.Failed() {
 				if err := f.Rewrite(verdicts); err != nil {
 					t.Error(err)
 				}

@@ -3,7 +3,6 @@ package fold
 import (
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -23,8 +22,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; each change of them has to be reviewed")
-
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func pool() *v1alpha1.MachineConfigPool {
@@ -39,7 +36,7 @@ func config(name string, hours int, settings string) *v1alpha1.KubeletConfig {
 }
 
 func TestCheck(t *testing.T) {
-	scenario.Run(t, "testdata/check.txt", *update, func(_ *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/check.txt", func(_ *testing.T, s scenario.Scenario) string {
 		if err := Check(config("a", 0, s.Given[0].Value)); err != nil {
 			return err.Error()
 		}
@@ -49,7 +46,7 @@ func TestCheck(t *testing.T) {
 
 func TestFold(t *testing.T) {
 	for _, pattern := range []string{"testdata/fold.txt", "testdata/together.txt"} {
-		scenario.Run(t, pattern, *update, func(t *testing.T, s scenario.Scenario) string {
+		scenario.Run(t, pattern, func(t *testing.T, s scenario.Scenario) string {
 			var byDefault []byte
 			var configs []*v1alpha1.KubeletConfig
 			for _, fact := range s.Given {

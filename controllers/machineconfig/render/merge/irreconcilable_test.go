@@ -9,7 +9,7 @@ import (
 )
 
 func TestIrreconcilable(t *testing.T) {
-	scenario.Run(t, "testdata/irreconcilable.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/irreconcilable.txt", func(t *testing.T, s scenario.Scenario) string {
 		var had, next []*v1alpha1.MachineConfig
 		for _, fact := range s.Given {
 			if name, ok := strings.CutPrefix(fact.Key, "had "); ok {

@@ -3,7 +3,6 @@ package merge
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,8 +13,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
-
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; each change of them has to be reviewed")
 
 // extensions exist in these tests.
 var extensions = []string{"usbguard", "kernel-devel"}
@@ -53,7 +50,7 @@ func read(s scenario.Scenario) (configs []*v1alpha1.MachineConfig, fleet Fleet) 
 
 func TestMerge(t *testing.T) {
 	for _, pattern := range []string{"testdata/merge.txt", "testdata/problems.txt"} {
-		scenario.Run(t, pattern, *update, func(_ *testing.T, s scenario.Scenario) string {
+		scenario.Run(t, pattern, func(_ *testing.T, s scenario.Scenario) string {
 			configs, fleet := read(s)
 			m, err := Merge(configs, nil, fleet)
 			if err != nil {

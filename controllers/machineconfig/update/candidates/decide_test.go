@@ -1,7 +1,6 @@
 package candidates
 
 import (
-	"flag"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,12 +17,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
-var update = flag.Bool("update", false, "write the verdicts in testdata anew; each change of them has to be reviewed")
-
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func TestAssign(t *testing.T) {
-	scenario.Run(t, "testdata/assign.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/assign.txt", func(t *testing.T, s scenario.Scenario) string {
 		v := Decide(read(t, s))
 		var lines []string
 		add := func(what string, names []string, always bool) {
@@ -53,7 +50,7 @@ func TestAssign(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	scenario.Run(t, "testdata/status.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/status.txt", func(t *testing.T, s scenario.Scenario) string {
 		got := Decide(read(t, s)).Status
 		lines := []string{fmt.Sprintf("machines %d, updated %d, ready %d, unavailable %d, degraded %d; completed %s",
 			got.MachineCount, got.UpdatedMachineCount, got.ReadyMachineCount, got.UnavailableMachineCount, got.DegradedMachineCount, got.CompletedMachineConfig)}
