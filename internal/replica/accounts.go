@@ -31,18 +31,16 @@ type cloudAccounts struct {
 	clock clock.WithTicker
 	view  *objectcache.View
 	count int // of slots
-	try   func(ctx context.Context, class types.NamespacedName) (answer, err error)
 
 	mu      sync.Mutex
 	tracker *accounts.Tracker
-	running int                       // tries
 	slots   map[string]member.SlotSet // that need an account, by its key
 	counted time.Time                 // when they were determined
 }
 
-// newCloudAccounts returns one that knows nothing. try is set before Run is called.
-func newCloudAccounts(f *Replica, count int) *cloudAccounts {
-	return &cloudAccounts{clock: apitime.Own[clock.WithTicker](f.wall), view: f.view, count: count, tracker: accounts.New()}
+// newCloudAccounts returns one that knows nothing.
+func newCloudAccounts(d *deps) *cloudAccounts {
+	return &cloudAccounts{clock: apitime.Own[clock.WithTicker](d.wall), view: d.view, count: d.o.Fleet.Slots, tracker: accounts.New()}
 }
 
 // useOf returns the account of a class.
@@ -130,8 +128,21 @@ func (a *cloudAccounts) keysOf(name types.NamespacedName, keys map[string]bool) 
 	return of
 }
 
+// accountTries tries accounts of which it is not known whether they answer this replica.
+type accountTries struct {
+	*cloudAccounts
+
+	try     func(ctx context.Context, class types.NamespacedName) (answer, err error)
+	running int // tries; under mu
+}
+
+// newAccountTries returns one that tries an account by a class that uses it.
+func newAccountTries(of *cloudAccounts, try func(ctx context.Context, class types.NamespacedName) (answer, err error)) *accountTries {
+	return &accountTries{cloudAccounts: of, try: try}
+}
+
 // Run tries accounts until ctx ends.
-func (a *cloudAccounts) Run(ctx context.Context) {
+func (a *accountTries) Run(ctx context.Context) {
 	var tries sync.WaitGroup
 	defer tries.Wait()
 	ticker := a.clock.NewTicker(triesEvery)
@@ -147,13 +158,13 @@ func (a *cloudAccounts) Run(ctx context.Context) {
 		a.running += len(due)
 		a.mu.Unlock()
 		for _, try := range due {
-			tries.Go(func() { a.makeTry(ctx, try) })
+			tries.Go(func() { a.tryOnce(ctx, try) })
 		}
 	}
 }
 
-// makeTry tries an account once.
-func (a *cloudAccounts) makeTry(ctx context.Context, try accounts.Try) {
+// tryOnce tries an account once.
+func (a *accountTries) tryOnce(ctx context.Context, try accounts.Try) {
 	evidence := accounts.Nothing
 	defer func() {
 		a.mu.Lock()

@@ -126,9 +126,8 @@ func noticeDeadConnections() error {
 	return nil
 }
 
-// connect makes the clients. Errors: invalid configurations.
-func connect(around Environment, fence *fence.Fence, checks checks) (clients, error) {
-	wall := apitime.New(around.Clock, "control")
+// connect returns the clients. wall is the time of the control cluster, which its answers set. Errors: invalid configurations.
+func connect(around Environment, fence *fence.Fence, wall *apitime.Clock, checks checks) (clients, error) {
 	control, err := guarded(around.Control, fence, "control", wall)
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)

@@ -226,18 +226,19 @@ func TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly(t *testing.T) {
 // with it.
 func TestClockThatIsSetBack_SettlesWhatWasUnserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &Replica{clients: clients{wall: apitime.New(clock.RealClock{}, "control")}}
+		wall := apitime.New(clock.RealClock{}, "control")
+		d := &deps{clients: clients{wall: wall}, unserved: &unserved{clock: wall}}
 		ahead := map[string]time.Duration{"control": 2 * time.Hour}
-		answer(t, time.Minute, f.clocks(), ahead)
-		gap := member.Gap{From: f.wall.Now().Add(-2 * time.Hour), To: f.wall.Now()}
-		f.noteUnserved(gap)
-		f.noteUnservedSlot(7, gap)
-		of := f.outages()
+		answer(t, time.Minute, d.clocks(), ahead)
+		gap := member.Gap{From: wall.Now().Add(-2 * time.Hour), To: wall.Now()}
+		d.unserved.note(gap)
+		d.unserved.noteSlot(7, gap)
+		of := d.outages()
 		if of.Unserved().Back.IsZero() || of.UnservedSlot("7").Back.IsZero() {
 			t.Error("what has just ended is no outage")
 		}
 		ahead["control"] = 0
-		answer(t, 5*time.Minute, f.clocks(), ahead)
+		answer(t, 5*time.Minute, d.clocks(), ahead)
 		if of.Unserved() != (reach.Fact{}) || of.UnservedSlot("7") != (reach.Fact{}) {
 			t.Errorf("what ends in the future is an outage: %v, %v", of.Unserved(), of.UnservedSlot("7"))
 		}

@@ -8,14 +8,14 @@ import (
 )
 
 // fencedDrivers puts the Fence before each driver, and a span and metrics around each call. Secrets are removed from answers before these.
-func (f *Replica) fencedDrivers(around Environment) (*driver.Registry, error) {
+func (d *deps) fencedDrivers(around Environment) (*driver.Registry, error) {
 	metrics := telemetry.NewDriverMetrics(around.Registry, clock.RealClock{})
-	drivers, err := around.Drivers(f.session.fence, metrics, f.wall.Now)
+	drivers, err := around.Drivers(d.session.fence, metrics, d.wall.Now)
 	if err != nil {
 		return nil, err
 	}
-	for provider, d := range drivers {
-		drivers[provider] = &telemetry.TracedDriver{Driver: f.session.fence.Driver(driver.Redacted(d)), Provider: provider, Tracer: f.tracer, Metrics: metrics}
+	for provider, of := range drivers {
+		drivers[provider] = &telemetry.TracedDriver{Driver: d.session.fence.Driver(driver.Redacted(of)), Provider: provider, Tracer: d.tracer, Metrics: metrics}
 	}
 	return driver.NewRegistry(drivers), nil
 }

@@ -26,7 +26,7 @@ const (
 
 // Live answers /livez: nothing but progress of the process itself counts.
 func (f *Replica) Live(context.Context) zpages.Report {
-	return liveness(f.session.time.Moment().Since(f.session.replica.Beat()))
+	return liveness(f.time.Moment().Since(f.replica.Beat()))
 }
 
 // liveness decides on /livez. silence is for how long the loop of the session has not answered.
@@ -40,7 +40,7 @@ func liveness(silence time.Duration) zpages.Report {
 
 // Ready answers /readyz.
 func (f *Replica) Ready(ctx context.Context) zpages.Report {
-	health, err := f.session.replica.Health(ctx)
+	health, err := f.replica.Health(ctx)
 	return readiness(health, err, f.slots.brokenOf(controlName))
 }
 

@@ -28,8 +28,8 @@ func newLoadGauges(acts func() bool, work func() assignment.Work, capacity assig
 }
 
 // measure returns the work of this replica.
-func (f *Replica) measure() assignment.Work {
-	return assignment.CountWork(f.slots.spread.Count(), f.session.fence.Holds, f.view.Machines.Of, f.metrics.Overdue(assignment.OverdueAfter))
+func (d *deps) measure() assignment.Work {
+	return assignment.CountWork(d.slots.spread.Count(), d.session.fence.Holds, d.view.Machines.Of, d.metrics.Overdue(assignment.OverdueAfter))
 }
 
 // Describe is prometheus.Collector's.

@@ -1,17 +1,15 @@
 package replica
 
 import (
-	"errors"
+	"context"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
@@ -20,71 +18,51 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 )
 
-// machineConfiguration is what the controllers of machine configuration share.
+// machineConfiguration is shared by the controllers of machine configuration. All of it exists before the first controller.
 type machineConfiguration struct {
 	slots *slots
 	cache *configcache.Cache
 	// pools are the MachineConfigPools that this process has written.
-	pools *patch.Latest[*fleetv1alpha1.MachineConfigPool]
-	first *bootstrap.Source
+	pools  *patch.Latest[*fleetv1alpha1.MachineConfigPool]
+	first  *bootstrap.Source
+	writer *generated.Writer
+	events targetEvents
 }
 
-// newMachineConfiguration wires machine configuration, and returns what has to run for it: nothing when it is not enabled. There is a target cluster.
-func newMachineConfiguration(o Options, f *Replica, machines *machine.Controller) ([]controller, error) {
-	if !o.Configs.Enabled {
-		return nil, nil
+// newMachineConfiguration returns nil where there is no machine configuration: it is not enabled, or there is no target cluster.
+func newMachineConfiguration(d *deps) *machineConfiguration {
+	if !d.o.Configs.Enabled || d.cluster == nil {
+		return nil
 	}
-	m := &machineConfiguration{slots: f.slots, pools: patch.NewLatest[*fleetv1alpha1.MachineConfigPool]()}
+	m := &machineConfiguration{
+		slots: d.slots, pools: patch.NewLatest[*fleetv1alpha1.MachineConfigPool](),
+		writer: generated.NewWriter(d.targetConfigs), events: newTargetEvents(d),
+	}
 	m.cache = configcache.New(configcache.Config{
-		Client: f.targetConfigs, Metadata: f.targetMetadata, OwnsPool: m.ownsPool, Owns: m.owns,
+		Client: d.targetConfigs, Metadata: d.targetMetadata, OwnsPool: m.ownsPool, Owns: m.owns,
 	})
-	m.cache.OnPool(func(before, after *fleetv1alpha1.MachineConfigPool) {
-		if after == nil {
-			m.pools.Forget(before.UID)
-		}
-	})
-	f.slots.configs = m
-	f.slots.namespaces.OnChange(func(string) { m.look() })
-	recorded := newTargetEvents(o, f)
-	recorder := recorded.recorder(v1alpha1.EventSourceMachineConfig)
-	configs := generated.NewWriter(f.targetConfigs)
-	renders, err0 := render.New(render.Config{
-		Client: f.targetConfigs, Target: f.targetMetadata, Machines: f.machines.MachineV1alpha1(), Control: f.metadata, Namespace: o.Namespace,
-		Cache: m.cache, View: f.view, Nodes: f.cluster.Nodes, Written: m.pools, Prefix: fleetv1alpha1.AnnotationPrefix(o.Configs.Prefix),
-		Extensions: o.Configs.Extensions, Replaces: m.replaces,
-		Events: recorder, Deletions: f.deletions, Gate: m.poolGate(), Clock: f.wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
-	})
-	if err0 != nil {
-		return nil, err0
+	m.first = bootstrap.New(bootstrap.Config{Fleet: d.targetConfigs, Pools: m.cache, View: d.view})
+	return m
+}
+
+// firstConfig returns the source of the configurations that new machines boot with; nil where there is no machine configuration.
+func (m *machineConfiguration) firstConfig() func(context.Context, *v1alpha1.Machine) (map[string]string, string, error) {
+	if m == nil {
+		return nil
 	}
-	updates, err1 := m.newUpdate(o, f, machines, renders, recorder)
-	kubelets, err2 := kubeletconfig.New(kubeletconfig.Config{
-		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Extensions: o.Configs.Extensions, Events: recorder,
-		PoolGate: m.poolGate(), NameGate: m.nameGate(), Clock: f.wall, Workers: poolWorkers, Metrics: f.metrics, Tracer: f.tracer,
-	})
-	templates, err3 := template.New(template.Config{
-		Client: f.targetConfigs, Cache: m.cache, Configs: configs, Secrets: f.target.CoreV1(), Templates: o.Configs.source(f), Extensions: o.Configs.Extensions,
-		Events: recorder, Gate: m.nameGate(), Clock: f.wall, Metrics: f.metrics, Tracer: f.tracer,
-	})
-	joined, err4 := m.joinMachines(o, f, machines)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return nil, err
-	}
-	f.view.Deployments.OnChange(func(before, after *v1alpha1.MachineDeployment) { m.deploymentChanged(renders, before, after) })
-	f.collectors = append(f.collectors, renders.Collectors(f.session.fence.Acts)...)
-	return []controller{recorded, m.cache, renders, kubelets, templates, updates, joined}, nil
+	return m.first.Values
 }
 
 // poolWorkers is how many pools are worked on at the same time. Rendering is a matter of the processor.
 const poolWorkers = 4
 
 // source returns the templates.
-func (o *ConfigOptions) source(f *Replica) template.Source {
+func (o *ConfigOptions) source(control kubernetes.Interface) template.Source {
 	if folder, ok := o.Folder(); ok {
 		return template.Folder(folder)
 	}
 	if namespace, name, ok := strings.Cut(o.Templates, "/"); ok {
-		return template.NewConfigMap(f.control.CoreV1(), types.NamespacedName{Namespace: namespace, Name: name})
+		return template.NewConfigMap(control.CoreV1(), types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	return template.None{}
 }
@@ -98,25 +76,6 @@ func (m *machineConfiguration) replaces(pool *fleetv1alpha1.MachineConfigPool) b
 	}
 	deployment, known := m.slots.view.Deployments.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	return known && deployment.Spec.Strategy.Type != v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
-}
-
-// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose strategy changes: what Nodes can get depends on it.
-func (m *machineConfiguration) deploymentChanged(renders *render.Controller, before, after *v1alpha1.MachineDeployment) {
-	if after == nil || before != nil && before.Spec.Strategy.Type == after.Spec.Strategy.Type {
-		return
-	}
-	for _, pool := range m.cache.Pools() {
-		if ref := pool.Spec.MachineRef; ref != nil && ref.Namespace == after.Namespace && ref.Name == after.Name {
-			renders.Enqueue(pool.Name)
-		}
-	}
-}
-
-// look has the controllers look at what this replica may work on now. It returns at once.
-func (m *machineConfiguration) look() {
-	if m != nil {
-		m.cache.Look()
-	}
 }
 
 // slotOf returns the slot of a pool: that of its MachineDeployment, if it names one, so that one replica decides on both. It is not ok

@@ -15,21 +15,21 @@ import (
 // newNamespaceLeases wires the exclusion of namespaces that other managers serve. roots returns the roots of a namespace that this
 // replica has cached.
 func newNamespaceLeases(
-	o Options, f *Replica, spread assignment.Spread, roots func(namespace string) []corev1.ObjectReference,
+	d *deps, spread assignment.Spread, roots func(namespace string) []corev1.ObjectReference,
 ) (*namespacelease.NamespaceLeases, error) {
 	byNamespace, err := assignment.NewSpread(spread.Count(), assignment.ByNamespace)
 	if err != nil {
 		return nil, err
 	}
 	reporter := &namespacelease.Reporter{
-		Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Holds: f.session.fence.Holds, Roots: roots, SlotOf: spread.Of,
+		Events: d.recorder(v1alpha1.EventSourceMachineDeployment), Holds: d.session.fence.Holds, Roots: roots, SlotOf: spread.Of,
 	}
 	return namespacelease.New(namespacelease.Config{
-		Client: f.control, Metadata: f.metadata, Namespace: o.Namespace, Fleet: FleetIdentity(o.Fleet.Namespace, o.Fleet.Name),
+		Client: d.control, Metadata: d.metadata, Namespace: d.o.Namespace, Fleet: FleetIdentity(d.o.Fleet.Namespace, d.o.Fleet.Name),
 		SlotOf:  func(namespace string) int { return byNamespace.Of(namespace, "") },
-		Gate:    fence.NewGate(f.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
+		Gate:    fence.NewGate(d.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
 		Refused: reporter.Refused,
-		Clock:   clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
+		Clock:   clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
 	})
 }
 

@@ -234,7 +234,7 @@ func showPages(t *testing.T, p *process, show func(what string, texts ...string)
 		Debug:   serving.ServeDebug(serving.Options{Profiling: true}, p.fleet.DebugPages()),
 		Statusz: zpages.Statusz(zpages.Status{Now: time.Now, More: p.fleet.StatusRows}), Flagz: empty,
 	}
-	reviewed, others := serving.Guards(serving.Options{MetricsAuthorization: true}, serving.NewReviewer(p.fleet.control, clocktesting.NewFakePassiveClock(time.Now())))
+	reviewed, others := serving.Guards(serving.Options{MetricsAuthorization: true}, serving.NewReviewer(p.fleet.ControlClient(), clocktesting.NewFakePassiveClock(time.Now())))
 	for _, mux := range []*http.ServeMux{serving.NewMux(all, serving.Health{Live: p.fleet.Live, Ready: p.fleet.Ready}), serving.NewMux(all.Guarded(reviewed, others), serving.Health{Live: p.fleet.Live, Ready: p.fleet.Ready})} {
 		for _, path := range []string{
 			"/metrics", "/healthz?verbose", "/livez?verbose", "/readyz?verbose", "/statusz", "/debug/slots", "/debug/apiservers", "/debug/faultpoints",

@@ -81,8 +81,8 @@ func (t *trial) start(replica string) *process {
 	if p.fleet, err = New(o, around); err != nil {
 		t.Fatal(err)
 	}
-	p.fleet.session.time.WithTicker = pausableClock{skewedClock: skewedClock{by: t.skews[replica]}, pauseState: p.pauseState}
-	p.session = p.fleet.session.settings.Session
+	p.fleet.time.WithTicker = pausableClock{skewedClock: skewedClock{by: t.skews[replica]}, pauseState: p.pauseState}
+	p.session = p.fleet.settings.Session
 	ctx, end := context.WithCancel(klog.NewContext(t.Context(), t.logger.WithName(p.session)))
 	p.kill = sync.OnceFunc(func() {
 		close(p.dead)

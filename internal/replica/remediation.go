@@ -10,23 +10,28 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// newRemediation wires the remediation of unhealthy machines.
-func newRemediation(o Options, f *Replica) (*remediation.Controller, error) {
-	return remediation.New(remediation.Config{
-		Machines: f.machines.MachineV1alpha1(), View: f.view, Targets: f.targets, Namespaces: f.namespaces,
-		Servers:          f.outages(),
-		DeploymentEvents: f.recorder(v1alpha1.EventSourceMachineDeployment), SetEvents: f.recorder(v1alpha1.EventSourceMachineSet),
+// addRemediation adds the remediation of unhealthy machines.
+func (c *controllers) addRemediation(d *deps) (err error) {
+	c.remediation, err = remediation.New(remediation.Config{
+		Machines: d.machines.MachineV1alpha1(), View: d.view, Targets: d.targets, Namespaces: d.namespaces,
+		Servers:          d.outages(),
+		DeploymentEvents: d.recorder(v1alpha1.EventSourceMachineDeployment), SetEvents: d.recorder(v1alpha1.EventSourceMachineSet),
 		Limits: disruption.Limits{
-			HealthTimeout: o.Health.Timeout, Budget: intstr.Parse(o.Health.DisruptionBudget), Thresholds: o.Health.Thresholds,
+			HealthTimeout: d.o.Health.Timeout, Budget: intstr.Parse(d.o.Health.DisruptionBudget), Thresholds: d.o.Health.Thresholds,
 		},
-		Replica: o.Name, Holds: f.session.fence.Holds, Held: f.holds.Held, Budget: f.budget,
+		Replica: d.o.Name, Holds: d.session.fence.Holds, Held: d.holds.Held, Budget: d.budget,
 		SlotOf: func(labels map[string]string) (int, bool) {
-			return policy.Read(labels[v1alpha1.LabelSlot], f.slots.spread.Count())
+			return policy.Read(labels[v1alpha1.LabelSlot], d.slots.spread.Count())
 		},
-		DeploymentGate: f.slots.gate(policy.Deployment),
-		SetGate:        f.slots.gate(policy.Set),
-		Clock:          f.wall, Workers: o.ConcurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+		DeploymentGate: d.slots.gate(policy.Deployment),
+		SetGate:        d.slots.gate(policy.Set),
+		Clock:          d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics, Tracer: d.tracer,
 	})
+	if err != nil {
+		return err
+	}
+	c.add(c.remediation, heldDeletions(d.session.fence.Acts, c.remediation))
+	return nil
 }
 
 // countBreakers registers a metric of the open circuit breakers.

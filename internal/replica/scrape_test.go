@@ -104,15 +104,15 @@ func wiredWithMachines(b *testing.B, o Options, deployments, machines int) http.
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "shoot--project--cluster", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Now()}
 	}
-	f.view.Classes.Apply(&v1alpha1.MachineClass{ObjectMeta: meta("large"), Provider: simulated.Provider}, true)
+	f.slots.view.Classes.Apply(&v1alpha1.MachineClass{ObjectMeta: meta("large"), Provider: simulated.Provider}, true)
 	for i := range deployments {
 		d := &v1alpha1.MachineDeployment{ObjectMeta: meta(fmt.Sprintf("shoot--project--cluster-worker-%d", i))}
 		set := &v1alpha1.MachineSet{ObjectMeta: meta(d.Name + "-5d7c8")}
 		ownerref.Adopt(set, d, kind("MachineDeployment"))
-		f.view.Deployments.Apply(d, true)
-		f.view.Sets.Apply(set, true)
+		f.slots.view.Deployments.Apply(d, true)
+		f.slots.view.Sets.Apply(set, true)
 		for j := range machines {
-			f.view.Machines.Apply(running(meta(fmt.Sprintf("%s-%05x", set.Name, (i*machines+j)*7919%1048573)), set, kind("MachineSet")), true)
+			f.slots.view.Machines.Apply(running(meta(fmt.Sprintf("%s-%05x", set.Name, (i*machines+j)*7919%1048573)), set, kind("MachineSet")), true)
 		}
 	}
 	return serving.ServeMetrics(registry, registry, klog.Background())
@@ -152,10 +152,10 @@ func wired(b *testing.B, o Options, registry *prometheus.Registry) *Replica {
 		for _, c := range f.running {
 			c.Run(ended)
 		}
-		f.broadcaster.Shutdown()
+		f.events.Shutdown()
 		f.Close()
 	})
-	f.session.fence.Follow(acting{f.session.time.Moment().Add(time.Hour)}, nil)
+	f.fence.Follow(acting{f.time.Moment().Add(time.Hour)}, nil)
 	serving.RegisterProcess(registry, buildinfo.Info{})
 	return f
 }

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
@@ -24,23 +24,21 @@ const (
 	loopSilence = 30 * time.Second
 )
 
-// session is one session of this replica.
+// session is the right of one session of this replica to act. The loop that keeps it is shard/session's Replica.
 type session struct {
-	settings    protocol.Settings
-	time        *fence.Time
-	metrics     *shardsession.Metrics
-	fence       *fence.Fence
-	faultPoint  *fence.FaultPoint // nil without --debug-hooks
-	lock        *leases.Lock
-	replica     *shardsession.Replica
-	whenLeading []func()            // called when the session begins to lead; add to it before protocol is called
-	servers     check.Servers       // for the debug page
-	die         func(reason string) // terminates the process immediately
+	settings   protocol.Settings
+	time       *fence.Time
+	metrics    *shardsession.Metrics
+	fence      *fence.Fence
+	faultPoint *fence.FaultPoint // nil without --debug-hooks
+	lock       *leases.Lock
+	die        func(reason string) // terminates the process immediately
 }
 
-// newSession prepares a session: no work may be done under it before it runs. Errors: the state folder.
-func newSession(o Options, registry prometheus.Registerer, around Environment) (*session, error) {
-	s := &session{time: fence.NewTime(around.Clock), metrics: shardsession.NewMetrics(registry), die: around.Die}
+// newSession prepares a session: no work may be done under it before it runs. control is the time of the control cluster. Errors: the state folder.
+func newSession(o Options, around Environment, control *apitime.Clock) (*session, error) {
+	s := &session{time: fence.NewTime(around.Clock), metrics: shardsession.NewMetrics(around.Registry), die: around.Die}
+	s.time.Ahead = control.Ahead
 	if o.Fleet.StateDir != "" {
 		var err error
 		if s.lock, err = leases.AcquireLock(o.Fleet.StateDir); err != nil {
@@ -52,7 +50,7 @@ func newSession(o Options, registry prometheus.Registerer, around Environment) (
 	}
 	identity := member.Identity(o.Name, randomSuffix())
 	s.settings = o.Fleet.settings(o.Name, identity, s.lock != nil)
-	s.fence = fence.New(o.Name, identity, o.Fleet.Slots, s.time, registry, s.faultPoint)
+	s.fence = fence.New(o.Name, identity, o.Fleet.Slots, s.time, around.Registry, s.faultPoint)
 	return s, nil
 }
 
@@ -66,58 +64,54 @@ func randomSuffix() string {
 	return string(suffix)
 }
 
-// protocol creates the replica of the session. Errors: invalid settings.
-func (s *session) protocol(f *Replica, reporter *shardsession.Reporter) error {
-	durations := s.settings.Config
+// newProtocol returns the loop that keeps the session, and its slots. Errors: invalid settings.
+func newProtocol(d *deps, c *controllers) (*shardsession.Replica, error) {
+	s := d.session
+	durations, breakers := s.settings.Config, c.remediation.Breakers()
+	reporter := &shardsession.Reporter{
+		Settings: s.settings, Metadata: d.metadata, Namespace: d.o.Namespace, Events: d.recorder(v1alpha1.EventSourceMachineDeployment),
+	}
 	store, err := leases.NewStore(leases.Config{
-		Client: f.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
+		Client: d.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
 		Quiet: quietWatch * durations.RenewEvery, Clock: s.time, Now: s.time.Moment,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.replica, err = shardsession.New(shardsession.Config{
-		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: f.slots, Metrics: s.metrics,
-		Weigh: f.slots.weigh, Roots: f.slots.countRoots, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Unserved: f.noteUnserved, UnservedSlot: f.noteUnservedSlot,
-		Led: s.led, LeaderLease: f.holds.LeaderLease, Tracer: f.tracer,
-		Count: f.breakers.Report, Accounts: f.accounts.report, Heard: func(reported protocol.Reports) {
-			f.breakers.Receive(reported.Counts, reported.Holders)
-			f.accounts.heard(reported.Accounts)
+	return shardsession.New(shardsession.Config{
+		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: d.slots, Metrics: s.metrics,
+		Weigh: d.slots.weigh, Roots: d.slots.countRoots, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Unserved: d.unserved.note, UnservedSlot: d.unserved.noteSlot,
+		Led: c.led, LeaderLease: d.holds.LeaderLease, Tracer: d.tracer,
+		Count: breakers.Report, Accounts: d.accounts.report, Heard: func(reported protocol.Reports) {
+			breakers.Receive(reported.Counts, reported.Holders)
+			d.accounts.heard(reported.Accounts)
 		},
 	})
-	return err
-}
-
-// led begins the leader's work.
-func (s *session) led() {
-	for _, begin := range s.whenLeading {
-		begin()
-	}
 }
 
 // watch terminates the process when work continues that should have ended.
-func (s *session) watch(ctx context.Context) {
+func (f *Replica) watch(ctx context.Context) {
 	dog := leases.Watchdog{
-		Clock: s.time, Now: s.time.Moment, Fence: s.fence.Until, Busy: s.fence.Busy, Beat: s.replica.Beat,
-		After: s.settings.Config.ExitAfterFence, Silence: loopSilence, Exit: s.die,
+		Clock: f.time, Now: f.time.Moment, Fence: f.fence.Until, Busy: f.fence.Busy, Beat: f.replica.Beat,
+		After: f.settings.Config.ExitAfterFence, Silence: loopSilence, Exit: f.die,
 	}
 	dog.Run(ctx)
 }
 
-// run runs the session until it has handed over its slots, or fails.
-func (s *session) run(ctx context.Context, leave <-chan struct{}) error {
-	klog.FromContext(ctx).Info("Session started", "session", s.settings.Session, "numberOfSlots", s.settings.Slots, "shardBy", s.settings.ShardBy, "fileLock", s.lock != nil)
-	err := s.replica.Run(ctx, leave)
+// runSession runs the session until it has handed over its slots, or fails.
+func (f *Replica) runSession(ctx context.Context, leave <-chan struct{}) error {
+	klog.FromContext(ctx).Info("Session started", "session", f.settings.Session, "numberOfSlots", f.settings.Slots, "shardBy", f.settings.ShardBy, "fileLock", f.lock != nil)
+	err := f.replica.Run(ctx, leave)
 	exit, ended := errors.AsType[*shardsession.ExitError](err)
 	if ended && exit.Reason == protocol.ReasonInFlight {
-		s.die(exit.Error()) // requests and calls in flight end with the process: it does not wait for them
+		f.die(exit.Error()) // requests and calls in flight end with the process: it does not wait for them
 	}
 	return err
 }
 
 // pause waits before the process ends and is restarted; a process that hands over its slots does not wait.
-func (s *session) pause(leave <-chan struct{}) {
-	timer := s.time.NewTimer(rand.N(restartDelay)) //nolint:gosec // it spreads restarts
+func (f *Replica) pause(leave <-chan struct{}) {
+	timer := f.time.NewTimer(rand.N(restartDelay)) //nolint:gosec // it spreads restarts
 	defer timer.Stop()
 	select {
 	case <-timer.C():

@@ -12,7 +12,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
@@ -39,10 +38,8 @@ type slots struct {
 
 	undecodable *undecodable
 
-	classes   *slotcache.Classes
-	ofClasses *machineclass.Controller
-
-	configs *machineConfiguration // nil without machine configuration
+	// opened and dropped are called when this replica has more, or fewer, objects to work on. They return at once.
+	opened, dropped []func()
 }
 
 var _ shardsession.Grants = (*slots)(nil)
@@ -51,49 +48,49 @@ var _ shardsession.Grants = (*slots)(nil)
 const nodesKind = "Nodes"
 
 // newSlots wires the sources of the view. Errors: watches that cannot be prepared.
-func newSlots(o Options, f *Replica, spread assignment.Spread) (*slots, error) {
-	api := f.machines.MachineV1alpha1()
+func newSlots(d *deps, spread assignment.Spread) (*slots, error) {
+	api := d.machines.MachineV1alpha1()
 	s := &slots{
-		watched: &watched{clock: clock.RealClock{}, after: o.Fleet.Durations.BlindAfter, lists: []watchedLists{
-			{controlName, f.controlLists}, {targetName, f.targetLists},
+		watched: &watched{clock: clock.RealClock{}, after: d.o.Fleet.Durations.BlindAfter, lists: []watchedLists{
+			{controlName, d.controlLists}, {targetName, d.targetLists},
 		}},
-		spread: spread, fence: f.session.fence, view: f.view, nodes: objectcache.New[*corev1.Node](),
+		spread: spread, fence: d.session.fence, view: d.view, nodes: objectcache.New[*corev1.Node](),
 	}
-	s.undecodable = &undecodable{view: f.view, events: f.recorder(v1alpha1.EventSourceMachineDeployment)}
+	s.undecodable = &undecodable{view: d.view, events: d.recorder(v1alpha1.EventSourceMachineDeployment)}
 	s.undecodable.watch()
 	kinds := []slotcache.Kind{
-		slotcache.KindOf("MachineDeployments", s.control("MachineDeployments", objectcache.FromEach(api.MachineDeployments(o.Namespace))), f.view.Deployments),
-		slotcache.KindOf("MachineSets", s.control("MachineSets", objectcache.FromEach(api.MachineSets(o.Namespace))), f.view.Sets),
-		slotcache.KindOf("Machines", s.control("Machines", objectcache.FromEach(api.Machines(o.Namespace))), f.view.Machines),
+		slotcache.KindOf("MachineDeployments", s.control("MachineDeployments", objectcache.FromEach(api.MachineDeployments(d.o.Namespace))), d.view.Deployments),
+		slotcache.KindOf("MachineSets", s.control("MachineSets", objectcache.FromEach(api.MachineSets(d.o.Namespace))), d.view.Sets),
+		slotcache.KindOf("Machines", s.control("Machines", objectcache.FromEach(api.Machines(d.o.Namespace))), d.view.Machines),
 	}
-	if f.cluster != nil {
-		s.nodes = f.cluster.Nodes
-		kinds = append(kinds, slotcache.KindOf(nodesKind, s.source(nodesKind, targetName, objectcache.From(f.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
+	if d.cluster != nil {
+		s.nodes = d.cluster.Nodes
+		kinds = append(kinds, slotcache.KindOf(nodesKind, s.source(nodesKind, targetName, objectcache.From(d.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
 	}
 	s.Set = slotcache.New(clock.RealClock{}, kinds...)
 	var err error
-	s.unlabeled, err = slotlabel.NewWatch(f.metadata, f.targetMetadata, o.Namespace, spread.Count())
+	s.unlabeled, err = slotlabel.NewWatch(d.metadata, d.targetMetadata, d.o.Namespace, spread.Count())
 	if err != nil {
 		return nil, err
 	}
-	if s.namespaces, err = newNamespaceLeases(o, f, spread, s.roots); err != nil {
+	if s.namespaces, err = newNamespaceLeases(d, spread, s.roots); err != nil {
 		return nil, err
 	}
 	s.labeler, err = slotlabel.New(slotlabel.Config{
-		Control: f.metadata, Target: f.targetMetadata, Machines: api, Watch: s.unlabeled,
+		Control: d.metadata, Target: d.targetMetadata, Machines: api, Watch: s.unlabeled,
 		Slots: policy.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
 		Served: s.namespaces.Served,
-		Gate:   fence.NewGate(f.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
-		Holds:  f.session.fence.Holds,
-		Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Clock: clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
+		Gate:   fence.NewGate(d.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
+		Holds:  d.session.fence.Holds,
+		Events: d.recorder(v1alpha1.EventSourceMachineDeployment), Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.namespaces.OnChange(s.labeler.NamespaceChanged)
-	reportLabeler(s.labeler, policy.Deployment, f.view.Deployments.Objects)
-	reportLabeler(s.labeler, policy.Set, f.view.Sets.Objects)
-	reportLabeler(s.labeler, policy.Machine, f.view.Machines.Objects)
+	reportLabeler(s.labeler, policy.Deployment, d.view.Deployments.Objects)
+	reportLabeler(s.labeler, policy.Set, d.view.Sets.Objects)
+	reportLabeler(s.labeler, policy.Machine, d.view.Machines.Objects)
 	s.undecodable.showLabeler(s.labeler)
 	return s, nil
 }
@@ -119,42 +116,28 @@ func (s *slots) Open(slots []int) {
 	s.Set.Open(slots)
 	s.labeler.Opened(slots)
 	s.namespaces.Opened(slots)
-	s.lookAtClasses()
-	s.configs.look()
+	call(s.opened)
 }
 
 // Drop removes the objects of slots that were lost.
 func (s *slots) Drop(slots []int) {
 	s.Set.Drop(slots)
-	s.configs.look()
+	call(s.dropped)
 }
 
-// lookAtClasses enqueues the MachineClasses and Secrets that this replica may reconcile now.
-func (s *slots) lookAtClasses() {
-	s.classes.Opened()
-	s.ofClasses.Opened()
-}
-
-// showClasses connects the controller of MachineClasses to the cache of their references.
-func (s *slots) showClasses(o Options, f *Replica, controller *machineclass.Controller) {
-	s.ofClasses = controller
-	s.classes = slotcache.NewClasses(slotcache.ClassesConfig{
-		Machines: f.machines.MachineV1alpha1(), Metadata: f.metadata, View: f.view, Namespace: o.Namespace,
-		Look: controller.Enqueue, Clock: clock.RealClock{},
-	})
-	s.namespaces.OnChange(s.classes.NamespaceChanged)
-	s.namespaces.OnChange(func(string) { controller.Opened() })
+func call(all []func()) {
+	for _, f := range all {
+		f()
+	}
 }
 
 // Run watches and labels until ctx ends.
 func (s *slots) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { s.Set.Run(ctx) })
-	running.Go(func() { s.classes.Run(ctx) })
 	running.Go(func() {
 		if err := s.namespaces.Start(ctx); err == nil {
-			s.lookAtClasses()
-			s.configs.look()
+			call(s.opened)
 		}
 		s.namespaces.Run(ctx) // also after ctx has ended: Run then shuts down its queue
 	})

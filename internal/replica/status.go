@@ -15,11 +15,11 @@ const statusTimeout = time.Second
 
 // StatusRows returns what /statusz shows of the session, and of clocks that are wrong.
 func (f *Replica) StatusRows(r *http.Request) []zpages.Row {
-	rows := []zpages.Row{{Name: "Replica", Value: f.session.settings.Replica}, {Name: "Session", Value: f.session.settings.Session}}
-	rows = append(rows, f.clockRows()...)
+	rows := []zpages.Row{{Name: "Replica", Value: f.settings.Replica}, {Name: "Session", Value: f.settings.Session}}
+	rows = append(rows, f.clients.clockRows()...)
 	ctx, cancel := context.WithTimeout(r.Context(), statusTimeout)
 	defer cancel()
-	health, err := f.session.replica.Health(ctx)
+	health, err := f.replica.Health(ctx)
 	if err != nil {
 		return append(rows, zpages.Row{Name: "Session loop", Value: err.Error()})
 	}

@@ -1,0 +1,72 @@
+package replica
+
+import (
+	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
+)
+
+// linkControllers connects the controllers with each other and with the caches: who is called when another one changes something. A controller also has
+// functions of others in its Config, where it needs an answer: sets foresee for deployments, machines report to sets why a class cannot be
+// used, drains are shared with updates of Nodes, and sets and deployments share the sets that they have written. Errors: a watch has begun.
+func linkControllers(d *deps, c *controllers) error {
+	// More, or fewer, objects to work on.
+	d.slots.opened = append(d.slots.opened, c.classCache.Opened, c.classes.Opened)
+	d.slots.namespaces.OnChange(c.classCache.NamespaceChanged)
+	d.slots.namespaces.OnChange(func(string) { c.classes.Opened() })
+	if c.orphans != nil {
+		c.classCache.OnSweepRequest(c.orphans.Requested)
+	}
+	// An API server is away, or back.
+	d.controlServer.OnChange(func() { c.serverChanged(nil) })
+	if d.targetServer != nil {
+		d.targetServer.OnChange(func() { c.serverChanged(d.cluster) })
+	}
+	// Deletions are held, or not any more.
+	d.holds.OnChange(c.sets.HoldChanged)
+	d.holds.OnChange(c.remediation.HoldChanged)
+	if d.configs != nil {
+		linkConfigs(d, c)
+	}
+	// A Node appears that may be a machine's.
+	return d.slots.onUnlabeledNode(c.machines.NodeAppeared)
+}
+
+// serverChanged gives machines, roots and Nodes a pass when an API server that they depend on is away, and when it is back; nil means that of
+// the control cluster.
+func (c *controllers) serverChanged(of *target.Cluster) {
+	c.machines.ServerChanged(of)
+	c.remediation.ServerChanged(of)
+	if c.updates != nil {
+		c.updates.ServerChanged()
+	}
+}
+
+// linkConfigs connects the controllers of machine configuration.
+func linkConfigs(d *deps, c *controllers) {
+	m := d.configs
+	d.slots.opened = append(d.slots.opened, m.cache.Look)
+	d.slots.dropped = append(d.slots.dropped, m.cache.Look)
+	d.slots.namespaces.OnChange(func(string) { m.cache.Look() })
+	d.holds.OnChange(c.updates.HoldChanged)
+	m.cache.OnPool(func(before, after *fleetv1alpha1.MachineConfigPool) {
+		if after == nil {
+			m.pools.Forget(before.UID)
+		}
+		c.machines.FirstConfigChanged()
+	})
+	d.view.Deployments.OnChange(func(before, after *v1alpha1.MachineDeployment) { m.deploymentChanged(c.renders, before, after) })
+}
+
+// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose strategy changes: what Nodes can get depends on it.
+func (m *machineConfiguration) deploymentChanged(renders *render.Controller, before, after *v1alpha1.MachineDeployment) {
+	if after == nil || before != nil && before.Spec.Strategy.Type == after.Spec.Strategy.Type {
+		return
+	}
+	for _, pool := range m.cache.Pools() {
+		if ref := pool.Spec.MachineRef; ref != nil && ref.Namespace == after.Namespace && ref.Name == after.Name {
+			renders.Enqueue(pool.Name)
+		}
+	}
+}
