@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,22 @@ func TestFailedMachines(t *testing.T) {
 	w.Set.Status, w.Owned = got, w.Owned[3:]
 	if got := status(w); got.FailedMachines != nil {
 		t.Errorf("nothing fails any more, and failedMachines are %v", *got.FailedMachines)
+	}
+}
+
+// TestEachFieldIsComputed fails for a new field that no code computes, or whose sources this set does not have.
+func TestEachFieldIsComputed(t *testing.T) {
+	set := labeledSet()
+	set.Generation = 7
+	failed := labeled("3", v1alpha1.MachineFailed)
+	failed.Status.LastOperation = v1alpha1.LastOperation{Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed}
+	is := reflect.ValueOf(status(World{Now: born, Set: set, Owned: []*v1alpha1.Machine{
+		labeled("1", v1alpha1.MachineRunning), labeled("2", v1alpha1.MachineFailed, kept, preservedAutomatically), failed,
+	}}))
+	for i := range is.NumField() { // LastOperation is Machine Controller Manager's; nothing writes it
+		if name := is.Type().Field(i).Name; is.Field(i).IsZero() && name != "LastOperation" {
+			t.Errorf("status.%s is not set: compute it in status.go, from what you add to this test", name)
+		}
 	}
 }
 
