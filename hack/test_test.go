@@ -12,8 +12,8 @@ import (
 
 // repository has the modules whose tests the part unit of hack/test.sh runs.
 var repository = map[string]string{
-	"go.mod":                   "module example.com/scratch\n\ngo 1.26\n",
-	"failing/failing_test.go":  inPackage("failing", `func TestOne(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error() }) }`),
+	"go.mod":                       "module example.com/scratch\n\ngo 1.26\n",
+	"failing/failing_test.go":      inPackage("failing", `func TestOne(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error() }) }`),
 	"e2e/lab/go.mod":               "module example.com/scratch/lab\n\ngo 1.26\n",
 	"e2e/lab/passing/some_test.go": inPackage("passing", `func TestPasses(t *testing.T) {}`),
 }

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/lifecycle"
 )
 
 // daemon is the machine-config-daemon of a VM: what the real one has on its disk, and last wrote on its Node. It decides as the real one

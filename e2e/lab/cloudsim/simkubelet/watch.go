@@ -12,8 +12,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // indexNode finds pods by the name of their Node.
