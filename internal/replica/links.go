@@ -7,9 +7,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// linkControllers connects the controllers with each other and with the caches: who is called when another one changes something. A controller also has
-// functions of others in its Config, where it needs an answer: sets foresee for deployments, machines report to sets why a class cannot be
-// used, drains are shared with updates of Nodes, and sets and deployments share the sets that they have written. Errors: a watch has begun.
+// linkControllers connects the controllers with each other and with the caches: which function is called when another part changes
+// something. Where a controller needs an answer of another one it has that function in its Config (controllers.go): what a set would record
+// next, why a class cannot be used, the drains of Nodes. Errors: a watch has begun.
 func linkControllers(d *deps, c *controllers) error {
 	// More, or fewer, objects to work on.
 	d.slots.opened = append(d.slots.opened, c.classCache.Opened, c.classes.Opened)

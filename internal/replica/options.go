@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// Options are the settings of a replica. defaultSettings returns those of a replica that is started without flags.
+// Options are the settings of a replica, each with a flag of cmd/machine-controller-fleet. DefaultOptions returns those of a replica that is
+// started without flags.
 type Options struct {
 	// Name is the name of this replica, which no other one of the fleet has.
 	Name string
@@ -87,64 +88,97 @@ func DefaultOptions() Options {
 	}
 }
 
-// FleetOptions are the flags of this replica's part in the fleet.
+// FleetOptions are the settings of this replica's part in the fleet.
 type FleetOptions struct {
+	// Name is the prefix of the fleet's Leases, and Namespace where they are.
 	Name, Namespace string
-	PodUID          string
-	StateDir        string
+	// PodUID is the UID of the pod that this runs in; "" means none. StateDir is a folder of that pod's own for a file lock, which proves the
+	// end of an earlier process of the pod; "" means none. With both a restarted process has its slots back at once.
+	PodUID, StateDir string
+	// DebugHooks serves fault points, which stop requests, for tests of the fleet. DebugFaultPoint stops all work whose name contains it from
+	// the start on; "" stops none.
 	DebugHooks      bool
 	DebugFaultPoint string
-	Capacity        float64
-	Slots           int
-	ShardBy         string
-	Durations       member.Config
+	// Capacity is how much this replica wants to hold, in relation to the others; more than 0.
+	Capacity float64
+	// Slots is how many slots the work is divided into, at most assignment.MaxSlots. ShardBy states which objects are in one slot: it is the
+	// text of an assignment.ShardBy. Both are the same in all replicas, and fixed when the fleet is installed.
+	Slots   int
+	ShardBy string
+	// Durations are the times of the protocol.
+	Durations member.Config
 }
 
 // defaultResourceExhaustedRetry is also what 0 means, as in MCM.
 const defaultResourceExhaustedRetry = 10 * time.Minute
 
-// MachineOptions are the flags of a machine's life. MachineDeployments and Machines may override them.
+// MachineOptions are the settings of a machine's life. MachineDeployments and Machines may override them.
 type MachineOptions struct {
-	CreationTimeout        time.Duration
-	InPlaceUpdateTimeout   time.Duration
-	PreserveTimeout        time.Duration
+	// CreationTimeout is how long a machine may take to become a healthy Node, InPlaceUpdateTimeout how long an update in place may take
+	// after the drain; 0 gives no time at all.
+	CreationTimeout, InPlaceUpdateTimeout time.Duration
+	// PreserveTimeout is how long a machine is preserved; 0 ends it at once.
+	PreserveTimeout time.Duration
+	// ResourceExhaustedRetry is the wait after the cloud had no quota or capacity; 0 means 10 min.
 	ResourceExhaustedRetry time.Duration
-	BootstrapTokenGroups   []string
-	BootstrapTokenSigning  bool
+	// BootstrapTokenGroups are the groups that bootstrap tokens put a VM into. BootstrapTokenSigning lets tokens sign the ConfigMap
+	// cluster-info.
+	BootstrapTokenGroups  []string
+	BootstrapTokenSigning bool
 
-	CountMinReady       bool
+	// CountMinReady makes machines count as available only after minReadySeconds.
+	CountMinReady bool
+	// ScaleDownAnnotation keeps the cluster-autoscaler from removing Nodes during a rollout.
 	ScaleDownAnnotation bool
-	ComponentsTaint     bool
+	// ComponentsTaint adds v1alpha1.TaintCriticalComponentsNotReady to a Node that was updated in place.
+	ComponentsTaint bool
 }
 
-// HealthOptions are the flags of the health of machines, and of remediation.
+// HealthOptions are the settings of the health of machines, and of remediation.
 type HealthOptions struct {
-	Timeout          time.Duration
-	NodeConditions   []string
+	// Timeout is how long a machine may be unhealthy before it has failed; 0 means at once.
+	Timeout time.Duration
+	// NodeConditions are types of Node conditions that have to be False on a healthy Node.
+	NodeConditions []string
+	// DisruptionBudget is how many machines of a MachineDeployment may be on their way out or in for an unhealthy one to be replaced: a number,
+	// or a percentage of its replicas.
 	DisruptionBudget string
-	Thresholds       disruption.Thresholds
+	// Thresholds are those of circuit breakers.
+	Thresholds disruption.Thresholds
 }
 
-// SafetyOptions are the flags of periodic checks.
+// SafetyOptions are the settings of periodic checks, and of the limits on deletions.
 type SafetyOptions struct {
-	OrphanVMsPeriod            time.Duration
-	OrphanVMsQuarantine        time.Duration
-	MaxOrphanDeletions         int
-	MaxDeletions               int
-	DryRun                     bool
-	StatusCheckTimeout         time.Duration
-	StatusCheckPeriod          time.Duration
+	// OrphanVMsPeriod is the time between two sweeps of a namespace; 0 switches them off, and the search for Nodes without a machine.
+	// OrphanVMsQuarantine is how long a resource must have belonged to no machine before it is deleted.
+	OrphanVMsPeriod, OrphanVMsQuarantine time.Duration
+	// MaxOrphanDeletions is how many orphans of a namespace are deleted in an hour without an approval.
+	MaxOrphanDeletions int
+	// MaxDeletions is the deletion budget of a namespace in an hour; 0 means any number.
+	MaxDeletions int
+	// DryRun reports orphans without deleting them.
+	DryRun bool
+	// StatusCheckTimeout is how long an API server may not answer before it is away, StatusCheckPeriod the time between two checks of it.
+	StatusCheckTimeout, StatusCheckPeriod time.Duration
+	// OvershootUp is how many machines more than ordered freeze a MachineSet that creates another one; OvershootDown how many fewer than that
+	// end the freeze.
 	OvershootUp, OvershootDown int
-	OvershootPeriod            time.Duration
-	DeletionLog                string
+	// OvershootPeriod is the time between two counts of the machines of a namespace; 0 never counts them.
+	OvershootPeriod time.Duration
+	// DeletionLog is a file for a line of JSON for each deletion; "-" means standard output, "" none.
+	DeletionLog string
 }
 
-// ConfigOptions are the flags of machine configuration.
+// ConfigOptions are the settings of machine configuration.
 type ConfigOptions struct {
-	Enabled    bool
-	Prefix     string
+	// Enabled brings Nodes to the configuration of their pool; it needs a target cluster.
+	Enabled bool
+	// Prefix is that of the annotations through which the fleet and the machine-config-daemon work together.
+	Prefix string
+	// Extensions are the names of the extensions that a MachineConfig may have.
 	Extensions []string
-	Templates  string
+	// Templates are those of MachineConfigs: NAMESPACE/NAME of a ConfigMap, or the absolute path of a folder; "" means none.
+	Templates string
 }
 
 // Folder returns the folder with the templates; it is not ok if they are not in one.

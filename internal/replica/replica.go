@@ -22,9 +22,9 @@ import (
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 )
 
-// Environment has what differs by where a replica runs. All fields but target are required.
+// Environment has what differs by where a replica runs. All fields but Target are required.
 type Environment struct {
-	// Control and target are the connections to the clusters; target is nil when there is no target cluster.
+	// Control and Target are the connections to the clusters; Target is nil when there is no target cluster.
 	Control, Target *rest.Config
 	// Drivers returns the drivers by provider, without the Fence before them; drivers that have clients of their own put the
 	// Fence below these, and below that the metrics of their requests. now is the time of the control cluster.

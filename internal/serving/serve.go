@@ -28,16 +28,16 @@ const scrapesAtOnce = 8
 
 // Options are the settings of serving.
 type Options struct {
-	// Address and port are where it listens.
+	// Address and Port are where it listens.
 	Address string
 	Port    int
-	// TLSCertFile and tlsKeyFile are files with a certificate and its key. They are read again when they change.
+	// TLSCertFile and TLSKeyFile are files with a certificate and its key. They are read again when they change.
 	TLSCertFile, TLSKeyFile string
 	// TLSSelfSigned serves HTTPS with a certificate that the process creates for itself.
 	TLSSelfSigned bool
 	// MetricsAuthorization has the control cluster review who may read the guarded pages.
 	MetricsAuthorization bool
-	// Profiling serves profiles of the process, and contentionProfiling those of waits for locks.
+	// Profiling serves profiles of the process, and ContentionProfiling those of waits for locks.
 	Profiling, ContentionProfiling bool
 }
 
@@ -54,9 +54,9 @@ type Health struct {
 
 // Pages are those that only some clients may read.
 type Pages struct {
-	// Metrics is /metrics, and debug everything below /debug/.
+	// Metrics is /metrics, and Debug everything below /debug/.
 	Metrics, Debug http.Handler
-	// Statusz and flagz are /statusz and /flagz.
+	// Statusz and Flagz are /statusz and /flagz.
 	Statusz, Flagz http.Handler
 }
 
