@@ -112,7 +112,7 @@ type CreateMachineResponse struct {
 
 // VM is what a cloud reports of a machine.
 type VM struct {
-	// ProviderID equals spec.providerID of the Node that the VM becomes.
+	// ProviderID equals spec.providerID of the Node that the VM becomes, in the form that IdenticalVM accepts.
 	ProviderID string
 	// NodeName is the name under which the VM joins as a Node.
 	NodeName string

@@ -15,7 +15,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -186,7 +185,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 	default:
 		p.world.VM = c.noteEnding(machine, target.Adopt)
 	}
-	if id := p.world.Machine.Spec.ProviderID; err == nil && resp.Owned && !nodeowner.SameVM(id, p.world.Proven) { // else the cloud has returned the whole ID
+	if id := p.world.Machine.Spec.ProviderID; err == nil && resp.Owned && !driver.SameVM(id, p.world.Proven) { // else the cloud has returned the whole ID
 		c.prove(p, id)
 	}
 	p.world.VM.LastKnownState = resp.LastKnownState

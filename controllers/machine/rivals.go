@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 )
@@ -51,7 +52,7 @@ func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
 func (c *Controller) findVMRivals(ctx context.Context, p *pass) (err error) {
 	m := p.world.Machine
 	p.world.VMRivals, err = c.findRivals(ctx, m, nil, func(other *v1alpha1.Machine) bool {
-		return nodeowner.MayNameOneVM(other.Spec.ProviderID, m.Spec.ProviderID)
+		return driver.MayNameOneVM(other.Spec.ProviderID, m.Spec.ProviderID)
 	})
 	if err != nil {
 		return fmt.Errorf("look for other machines of VM %s: %w", m.Spec.ProviderID, err)

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
@@ -51,7 +51,7 @@ func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerI
 		u.cluster, u.begun, u.ids = cluster, begun, ids
 	}
 	for name, id := range u.ids {
-		if nodeowner.Identical(providerID, id) {
+		if driver.IdenticalVM(providerID, id) {
 			return name, nil
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -142,7 +141,7 @@ func readNode(ctx context.Context, cluster *target.Cluster, vm driver.Resource) 
 		return decide.NodeAbsent, nil
 	case err != nil:
 		return decide.NodeUnknown, fmt.Errorf("read Node %s of an orphan: %w", vm.NodeName, err)
-	case node.Spec.ProviderID != "" && !nodeowner.SameVM(vm.ID, node.Spec.ProviderID):
+	case node.Spec.ProviderID != "" && !driver.SameVM(vm.ID, node.Spec.ProviderID):
 		return decide.NodeAbsent, nil
 	}
 	for _, condition := range node.Status.Conditions {

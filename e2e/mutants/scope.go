@@ -89,7 +89,7 @@ func areas(seeds, first string) []area {
 			"internal/ownerref/claim.go", "internal/disruption/disruptions.go", "controllers/machinedeployment/rollout/select.go",
 		}, intents},
 		{"trust", []string{
-			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "internal/nodeowner/nodeowner.go",
+			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "internal/nodeowner/nodeowner.go", "driver/providerid.go",
 			"controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go", "controllers/machine/lifecycle/aside.go",
 			"controllers/machine/lifecycle/token.go", "controllers/machine/credentials/secrets.go", "controllers/machine/secrets.go",
 			"controllers/machine/rivals.go", "controllers/machine/namesakes.go", "controllers/machine/token.go:Controller.noteGone", "controllers/machine/credentials/sweep.go",

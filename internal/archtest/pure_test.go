@@ -40,7 +40,7 @@ var pureStandardLibrary = []string{
 var pureTrees = []string{"./apis", "k8s.io/api", "k8s.io/apimachinery"}
 
 // driverContract is the one impure package that a pure one may import, and not what is below it: a driver's error
-// codes are facts to decide on.
+// codes, and which provider IDs name one VM, are facts to decide on.
 const driverContract = "./driver"
 
 // libraries are pure functions that are written elsewhere, by the only pure package that may import them, with everything below them.

@@ -3,8 +3,8 @@
 // A client that may write Machines in one namespace can write any label, any provider ID and any UID of an owner, but can write no
 // Node and no tag of a VM. A client with the credentials of a Node's kubelet can write the Node's annotations and most of its
 // labels, but can write no Machine, and no other Node. So neither side suffices alone: a Node belongs to a Machine if it is bound to
-// the Machine's namespace and UID (v1alpha1.AnnotationMachine), and their complete provider IDs name one VM, see SameVM.
-// One form of provider IDs is not complete, see Identical: it never suffices as evidence for a Node that is bound to none.
+// the Machine's namespace and UID (v1alpha1.AnnotationMachine), and their complete provider IDs name one VM, see driver.SameVM.
+// One form of provider IDs is not complete, see driver.IdenticalVM: it never suffices as evidence for a Node that is bound to none.
 //
 // Guarantees, each a row of the test:
 //

@@ -12,7 +12,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 )
 
 // begin puts our finalizer on a machine. If nothing prevents the creation of its VM, the same write records that the cloud is asked
@@ -269,7 +268,7 @@ func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 			node.Name, m.Spec.ProviderID, v1alpha1.LabelMachineName, m.Name)
 	case id == "":
 		return fmt.Sprintf("Node %q belongs to another machine, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, m.Spec.ProviderID)
-	case nodeowner.SameVM(m.Spec.ProviderID, id):
+	case driver.SameVM(m.Spec.ProviderID, id):
 		return fmt.Sprintf("Node %q has this machine's provider ID, %s, and is not this machine's: another machine has it, or the cloud does not show that this VM has this machine's UID", node.Name, id)
 	default:
 		return fmt.Sprintf("Node %q belongs to another VM, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, m.Spec.ProviderID)

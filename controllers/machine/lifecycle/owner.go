@@ -27,7 +27,7 @@ func ownsNode(w World, m *v1alpha1.Machine) (owns bool, toFind Action) {
 		return true, ""
 	case relation == nodeowner.Foreign:
 		return false, ""
-	case w.Proven != "" && nodeowner.Identical(w.Proven, w.Node.Node.Spec.ProviderID): // the machine names that VM: the Node is not Foreign
+	case w.Proven != "" && driver.IdenticalVM(w.Proven, w.Node.Node.Spec.ProviderID): // the machine names that VM: the Node is not Foreign
 		return true, ""
 	case relation == nodeowner.Unproven && w.VM.State == VMUnknown:
 		return false, FindVM

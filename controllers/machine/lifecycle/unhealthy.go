@@ -6,8 +6,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 )
 
 // DisruptionFact is whether a machine may fail for its health, which leads to its replacement.
@@ -83,7 +83,7 @@ func notReadyReason(w World, m *v1alpha1.Machine) string {
 	switch {
 	case w.Node.State != NodePresent:
 		return fmt.Sprintf("Node %q is missing", NodeName(m))
-	case isForeign(w, m) && w.Node.Node.Spec.ProviderID != "" && !nodeowner.SameVM(m.Spec.ProviderID, w.Node.Node.Spec.ProviderID):
+	case isForeign(w, m) && w.Node.Node.Spec.ProviderID != "" && !driver.SameVM(m.Spec.ProviderID, w.Node.Node.Spec.ProviderID):
 		return fmt.Sprintf("Node %q belongs to another VM, and not to %s", w.Node.Node.Name, m.Spec.ProviderID)
 	case isForeign(w, m):
 		return foreignNodeMessage(m, w.Node.Node)
