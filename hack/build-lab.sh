@@ -31,5 +31,6 @@ ticker &
 ticker=$!
 trap 'kill "$ticker" && wait "$ticker" || true; [[ ! -t 2 ]] || printf "\r\e[K" >&2' EXIT
 # One build: the smaller programs are linked while packages of Kubernetes are compiled.
-go build -buildvcs=false -ldflags "$stamp" -o ../../bin/ ./cmd/lab ./cmd/cloudsim ./cmd/simulated-driver ./cmd/hyperkube
+go build -buildvcs=false -ldflags "$stamp" -o ../../bin/ ./cmd/lab ./cmd/cloudsim ./cmd/hyperkube
+go -C ../.. build -buildvcs=false -o bin/ ./e2e/simulated/cmd/simulated-driver
 ln -sfn hyperkube ../../bin/kubectl

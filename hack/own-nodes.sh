@@ -94,12 +94,16 @@ spec:
         # Pods of the lab share the ports of this machine.
         command: [sh, -c, 'exec $root/bin/machine-controller-fleet --control-kubeconfig=/etc/fleet/kubeconfig --target-kubeconfig=/etc/fleet/kubeconfig --namespace= --address=127.0.0.1
           --port=\$(shuf -i 20000-29999 -n1) --replica-name=\$(POD_NAME) --fleet-name=fleet --fleet-namespace=machine-controller-fleet
-          --state-dir=/var/lib/fleet --pod-uid=\$(POD_UID) --simulated-cloud-endpoint=$cloud --machine-health-timeout=1m']
+          --state-dir=/var/lib/fleet --pod-uid=\$(POD_UID) --driver-socket=simulated=/run/drivers/simulated.sock --machine-health-timeout=1m']
         env:
         - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
         - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
-        volumeMounts: [{name: state, mountPath: /var/lib/fleet}, {name: kubeconfig, mountPath: /etc/fleet}]
-      volumes: [{name: state, emptyDir: {}}, {name: kubeconfig, secret: {secretName: kubeconfig}}]
+        volumeMounts: [{name: state, mountPath: /var/lib/fleet}, {name: kubeconfig, mountPath: /etc/fleet}, {name: drivers, mountPath: /run/drivers}]
+      - name: driver
+        image: none
+        command: [$root/bin/simulated-driver, --socket=/run/drivers/simulated.sock, --endpoints=$cloud]
+        volumeMounts: [{name: drivers, mountPath: /run/drivers}]
+      volumes: [{name: state, emptyDir: {}}, {name: kubeconfig, secret: {secretName: kubeconfig}}, {name: drivers, emptyDir: {}}]
 ---
 # A pod of a Deployment beside the fleet, for comparison.
 apiVersion: apps/v1

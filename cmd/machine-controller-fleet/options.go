@@ -24,8 +24,7 @@ import (
 type options struct {
 	kubeconfigs replica.Kubeconfigs
 
-	simulatedCloudEndpoints []string
-	driverSockets           []string
+	driverSockets []string
 
 	replica.Options
 	server     serving.Options
@@ -66,8 +65,7 @@ func (o *options) declareClusters(g *flags.Group) {
 	g.String(&o.Namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
 	g.Float(&o.kubeconfigs.QPS, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
 	g.Int(&o.kubeconfigs.Burst, "kube-api-burst", 30, "requests that may be made at once beyond --kube-api-qps", flags.OrZero)
-	g.List(&o.simulatedCloudEndpoints, "simulated-cloud-endpoint", nil, "URLs, separated by commas, of all simulated clouds that requests and credentials may go to; the first is for classes whose Secret names none; empty means that there is no driver for provider simulated")
-	g.List(&o.driverSockets, "driver-socket", nil, "drivers in processes of their own, separated by commas, each as PROVIDER=PATH: the value of MachineClass.provider, and the absolute path of the unix socket on which the driver listens")
+	g.List(&o.driverSockets, "driver-socket", nil, "drivers, separated by commas, each as PROVIDER=PATH: the value of MachineClass.provider, and the absolute path of the unix socket on which the driver's process listens")
 }
 
 func (o *options) declareServing(g *flags.Group) {

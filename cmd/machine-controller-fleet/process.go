@@ -15,7 +15,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/serving"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 )
 
 // component is the name of the binary on its pages.
@@ -47,8 +46,8 @@ func run(ctx context.Context, o options) error {
 		}
 	}()
 	around := replica.Environment{
-		Drivers: func(fence *fence.Fence, metrics *telemetry.DriverMetrics, now func() time.Time) (map[string]driver.Driver, error) {
-			return makeDrivers(ctx, o, build.Version, fence, metrics, now)
+		Drivers: func(share func() float64, now func() time.Time) (map[string]driver.Driver, error) {
+			return makeDrivers(ctx, o, build.Version, share, now)
 		},
 		Tracer: provider.Tracer(telemetry.Scope), Registry: registry, Die: die, Clock: clock.RealClock{},
 	}

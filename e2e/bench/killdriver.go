@@ -81,7 +81,7 @@ func measureKilledDriver(ctx context.Context, dir string, creates int, s sample)
 	return lab.Running(ctx, sideProvider, len(all.Items)) // those of the driver that was killed, too
 }
 
-// createBeside creates machines of the other provider while disturb works, and returns how long those of the linked-in driver take
+// createBeside creates machines of the other provider while disturb works, and returns how long those of the replicas' own drivers take
 // meanwhile to get their VM, one after the other, in seconds.
 func createBeside(ctx context.Context, lab *harness.Lab, name string, creates int, disturb func(context.Context) error) (times []float64, err error) {
 	ctx, end := context.WithCancel(ctx)

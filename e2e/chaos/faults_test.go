@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -57,7 +57,7 @@ func faults() []fault {
 		{"pause in the middle of a cloud call", false, pauseInCall},
 		{"pause in the middle of a cloud call, shorter than the fence", false, pauseInShortCall},
 		{"a request held back past its fence", true, func(t *testing.T, b *bed) { late(t, b, "PATCH /apis/machine.sapcloud.io/", lateWrite) }},
-		{"a create held back past its fence", false, func(t *testing.T, b *bed) { late(t, b, "POST "+cloudapi.PathInstances, lateCreate) }},
+		{"a create held back past its fence", false, func(t *testing.T, b *bed) { late(t, b, string(driver.OpCreate)+" ", lateCreate) }},
 		{"a second process of a pod", true, func(t *testing.T, b *bed) { twice(t, b, b.lab.Double, 5*time.Second) }},
 		{"a pod replaced by force", false, func(t *testing.T, b *bed) { twice(t, b, b.lab.DoubleInNewPod, 20*time.Second) }},
 		{"API server away for 10 s", true, func(t *testing.T, b *bed) { apiServerAway(t, b, 10*time.Second) }},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -104,7 +105,7 @@ func TestLateCreateIsSwept(t *testing.T) {
 // has made the VM: the resumed process may notice first how late it is, and end.
 func (b *bed) createsLate(t *testing.T, name string) bool {
 	t.Helper()
-	point, err := b.lab.StopNext(b.ctx, "POST "+cloudapi.PathInstances)
+	point, err := b.lab.StopNext(b.ctx, string(driver.OpCreate)+" ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestLeaderKilledInEachStepOfASweep(t *testing.T) {
 	}
 	t.Parallel()
 	b := newBedWith(t, 2, slots, sweepFlags)
-	for i, step := range []string{"PATCH /apis/machine.sapcloud.io/v1alpha1/namespaces/" + b.namespace + "/machineclasses/", "DELETE " + cloudapi.PathInstances} {
+	for i, step := range []string{"PATCH /apis/machine.sapcloud.io/v1alpha1/namespaces/" + b.namespace + "/machineclasses/", string(driver.OpSweep) + " "} {
 		prefix := fmt.Sprintf("step-%d", i)
 		point, err := b.lab.StopNext(b.ctx, step)
 		if err != nil {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/record"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
@@ -252,9 +251,9 @@ func (s *stepper) answered(call string) {
 }
 
 // key distinguishes calls of the same name, by the state of the machine. counts reports whether the process is killed at it: not
-// at the requests of a driver's call, nor at calls for another machine or none.
+// at calls for another machine or none.
 func (s *stepper) key(m *v1alpha1.Machine, call string) (key string, counts bool) {
-	for _, not := range []string{" " + cloudapi.PathInstances, "/" + other, "/leases"} {
+	for _, not := range []string{"/" + other, "/leases"} {
 		if strings.Contains(call, not) {
 			return "", false
 		}

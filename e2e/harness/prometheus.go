@@ -59,7 +59,7 @@ func StartPrometheus(ctx context.Context, t *testing.T, lab *Lab, interval time.
 	return p
 }
 
-// Scrape makes Prometheus scrape the replicas that exist now.
+// Scrape makes Prometheus scrape the replicas that exist now, and their drivers as the chart has them scraped.
 func (p *Prometheus) Scrape(ctx context.Context) error {
 	type group struct {
 		Targets []string          `json:"targets"`
@@ -74,6 +74,9 @@ func (p *Prometheus) Scrape(ctx context.Context) error {
 		groups = append(groups, group{
 			Targets: []string{strings.TrimPrefix(p.lab.Endpoint(replica), "http://")},
 			Labels:  map[string]string{"namespace": FleetNamespace, "service": FleetName, "pod": replica},
+		}, group{
+			Targets: []string{strings.TrimPrefix(p.lab.Endpoint("driver-simulated-"+replica), "http://")},
+			Labels:  map[string]string{"job": FleetName + "-driver-simulated", "namespace": FleetNamespace, "service": FleetName, "pod": replica},
 		})
 	}
 	text, err := json.Marshal(groups)

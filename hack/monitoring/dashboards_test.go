@@ -26,7 +26,7 @@ func TestRead_ReportsWhatIsWrong(t *testing.T) {
 		"a panel without an explanation":  {"shows: s, ", "", "expected title, shows and queries"},
 		"a kind that does not exist":      {"shows: s", "shows: s, kind: pie", `got "pie"`},
 		"two thresholds":                  {"shows: s", "shows: s, from: 1, below: 2", "got both"},
-		"a query of all fleets":           {"{$fleet}", "", "expected $fleet, $objects or $tenant"},
+		"a query of all fleets":           {"{$fleet}", "", "expected $fleet, $drivers, $objects or $tenant"},
 		"a tenant without its variable":   {"$fleet", "$tenant", "only where the dashboard has tenant: true"},
 		"a dashboard without a file name": {"file: a", "file: ''", "expected file and title"},
 	} {
@@ -77,9 +77,9 @@ func TestPanels_FillLinesFromLeftToRight(t *testing.T) {
 }
 
 func TestTargets_SelectOneFleet(t *testing.T) {
-	p := panel{Kind: table, Queries: []query{{Expr: `sum(a{$fleet}) / sum(b{$tenant,x="y"}) / c{$objects}`}}}
+	p := panel{Kind: table, Queries: []query{{Expr: `sum(a{$fleet}) / sum(b{$tenant,x="y"}) / c{$objects} / d{$drivers}`}}}
 	target := p.targets()[0]
-	want := `sum(a{job="$job",namespace="$namespace"}) / sum(b{job="$job",namespace="$tenant",x="y"}) / c{job="$job"}`
+	want := `sum(a{job="$job",namespace="$namespace"}) / sum(b{job="$job",namespace="$tenant",x="y"}) / c{job="$job"} / d{job=~"$job-driver-.+",namespace="$namespace"}`
 	if target["expr"] != want {
 		t.Errorf("want %s, got %s", want, target["expr"])
 	}

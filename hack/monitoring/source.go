@@ -65,10 +65,12 @@ const (
 	statHeight             = 4
 )
 
-// selections are the matchers that queries refer to. Series about an object have its namespace, and those about the fleet its own.
+// selections are the matchers that queries refer to. Series about an object have its namespace, and those about the fleet its own. The chart has
+// the processes of drivers scraped as jobs of their own.
 func selections() *strings.Replacer {
 	return strings.NewReplacer(
 		"$fleet", `job="$job",namespace="$namespace"`,
+		"$drivers", `job=~"$job-driver-.+",namespace="$namespace"`,
 		"$objects", `job="$job"`,
 		"$tenant", `job="$job",namespace="$tenant"`,
 	)
@@ -135,8 +137,8 @@ func (p panel) mistakes(hasTenant bool) (wrong []string) {
 	}
 	for _, q := range p.Queries {
 		selects := func(name string) bool { return strings.Contains(q.Expr, name) }
-		if !selects("$fleet") && !selects("$objects") && !selects("$tenant") {
-			wrong = append(wrong, "expected $fleet, $objects or $tenant in a query, got "+q.Expr)
+		if !selects("$fleet") && !selects("$drivers") && !selects("$objects") && !selects("$tenant") {
+			wrong = append(wrong, "expected $fleet, $drivers, $objects or $tenant in a query, got "+q.Expr)
 		}
 		if !hasTenant && selects("$tenant") {
 			wrong = append(wrong, "expected $tenant only where the dashboard has tenant: true, got "+q.Expr)

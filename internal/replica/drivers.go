@@ -10,7 +10,7 @@ import (
 // fencedDrivers puts the Fence before each driver, and a span and metrics around each call. Secrets are removed from answers before these.
 func (d *deps) fencedDrivers(around Environment) (*driver.Registry, error) {
 	metrics := telemetry.NewDriverMetrics(around.Registry, clock.RealClock{})
-	drivers, err := around.Drivers(d.session.fence, metrics, d.wall.Now)
+	drivers, err := around.Drivers(d.session.fence.Share, d.wall.Now)
 	if err != nil {
 		return nil, err
 	}

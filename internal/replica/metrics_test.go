@@ -2,7 +2,6 @@ package replica
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -27,7 +26,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/serving"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -256,7 +254,7 @@ func (t *trial) liveAll(p *process, gather func()) {
 	t.createClass("a")
 	t.putRoot("a", "workers", 3)
 	until("three machines run", func() bool { return t.missing() == "" })
-	sendAll(t.T, p.driverMetrics)
+	sendAll(t.T)
 
 	unhealthy := t.breakOneOfEach()
 	until("an unhealthy machine is replaced", func() bool { return t.left(unhealthy) == 0 })
@@ -295,24 +293,9 @@ func (t *trial) delayBoots(root string) {
 	})
 }
 
-// sendAll sends what no replica of these tests does: requests of a driver that is a client of its cloud, and requests to API servers that wait
-// or are repeated.
-func sendAll(t *testing.T, metrics *telemetry.DriverMetrics) {
+// sendAll sends what no replica of these tests does: requests to API servers that wait or are repeated.
+func sendAll(t *testing.T) {
 	t.Helper()
-	for _, status := range []int{http.StatusOK, http.StatusNotFound} {
-		cloud := answers(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(""))}, nil
-		})
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud/v1/instances/i-1", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := metrics.Transport(simulated.Provider, simulated.Service, cloud).RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = answer.Body.Close()
-	}
 	clientmetrics.RateLimiterLatency.Observe(t.Context(), "GET", url.URL{Host: "control"}, time.Second)
 	clientmetrics.RequestRetry.IncrementRetry(t.Context(), "429", "GET", "control")
 }

@@ -13,10 +13,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // process is one process of a replica, wired as the binary wires it.
@@ -27,7 +25,6 @@ type process struct {
 	replica, session string
 	fleet            *Replica
 	registry         *prometheus.Registry
-	driverMetrics    *telemetry.DriverMetrics
 	leave            chan struct{}
 	leaving          bool // leave is closed
 
@@ -69,9 +66,8 @@ func (t *trial) start(replica string) *process {
 	var err error
 	around := Environment{
 		Control: reach(atControl, t.control), Tracer: t.tracer.Tracer(""), Registry: p.registry,
-		Drivers: func(_ *fence.Fence, metrics *telemetry.DriverMetrics, _ func() time.Time) (map[string]driver.Driver, error) {
-			p.driverMetrics = metrics
-			return map[string]driver.Driver{simulated.Provider: t.wrapDriver(t.cloud.Via(p.toCloud))}, nil
+		Drivers: func(func() float64, func() time.Time) (map[string]driver.Driver, error) {
+			return map[string]driver.Driver{fakecloud.Provider: t.wrapDriver(t.cloud.Via(p.toCloud))}, nil
 		},
 		Die: p.die, Clock: skewedClock{by: t.skews[replica]},
 	}

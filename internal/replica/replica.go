@@ -17,8 +17,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 )
 
@@ -26,9 +24,9 @@ import (
 type Environment struct {
 	// Control and Target are the connections to the clusters; Target is nil when there is no target cluster.
 	Control, Target *rest.Config
-	// Drivers returns the drivers by provider, without the Fence before them; drivers that have clients of their own put the
-	// Fence below these, and below that the metrics of their requests. now is the time of the control cluster.
-	Drivers  func(fence *fence.Fence, metrics *telemetry.DriverMetrics, now func() time.Time) (map[string]driver.Driver, error)
+	// Drivers returns the drivers by provider, without the Fence before them. share is the part of the fleet's work that the replica has
+	// now, and now the time of the control cluster.
+	Drivers  func(share func() float64, now func() time.Time) (map[string]driver.Driver, error)
 	Tracer   trace.Tracer
 	Registry *prometheus.Registry
 	// Die terminates the process immediately.

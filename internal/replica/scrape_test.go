@@ -24,14 +24,12 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/serving"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 )
 
 // BenchmarkScrape measures a scrape of a replica that has 10,000 machines in 1,000 MachineDeployments, with the series for each machine that
@@ -104,7 +102,7 @@ func wiredWithMachines(b *testing.B, o Options, deployments, machines int) http.
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "shoot--project--cluster", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Now()}
 	}
-	f.slots.view.Classes.Apply(&v1alpha1.MachineClass{ObjectMeta: meta("large"), Provider: simulated.Provider}, true)
+	f.slots.view.Classes.Apply(&v1alpha1.MachineClass{ObjectMeta: meta("large"), Provider: fakecloud.Provider}, true)
 	for i := range deployments {
 		d := &v1alpha1.MachineDeployment{ObjectMeta: meta(fmt.Sprintf("shoot--project--cluster-worker-%d", i))}
 		set := &v1alpha1.MachineSet{ObjectMeta: meta(d.Name + "-5d7c8")}
@@ -137,8 +135,8 @@ func wired(b *testing.B, o Options, registry *prometheus.Registry) *Replica {
 	b.Helper()
 	f, err := New(o, Environment{
 		Control: &rest.Config{Host: "http://control"}, Target: &rest.Config{Host: "http://target"}, Registry: registry, Tracer: noop.NewTracerProvider().Tracer(""),
-		Drivers: func(*fence.Fence, *telemetry.DriverMetrics, func() time.Time) (map[string]driver.Driver, error) {
-			return map[string]driver.Driver{simulated.Provider: (&fakecloud.Cloud{}).Driver()}, nil
+		Drivers: func(func() float64, func() time.Time) (map[string]driver.Driver, error) {
+			return map[string]driver.Driver{fakecloud.Provider: (&fakecloud.Cloud{}).Driver()}, nil
 		},
 		Die: func(string) {}, Clock: clock.RealClock{},
 	})

@@ -12,42 +12,60 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// DriverMetrics are the metrics of the calls of drivers, and of the requests that drivers send to clouds. Those that begin with mcm
-// have the names, labels and types of Machine Controller Manager.
+// DriverMetrics are the metrics of the calls of drivers. Those that begin with mcm have the names, labels and types of Machine Controller
+// Manager.
 type DriverMetrics struct {
 	clock clock.PassiveClock
 
-	calls, callsFailed       *prometheus.CounterVec
-	callSeconds              *prometheus.HistogramVec
-	requests, requestsFailed *prometheus.CounterVec
-	requestSeconds           *prometheus.HistogramVec
+	calls, callsFailed *prometheus.CounterVec
+	callSeconds        *prometheus.HistogramVec
+}
+
+// RequestMetrics are the metrics of the requests that drivers send to clouds, for the processes of drivers: the fleet sends none. They have the
+// names, labels and types of Machine Controller Manager.
+type RequestMetrics struct {
+	clock clock.PassiveClock
+
+	requests, failed *prometheus.CounterVec
+	seconds          *prometheus.HistogramVec
+}
+
+func newCounter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// newSeconds adds buckets for what takes up to a minute to Prometheus' default buckets, which Machine Controller Manager has.
+func newSeconds(name, help string, labels ...string) *prometheus.HistogramVec {
+	buckets := append(append([]float64{}, prometheus.DefBuckets...), 30, 60)
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
 // NewDriverMetrics returns the metrics, registered.
 func NewDriverMetrics(registerer prometheus.Registerer, c clock.PassiveClock) *DriverMetrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	// To Prometheus' default buckets, which Machine Controller Manager has, those are added for calls of up to a minute.
-	seconds := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		buckets := append(append([]float64{}, prometheus.DefBuckets...), 30, 60)
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	}
 	m := &DriverMetrics{
 		clock: c,
-		calls: counter("mcf_driver_calls_total", "Calls of drivers by code, which is OK for those that succeeded, and Throttled for those that the cloud has refused because there were too many.", "provider", "operation", "code"),
-		callSeconds: seconds("mcm_cloud_api_driver_request_duration_seconds", "How long calls of drivers took that succeeded.",
+		calls: newCounter("mcf_driver_calls_total", "Calls of drivers by code, which is OK for those that succeeded, and Throttled for those that the cloud has refused because there were too many.", "provider", "operation", "code"),
+		callSeconds: newSeconds("mcm_cloud_api_driver_request_duration_seconds", "How long calls of drivers took that succeeded.",
 			"provider", "operation"),
-		callsFailed: counter("mcm_cloud_api_driver_requests_failed_total", "Calls of drivers that returned an error, by the number of its code.",
+		callsFailed: newCounter("mcm_cloud_api_driver_requests_failed_total", "Calls of drivers that returned an error, by the number of its code.",
 			"provider", "operation", "error_code"),
-		requests: counter("mcm_cloud_api_requests_total", "Requests that drivers have sent to clouds, by the resource of the cloud's API.",
+	}
+	registerer.MustRegister(m.calls, m.callSeconds, m.callsFailed)
+	return m
+}
+
+// NewRequestMetrics returns the metrics, registered.
+func NewRequestMetrics(registerer prometheus.Registerer, c clock.PassiveClock) *RequestMetrics {
+	m := &RequestMetrics{
+		clock: c,
+		requests: newCounter("mcm_cloud_api_requests_total", "Requests that drivers have sent to clouds, by the resource of the cloud's API.",
 			"provider", "service"),
-		requestsFailed: counter("mcm_cloud_api_requests_failed_total", "Requests of drivers to clouds without an answer, or with the status of an error.",
+		failed: newCounter("mcm_cloud_api_requests_failed_total", "Requests of drivers to clouds without an answer, or with the status of an error.",
 			"provider", "service"),
-		requestSeconds: seconds("mcm_cloud_api_api_request_duration_seconds", "How long it took clouds to begin the answers to requests that succeeded.",
+		seconds: newSeconds("mcm_cloud_api_api_request_duration_seconds", "How long it took clouds to begin the answers to requests that succeeded.",
 			"provider", "service"),
 	}
-	registerer.MustRegister(m.calls, m.callSeconds, m.callsFailed, m.requests, m.requestsFailed, m.requestSeconds)
+	registerer.MustRegister(m.requests, m.failed, m.seconds)
 	return m
 }
 
@@ -82,12 +100,12 @@ func isRefused(err error) bool {
 
 // Transport returns a transport that counts the requests of a driver. service returns the resource that a request is about, of which
 // there must be few.
-func (m *DriverMetrics) Transport(provider string, service func(*http.Request) string, next http.RoundTripper) http.RoundTripper {
+func (m *RequestMetrics) Transport(provider string, service func(*http.Request) string, next http.RoundTripper) http.RoundTripper {
 	return &countedTransport{metrics: m, provider: provider, service: service, next: next}
 }
 
 type countedTransport struct {
-	metrics  *DriverMetrics
+	metrics  *RequestMetrics
 	provider string
 	service  func(*http.Request) string
 	next     http.RoundTripper
@@ -100,10 +118,10 @@ func (t *countedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.next.RoundTrip(r)
 	m.requests.WithLabelValues(t.provider, service).Inc()
 	if err != nil || answer.StatusCode >= http.StatusBadRequest {
-		m.requestsFailed.WithLabelValues(t.provider, service).Inc()
+		m.failed.WithLabelValues(t.provider, service).Inc()
 		return answer, err
 	}
-	Observe(r.Context(), m.requestSeconds.WithLabelValues(t.provider, service), m.clock.Since(start))
+	Observe(r.Context(), m.seconds.WithLabelValues(t.provider, service), m.clock.Since(start))
 	return answer, nil
 }
 

@@ -127,7 +127,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 func TestTransport_RequestsOfDrivers_CountedByService(t *testing.T) {
 	registry, clock := prometheus.NewRegistry(), clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	metrics := NewDriverMetrics(registry, clock)
+	metrics := NewRequestMetrics(registry, clock)
 	transport := metrics.Transport("p", func(r *http.Request) string { return r.Host }, roundTrip(func(r *http.Request) (*http.Response, error) {
 		clock.SetTime(clock.Now().Add(2 * time.Second))
 		status := map[string]int{"/ok": http.StatusOK, "/none": http.StatusNotFound}[r.URL.Path]

@@ -21,15 +21,12 @@ func RegisterRESTClient(registerer prometheus.Registerer) {
 	byHost := func(name, help string) byHost {
 		return byHost{prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"verb", "host"})}
 	}
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
 	m := &restClientMetrics{
 		seconds: byHost("rest_client_request_duration_seconds", "How long requests to API servers took, with retries; watches are not counted."),
 		waits:   byHost("rest_client_rate_limiter_duration_seconds", "How long requests waited for the limit of requests a second."),
-		requests: counter("rest_client_requests_total", "Requests to API servers by the status of the answer, or <error> without one.",
+		requests: newCounter("rest_client_requests_total", "Requests to API servers by the status of the answer, or <error> without one.",
 			"code", "method", "host"),
-		retries: counter("rest_client_request_retries_total", "Requests to API servers that were sent again, by the status of the answer.",
+		retries: newCounter("rest_client_request_retries_total", "Requests to API servers that were sent again, by the status of the answer.",
 			"code", "verb", "host"),
 	}
 	registerer.MustRegister(m.seconds.HistogramVec, m.waits.HistogramVec, m.requests, m.retries)

@@ -19,7 +19,7 @@ import (
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
 // TestNothingChangesAnythingWithoutOwnership calls every mutating method of every client and driver, and looks at what
@@ -47,11 +47,8 @@ func TestNothingChangesAnythingWithoutOwnership(t *testing.T) {
 	things := metadata.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "things"})
 	w.resource(reflect.ValueOf(things.Namespace("n")))
 
-	cloud, err := simulated.New(simulated.Config{Endpoints: []string{server.URL}, Wrap: s.Transport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fenced := s.Driver(cloud)
+	cloud := &fakecloud.Cloud{}
+	fenced := s.Driver(cloud.Driver())
 	_, err = fenced.CreateMachine(t.Context(), driver.CreateMachineRequest{})
 	wantRefused(t, "CreateMachine", err, Unowned)
 	_, err = fenced.InitializeMachine(t.Context(), driver.InitializeMachineRequest{})
@@ -62,6 +59,11 @@ func TestNothingChangesAnythingWithoutOwnership(t *testing.T) {
 	_, err = sweeper.DeleteResource(t.Context(), driver.DeleteResourceRequest{})
 	wantRefused(t, "DeleteResource", err, Unowned)
 
+	for _, op := range []driver.Op{driver.OpCreate, driver.OpInitialize, driver.OpDelete, driver.OpSweep} {
+		if calls := cloud.Calls(op); len(calls) > 0 {
+			t.Errorf("%s has arrived at the cloud", op)
+		}
+	}
 	if w.refused < 1000 || exempted.Load() == 0 {
 		t.Errorf("%d calls were refused and %d exempt: the walk does not find the methods any more", w.refused, exempted.Load())
 	}

@@ -230,7 +230,7 @@ initContainers:
 driver-{{ .provider | lower | replace "_" "-" | replace "." "-" }}
 {{- end }}
 
-{{/* The containers of the drivers that are not linked in, as a list. Each shares a folder with the fleet and with no other driver. An empty
+{{/* The containers of the drivers, as a list. Each shares a folder with the fleet and with no other driver. An empty
 folder is where Kubernetes would put the token of the fleet's ServiceAccount, which no driver needs. */}}
 {{- define "fleet.drivers" -}}
 {{- range .Values.drivers }}

@@ -15,9 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/drivertest"
 )
 
-// The driver has the guarantees of package driver, linked in and over a socket.
+// The driver has the guarantees of package driver, called directly and over a socket.
 func TestConformance(t *testing.T) {
-	t.Run("linked in", func(t *testing.T) { drivertest.Run(t, newEnv) })
+	t.Run("called directly", func(t *testing.T) { drivertest.Run(t, newEnv) })
 	t.Run("over a socket", func(t *testing.T) {
 		drivertest.Run(t, func(t *testing.T) drivertest.Env {
 			t.Helper()

@@ -13,6 +13,8 @@ import (
 
 const (
 	driverPrefix = "driver-"
+	// simulatedProvider is the provider whose driver each replica has in a process of its own, beside those of the options.
+	simulatedProvider = "simulated"
 	// cloudPlace is replaced by the URL of the cloud in the flags of a driver.
 	cloudPlace = "{cloud}"
 )
@@ -43,9 +45,32 @@ func commandsOf(option, text string) (commands []command, err error) {
 // driverProcesses returns the drivers that the options name, by their providers.
 func (o *Options) driverProcesses() ([]command, error) { return commandsOf("--drivers", o.Drivers) }
 
-// socketOf returns the socket of the driver of a provider.
-func (l *Launcher) socketOf(provider string) string {
-	return filepath.Join(l.options.folder().path(socketsDir), provider+".sock")
+// socketOf returns the socket of a driver: that of a provider, or that of a pod.
+func (o *Options) socketOf(name string) string {
+	return filepath.Join(o.folder().path(socketsDir), name+".sock")
+}
+
+// makeSockets makes the folder of sockets.
+func (l *Launcher) makeSockets() error {
+	if err := os.MkdirAll(l.options.folder().path(socketsDir), 0o700); err != nil {
+		return fmt.Errorf("making the folder of sockets: %w", err)
+	}
+	return nil
+}
+
+// driverOf is the name of the process of a pod's driver of the simulated cloud.
+func driverOf(pod Pod) string { return driverPrefix + simulatedProvider + "-" + pod.Name }
+
+// driverSpec is the process of a pod's driver of the simulated cloud, like a sidecar: it reaches the cloud through the pod's proxy.
+func (l *Launcher) driverSpec(pod Pod) supervise.Spec {
+	spec := l.spec(driverOf(pod), driverBinary, []string{
+		"--socket=" + l.options.socketOf(pod.Name), "--metrics-address=" + loopback(pod.driverPort),
+		"--endpoints=" + strings.TrimSuffix("http://"+l.linkAddress(pod, cloudLink)+","+l.options.CloudEndpoints, ","),
+	})
+	if l.restarts(pod) {
+		spec.Restart = supervise.Kubelet()
+	}
+	return spec
 }
 
 // bootDrivers starts all drivers that have processes of their own, which all replicas use, and waits until they listen.
@@ -54,11 +79,11 @@ func (l *Launcher) bootDrivers(ctx context.Context) error {
 	if err != nil || len(drivers) == 0 {
 		return err
 	}
-	if err := os.MkdirAll(l.options.folder().path(socketsDir), 0o700); err != nil {
-		return fmt.Errorf("making the folder of sockets: %w", err)
+	if err := l.makeSockets(); err != nil {
+		return err
 	}
 	for _, d := range drivers {
-		socket := l.socketOf(d.name)
+		socket := l.options.socketOf(d.name)
 		args := []string{"--socket=" + socket}
 		for _, flag := range d.flags {
 			args = append(args, l.fillIn(flag))

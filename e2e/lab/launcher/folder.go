@@ -30,7 +30,7 @@ import (
 //	state.json             what Down needs, in its own format
 //	pods/<replica>_<uid>/  a folder for each pod of the fleet
 //	values.yaml            what the Helm chart needs here, if the lab has Nodes of its own
-//	sockets/               of drivers in processes of their own
+//	sockets/               of drivers
 //	clouds/                the certificates of clouds besides cloudsim
 //	images/                programs that are images for real kubelets, called <name>:<tag> or <name>
 //	pki/, etcd/, cloudsim/ secrets and data

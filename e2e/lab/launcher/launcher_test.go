@@ -306,7 +306,7 @@ func TestLock(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	bin := t.TempDir()
-	for _, name := range []string{hyperkubeBinary, cloudsimBinary, fleetBinary} {
+	for _, name := range []string{hyperkubeBinary, cloudsimBinary, fleetBinary, driverBinary} {
 		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +326,12 @@ func TestValidate(t *testing.T) {
 		"no daemon":      {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, MachineConfiguration: true}, "binary machine-config-daemon is missing"},
 		"daemon's flags": {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, DaemonFlags: "--v=4"}, "--daemon-flags"},
 		"no Jaeger":      {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Tracing: true}, "build-jaeger"},
+		"a driver twice": {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Drivers: "simulated=cloudsim"}, "--drivers: expected other providers than simulated"},
+		"a deep folder":  {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Dir: "/" + strings.Repeat("long/", 20)}, "use a shorter folder"},
 	} {
+		if test.options.Dir == "" {
+			test.options.Dir = "/lab"
+		}
 		if err := test.options.Validate(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}

@@ -89,9 +89,10 @@ func nodeLabels(nodes int) []byte {
 }
 
 // chartValues are the values that the Helm chart needs in a lab: pods share the network, a pod on a simulated Node would be no
-// process, and the fleet calls the lab's cloud.
+// process, and a driver calls the lab's cloud.
 func chartValues(cloud string) []byte {
-	return fmt.Appendf(nil, "hostNetwork: true\nnodeSelector: {%s: \"\"}\nextraFlags: [--simulated-cloud-endpoint=%s]\n", controlPlane, cloud)
+	return fmt.Appendf(nil, "hostNetwork: true\nnodeSelector: {%s: \"\"}\ndrivers:\n- provider: %s\n  image: %s\n  args: [--endpoints=%s]\n",
+		controlPlane, simulatedProvider, driverBinary, cloud)
 }
 
 // newToken draws a bootstrap token: 6 and 16 characters of a to z and 0 to 9.
@@ -145,7 +146,7 @@ func nodeReady(ctx context.Context, client *kubeapi.Client, name string) error {
 	return fmt.Errorf("machine %s: its Node is not Ready", name)
 }
 
-// makeImages makes the folder of images, with the fleet's own program for every tag.
+// makeImages makes the folder of images, with the programs of the fleet and of the driver for every tag.
 func (l *Launcher) makeImages() error {
 	dir := l.options.folder().path(imagesDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -154,7 +155,11 @@ func (l *Launcher) makeImages() error {
 	if l.options.Nodes == 0 {
 		return nil // Its pods are run by machines, if at all, and need no image of the fleet.
 	}
-	return copyProgram(l.options.binary(fleetBinary), filepath.Join(dir, fleetBinary))
+	var errs []error
+	for _, program := range []string{fleetBinary, driverBinary} {
+		errs = append(errs, copyProgram(l.options.binary(program), filepath.Join(dir, program)))
+	}
+	return errors.Join(errs...)
 }
 
 func copyProgram(from, to string) (err error) {

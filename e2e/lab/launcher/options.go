@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
 )
 
 // Options describe a lab.
@@ -66,7 +68,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
 	flags.StringVar(&o.CloudEndpoints, "cloud-endpoints", "", "`URLs` of further clouds, split at commas, that Secrets may name")
 	flags.StringVar(&o.Clouds, "clouds", "", "`commands` of clouds whose VMs cloudsim runs, split at semicolons: NAME=PROGRAM FLAG …, with the program in --bin; --listen, --certificate and --cloudsim are added")
-	flags.StringVar(&o.Drivers, "drivers", "", "`commands` of drivers in processes of their own, split at semicolons: PROVIDER=PROGRAM FLAG …, with the program in --bin; {cloud} in a flag is the URL of cloudsim, {NAME} and {NAME.pem} are URL and certificate of one of --clouds, and --socket is added")
+	flags.StringVar(&o.Drivers, "drivers", "", "`commands` of drivers for other providers than simulated, split at semicolons: PROVIDER=PROGRAM FLAG …, with the program in --bin; {cloud} in a flag is the URL of cloudsim, {NAME} and {NAME.pem} are URL and certificate of one of --clouds, and --socket is added")
 	flags.StringVar(&o.Bin, "bin", "", "`folder` of the binaries (default: the one of this program)")
 }
 
@@ -110,7 +112,7 @@ func (o *Options) Validate() error {
 	if o.Tracing && !(o.TraceRatio >= 0 && o.TraceRatio <= 1) {
 		errs = append(errs, fmt.Errorf("--trace-ratio: expected a number from 0 to 1, got %g", o.TraceRatio))
 	}
-	makers := map[string]string{hyperkubeBinary: "make build", cloudsimBinary: "make build", fleetBinary: "make build"}
+	makers := map[string]string{hyperkubeBinary: "make build", cloudsimBinary: "make build", fleetBinary: "make build", driverBinary: "make build"}
 	if o.Tracing {
 		makers[jaegerBinary] = "make build-jaeger"
 	}
@@ -122,6 +124,12 @@ func (o *Options) Validate() error {
 	}
 	drivers, err := o.driverProcesses()
 	errs = append(errs, err)
+	if slices.ContainsFunc(drivers, func(d command) bool { return d.name == simulatedProvider }) {
+		errs = append(errs, fmt.Errorf("--drivers: expected other providers than %s, whose driver each replica has; use another name, such as side", simulatedProvider))
+	}
+	if err := plugin.CheckSocket(o.socketOf(replicaName(maxReplicas) + doubleSuffix)); err != nil && o.Replicas > 0 {
+		errs = append(errs, fmt.Errorf("--dir=%s, below which drivers listen: %w", o.Dir, err))
+	}
 	clouds, err := o.cloudProcesses()
 	errs = append(errs, err)
 	for _, c := range slices.Concat(clouds, drivers) {
@@ -139,6 +147,7 @@ func (o *Options) Validate() error {
 const (
 	hyperkubeBinary = "hyperkube"
 	cloudsimBinary  = "cloudsim"
+	driverBinary    = "simulated-driver"
 	fleetBinary     = "machine-controller-fleet"
 	daemonBinary    = "machine-config-daemon"
 )

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ type Pod struct {
 	// URL is the address of its process.
 	URL string `json:"url"`
 
-	port int
+	port, driverPort int
 }
 
 // errNoReplica: the name is not of a replica of the fleet.
@@ -64,7 +65,7 @@ func (l *Launcher) startReplica(ctx context.Context, name string) (supervise.Spe
 	return l.startPod(ctx, Pod{Name: name, Replica: name, UID: uuid.NewString()})
 }
 
-// startPod starts the process of a pod that has name, replica and UID. Missing fields are set.
+// startPod starts the processes of a pod that has name, replica and UID. Missing fields are set.
 func (l *Launcher) startPod(ctx context.Context, pod Pod) (supervise.Spec, error) {
 	if pod.Dir == "" {
 		pod.Dir = l.options.folder().path("pods/" + pod.Replica + "_" + pod.UID)
@@ -73,20 +74,28 @@ func (l *Launcher) startPod(ctx context.Context, pod Pod) (supervise.Spec, error
 		return supervise.Spec{}, fmt.Errorf("making the folder of pod %s: %w", pod.Name, err)
 	}
 	if pod.port == 0 {
-		ports, err := l.ports.take(ctx, 1+len(links))
+		ports, err := l.ports.take(ctx, 2+len(links))
 		if err != nil {
 			return supervise.Spec{}, err
 		}
-		pod.port = ports[0]
+		pod.port, pod.driverPort = ports[0], ports[1]
 		pod.URL = "http://" + loopback(pod.port)
-		if err := l.openLinks(pod, ports[1:]); err != nil {
+		if err := l.openLinks(pod, ports[2:]); err != nil {
 			return supervise.Spec{}, err
 		}
+	}
+	if err := l.makeSockets(); err != nil {
+		return supervise.Spec{}, err
 	}
 	spec := l.podSpec(pod)
 	l.mu.Lock()
 	l.pods[pod.Name] = pod
 	l.mu.Unlock()
+	// The replica connects to its driver when that listens.
+	if err := l.launch(l.driverSpec(pod)); err != nil {
+		return spec, err
+	}
+	l.endpoint(driverOf(pod), "http://"+loopback(pod.driverPort), dialProbe("unix", l.options.socketOf(pod.Name)))
 	if err := l.launch(spec); err != nil {
 		return spec, err
 	}
@@ -104,10 +113,7 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 		"--replica-name=" + pod.Replica, "--fleet-name=fleet", "--fleet-namespace=" + manifests.FleetNamespace,
 		"--pod-uid=" + pod.UID, "--state-dir=" + pod.Dir,
 		"--debug-hooks",
-		"--simulated-cloud-endpoint=" + strings.TrimSuffix("http://"+l.linkAddress(pod, cloudLink)+","+l.options.CloudEndpoints, ","),
-	}
-	if len(l.sockets) > 0 {
-		args = append(args, "--driver-socket="+strings.Join(l.sockets, ","))
+		"--driver-socket=" + strings.Join(slices.Concat([]string{simulatedProvider + "=" + l.options.socketOf(pod.Name)}, l.sockets), ","),
 	}
 	if l.options.MachineConfiguration {
 		args = append(args, "--machine-configuration")
@@ -115,10 +121,15 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 	spec := l.spec(pod.Name, fleetBinary, append(args, strings.Fields(l.options.FleetFlags)...))
 	spec.Patience = gracePeriod
 	spec.Env = l.tracing
-	if l.options.Restart == RestartAlways && pod.Name == pod.Replica {
+	if l.restarts(pod) {
 		spec.Restart = supervise.Kubelet()
 	}
 	return spec
+}
+
+// restarts reports whether the processes of a pod are started again when they end by themselves.
+func (l *Launcher) restarts(pod Pod) bool {
+	return l.options.Restart == RestartAlways && pod.Name == pod.Replica
 }
 
 // Replace deletes a replica's pod, and starts the next one: with another UID and an empty folder.
@@ -227,13 +238,15 @@ func (l *Launcher) endReplica(ctx context.Context, name string) error {
 	return errors.Join(errs[:]...)
 }
 
-// endPod ends the process of a pod, with grace, and the pod with it.
+// endPod ends the processes of a pod, with grace, and the pod with it. The driver ends last: a replica that leaves may call it.
 func (l *Launcher) endPod(ctx context.Context, pod Pod) error {
-	if err := l.supervisor.Stop(ctx, pod.Name); err != nil {
-		return err
-	}
-	if err := l.supervisor.Forget(pod.Name); err != nil {
-		return err
+	for _, process := range []string{pod.Name, driverOf(pod)} {
+		if err := l.supervisor.Stop(ctx, process); err != nil {
+			return err
+		}
+		if err := l.supervisor.Forget(process); err != nil {
+			return err
+		}
 	}
 	if l.sharesFolder(pod) {
 		return nil
@@ -266,8 +279,10 @@ func (l *Launcher) removePod(ctx context.Context, pod Pod) error {
 	}
 	l.mu.Lock()
 	delete(l.pods, pod.Name)
-	delete(l.probes, pod.Name)
-	delete(l.endpoints, pod.Name)
+	for _, process := range []string{pod.Name, driverOf(pod)} {
+		delete(l.probes, process)
+		delete(l.endpoints, process)
+	}
 	l.mu.Unlock()
 	l.endpoint(pod.Name, "", nil)
 	return nil

@@ -19,15 +19,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
-// newFleet returns a launcher whose replicas only log their flags, and a client of it. There is no server behind the
+// newFleet returns a launcher whose replicas and drivers only log their flags, and a client of it. There is no server behind the
 // links.
 func newFleet(t *testing.T) (*Launcher, Client) {
 	t.Helper()
 	l, folder := newLauncher(t)
 	l.options.Bin, l.options.Restart = t.TempDir(), RestartNever
 	program := "#!/bin/sh\necho \"$@\"\nexec sleep 1000\n"
-	if err := os.WriteFile(l.options.binary(fleetBinary), []byte(program), 0o700); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{fleetBinary, driverBinary} {
+		if err := os.WriteFile(l.options.binary(name), []byte(program), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	programs := controlplane.Programs{Dir: string(folder)}
 	now := clock.RealClock{}.Now()
@@ -117,12 +119,16 @@ func TestReplica(t *testing.T) {
 	want := map[string]string{
 		"replica-name": "fleet-1", "fleet-name": "fleet", "fleet-namespace": "machine-controller-fleet",
 		"pod-uid": pod.UID, "state-dir": pod.Dir, "debug-hooks": "",
-		"simulated-cloud-endpoint": "http://" + links["cloud"].Listen,
+		"driver-socket": "simulated=" + l.options.socketOf("fleet-1"),
 	}
 	for name, value := range want {
 		if flags[name] != value {
 			t.Errorf("flag --%s=%s, want %q", name, flags[name], value)
 		}
+	}
+	driver := flagsOf(t, l, "driver-simulated-fleet-1")
+	if socket, endpoints := driver["socket"], driver["endpoints"]; socket != l.options.socketOf("fleet-1") || endpoints != "http://"+links["cloud"].Listen {
+		t.Errorf("its driver listens on %s and calls %s, want the socket of the replica, and its link", socket, endpoints)
 	}
 	if upstreams := []string{links["control"].Upstream, links["target"].Upstream, links["cloud"].Upstream}; !cmp.Equal(upstreams, []string{"127.0.0.1:3", "127.0.0.1:3", "127.0.0.1:4"}) {
 		t.Errorf("links lead to %v", upstreams)
@@ -190,8 +196,12 @@ func TestDouble(t *testing.T) {
 	if got := flagsOf(t, l, double.Name); got["replica-name"] != "fleet-0" || got["pod-uid"] != pod.UID {
 		t.Errorf("flags of the double: %v", got)
 	}
-	if own, others := linksOf(t, client, double.Name), linksOf(t, client, "fleet-0"); own["control"].Listen == others["control"].Listen {
+	own, others := linksOf(t, client, double.Name), linksOf(t, client, "fleet-0")
+	if own["control"].Listen == others["control"].Listen {
 		t.Error("both have one proxy")
+	}
+	if driver := flagsOf(t, l, "driver-simulated-fleet-0-double"); driver["endpoints"] != "http://"+own["cloud"].Listen || driver["socket"] == l.options.socketOf("fleet-0") {
+		t.Errorf("flags of the driver of the double: %v", driver)
 	}
 	if _, err := client.Double(t.Context(), "fleet-0", true); err == nil {
 		t.Error("there are three")
@@ -231,8 +241,10 @@ func TestScale(t *testing.T) {
 	if err != nil || len(folders) != 1 {
 		t.Errorf("folders of pods: %v, %v; want one", folders, err)
 	}
-	if url := l.endpoints["fleet-1"]; url != "" {
-		t.Errorf("fleet-1 is still at %s", url)
+	for _, name := range []string{"fleet-1", "driver-simulated-fleet-1", "driver-simulated-fleet-2-double"} {
+		if _, err := l.supervisor.Get(name); err == nil || l.endpoints[name] != "" {
+			t.Errorf("%s is still there, at %q", name, l.endpoints[name])
+		}
 	}
 	state, err := l.options.folder().ReadState()
 	if err != nil || state.Options.Replicas != 1 {

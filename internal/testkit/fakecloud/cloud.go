@@ -22,6 +22,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
+// Provider is the value of MachineClass.provider of machines in a Cloud, for tests that need one.
+const Provider = "simulated"
+
 // Cloud is a cloud in memory. What is exported must not change while it is used.
 type Cloud struct {
 	Clock    func() time.Time

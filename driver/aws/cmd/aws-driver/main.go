@@ -48,7 +48,7 @@ func main() {
 // run serves until ctx ends.
 func run(ctx context.Context, o options) error {
 	registry := prometheus.NewRegistry()
-	metrics := telemetry.NewDriverMetrics(registry, clock.RealClock{})
+	metrics := telemetry.NewRequestMetrics(registry, clock.RealClock{})
 	cloud, err := aws.New(aws.Config{
 		Endpoints: words(o.endpoints), STSEndpoint: o.stsEndpoint, TokenDirs: words(o.tokenDirs), UserAgent: "machine-controller-fleet",
 		Wrap: func(next http.RoundTripper) http.RoundTripper {

@@ -84,7 +84,7 @@ func TestFlagsThatAreWrong(t *testing.T) {
 
 func TestMetricsOfRequests(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	metrics := telemetry.NewDriverMetrics(registry, clock.RealClock{})
+	metrics := telemetry.NewRequestMetrics(registry, clock.RealClock{})
 	at, end, err := serveMetrics(t.Context(), "127.0.0.1:0", registry)
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func (o options) share(ctx context.Context) float64 {
 // run serves until ctx ends.
 func run(ctx context.Context, o options) error {
 	registry := prometheus.NewRegistry()
-	requests := telemetry.NewDriverMetrics(registry, clock.RealClock{})
+	requests := telemetry.NewRequestMetrics(registry, clock.RealClock{})
 	host, err := os.Hostname() // the name of the pod
 	if err != nil {
 		return err
