@@ -23,7 +23,7 @@ all() {
 
 lab_inputs() {
   {
-    find e2e/lab apis client driver internal -type f -print0
+    find e2e/lab e2e/simulated apis client driver internal -type f -print0
     printf '%s\0' .golangci.yml go.mod go.sum hack/tools/golangci-lint/go.mod
   } | sort -z | xargs -0 sha256sum
   go version

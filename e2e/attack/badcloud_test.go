@@ -16,7 +16,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // badCloud is several clouds that the fleet's flags allow, each with one kind of false answer, and an address that they do not

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // TestOnlyBusy: a hand-over counts only if calls of the cloud were in flight for all machines of its slot when it was requested.

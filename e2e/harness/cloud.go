@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // Cloud is the lab's simulated cloud, as its operator sees it.

@@ -73,7 +73,7 @@ func areas(seeds, first string) []area {
 	}
 	trust := []net{
 		{name: "controllers/machine/lifecycle", pkg: "controllers/machine/lifecycle", level: quick},
-		{name: "driver/simulated", pkg: "driver/simulated", level: quick},
+		{name: "e2e/simulated", pkg: "e2e/simulated", level: quick},
 		{name: "controllers/machine", pkg: "controllers/machine", level: ci, args: []string{"-test.short"}},
 		{name: "controllers/machineclass", pkg: "controllers/machineclass", level: ci},
 	}
@@ -96,7 +96,7 @@ func areas(seeds, first string) []area {
 			"controllers/machine/aside.go", "controllers/machine/calls.go",
 			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "internal/disruption/breakers.go",
 			"internal/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
-			"driver/simulated/find.go", "internal/rates/rates.go",
+			"e2e/simulated/find.go", "internal/rates/rates.go",
 		}, trust},
 		{"accounts", []string{"shard/accounts/tracker.go"}, nil},
 		cachesArea(),

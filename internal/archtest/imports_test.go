@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -66,7 +67,7 @@ func binariesAreLeaves(files []goFile) (findings []string) {
 		if imported == "./internal/replica" && !f.inside("cmd") {
 			return "internal/replica is wiring, which only the binary imports"
 		}
-		if strings.HasPrefix(imported, "./cmd/") || strings.HasPrefix(imported, "./e2e/lab/cmd/") {
+		if strings.HasPrefix(imported, "./cmd/") || strings.HasPrefix(imported, "./e2e/lab/cmd/") || strings.HasPrefix(imported, "./e2e/simulated/cmd/") {
 			if !within("./"+f.folder(), imported) {
 				return "cmd is wiring, and no package may import it"
 			}
@@ -75,10 +76,24 @@ func binariesAreLeaves(files []goFile) (findings []string) {
 	})
 }
 
-// productStandsAlone: the product does not depend on its tests.
+// contractOfDrivers are the packages below driver that the product links.
+var contractOfDrivers = []string{"driver", "driver/plugin", "driver/plugin/v1"}
+
+// productLinksNoCloud: the driver of each cloud is a process of its own. What is neither a driver nor a test may be a part of the product.
+func productLinksNoCloud(files []goFile) (findings []string) {
+	return forbiddenImports(files, func(f goFile, imported string) string {
+		product := !f.isTest() && !f.inside("e2e") && !f.inside("cmd/driver-conformance") && (!f.inside("driver") || slices.Contains(contractOfDrivers, f.folder()))
+		if product && within(imported, "./driver") && !slices.Contains(contractOfDrivers, strings.TrimPrefix(imported, "./")) {
+			return "the product links no cloud; it calls drivers by driver/plugin"
+		}
+		return ""
+	})
+}
+
+// productStandsAlone: the product does not depend on its tests. azuresim is a cloud of the lab, which needs the modules of Azure.
 func productStandsAlone(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
-		product := !f.inside("e2e")
+		product := !f.inside("e2e") && !f.inside("driver/azure/cmd/azuresim")
 		if product && within(imported, "./e2e") {
 			return "lab and e2e test the product, which must import neither"
 		}

@@ -42,6 +42,10 @@ func rules() []rule {
 			{"driver/a.go", importing("driver", module+"/e2e/lab/cloudsim")},
 			{"cmd/x/a.go", importing("main", module+"/e2e")},
 		}},
+		{"the product links no cloud", productLinksNoCloud, []snippet{
+			{"internal/replica/a.go", importing("replica", module+"/driver/aws")},
+			{"driver/plugin/a.go", importing("plugin", module+"/driver/httpclient")},
+		}},
 		{"only the runner has queues", onlyRunnerQueues, []snippet{
 			{"controllers/machine/a.go", importing("machine", "k8s.io/client-go/util/workqueue")},
 		}},
@@ -62,7 +66,7 @@ func rules() []rule {
 		{"pure packages import little", pureImports, []snippet{
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "os")},
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "k8s.io/klog/v2")},
-			{"controllers/machine/lifecycle/a.go", importing("lifecycle", module+"/driver/simulated")},
+			{"controllers/machine/lifecycle/a.go", importing("lifecycle", module+"/driver/plugin")},
 		}},
 		{"pure signatures take values", pureSignatures, []snippet{
 			{"controllers/machine/lifecycle/a.go", "package lifecycle\nfunc Decide(now func() time.Time) {}\n"},

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // Write is a request to an API server that could change something, and was answered.

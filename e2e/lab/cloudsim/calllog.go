@@ -9,7 +9,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // callLog appends one line of JSON for each call.

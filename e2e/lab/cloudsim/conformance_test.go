@@ -19,9 +19,9 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/drivertest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // The driver of the simulated cloud gives the guarantees of package driver.

@@ -1,4 +1,4 @@
-// Package cloudsim is a simulated cloud: VMs, volumes and a catalog behind an HTTP API (driver/simulated/cloudapi), with
+// Package cloudsim is a simulated cloud: VMs, volumes and a catalog behind an HTTP API (e2e/simulated/cloudapi), with
 // latency, quotas and faults that can be set while it runs.
 //
 // Guarantees:

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // ledger has the answers of a cloud that is killed repeatedly.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // createPartly makes the left-overs of a VM, and not the VM. A create whose token has made those, or the VM, before makes nothing.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // leftoversOf returns the kinds of the left-overs of creates with a client token.

@@ -3,7 +3,7 @@ package cloudsim
 import (
 	"net/netip"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // LoopbackNetwork returns the network of the kubelets of a cloud that listens on a port: 127.a.b.0/24, where a and b are the bytes of

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 func TestFindBootstrapToken(t *testing.T) {

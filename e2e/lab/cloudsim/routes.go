@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // Handler serves the cloud's API, and that of its operator.

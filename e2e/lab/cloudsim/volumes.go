@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // createVolume makes a volume.

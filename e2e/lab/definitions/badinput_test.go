@@ -17,8 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 

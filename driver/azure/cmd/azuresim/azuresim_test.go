@@ -25,7 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/azure/azuretest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/azure/azuretest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 const (

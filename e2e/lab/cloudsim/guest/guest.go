@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // VM is a machine that is switched on, as its software sees it.

@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/realkubelet"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/simkubelet"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // cluster is the one that VMs join.

@@ -1,5 +1,5 @@
 // Command cloudsim is a simulated cloud: VMs behind an HTTP API, which boot as simulated Nodes or as real kubelets. See
-// package cloudsim for its guarantees, and driver/simulated/cloudapi for its API.
+// package cloudsim for its guarantees, and e2e/simulated/cloudapi for its API.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // cloud makes calls to the cloud.

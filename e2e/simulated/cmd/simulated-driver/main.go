@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 

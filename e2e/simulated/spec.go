@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/json"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // Tags of every VM that the driver makes. A provider spec cannot set them.

@@ -5,7 +5,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 // Service returns the resource of the cloud's API that a request is about, for metrics: instances or leftovers, which are all that the
