@@ -92,7 +92,7 @@ type Error struct {
 	RetryAfter time.Duration
 	// Pending reports that the cloud has neither refused the request nor failed to answer it: what was requested is being carried out, or the
 	// request was not sent yet, because its turn has not come or the driver's process does not run. Such an error does not count against
-	// the account, see controllers/machine/breaker.
+	// the account, see controllers/machine/cloud/breaker.
 	Pending bool
 	// Throttled reports that the cloud has refused the request because there were too many, or that the driver has not sent it for that reason. The
 	// code is Unavailable, since a lack of quota or capacity is another thing: the cluster-autoscaler would use another node group.

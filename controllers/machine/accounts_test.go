@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/breaker"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud/breaker"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
@@ -68,7 +67,28 @@ func (b accountBench) holding(op v1alpha1.MachineOperationType, code driver.Code
 }
 
 // openBreakers returns the gauge.
-func (b accountBench) openBreakers() float64 { return b.process.accounts.openOf(testProvider) }
+func (b accountBench) openBreakers() float64 {
+	b.Helper()
+	return b.sum("mcf_open_account_circuit_breakers")
+}
+
+// sum returns the sum of a metric over all of its series.
+func (b accountBench) sum(name string) (sum float64) {
+	b.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(b.process.cloud.Collectors([]string{testProvider})...)
+	families, err := registry.Gather()
+	b.must(err)
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return sum
+}
 
 // mostCalls is how many calls are made in 10 min for an account that fails: by the machines that open it, by the calls that are in flight
 // then, and by the probes after 5, 10, 20, 40, 80, 160, 180 s.
@@ -89,7 +109,7 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 		if got := b.openBreakers(); got != 1 {
 			t.Errorf("%v circuit breakers are open, want 1", got)
 		}
-		if got := testutil.ToFloat64(b.process.accounts.holds.WithLabelValues(testProvider, string(driver.OpStatus))); got < many {
+		if got := b.sum("mcf_driver_calls_held_total"); got < many {
 			t.Errorf("%v calls were held, want more than one of each machine", got)
 		}
 		if got := b.reported.Count(v1alpha1.EventReason{Reason: v1alpha1.EventAccountCircuitBreakerOpen, Warning: true}); got != 1 {
@@ -180,9 +200,6 @@ func TestEachKindOfCallIsProbed(t *testing.T) {
 				now, _ := b.cloud.VMs()
 				if got := b.inPhase("n", v1alpha1.MachineRunning); got != running || now != vms {
 					t.Errorf("%d machines run and there are %d VMs, want %d and %d", got, now, running, vms)
-				}
-				if len(b.process.accounts.all) > 0 {
-					t.Errorf("%d accounts are remembered that work", len(b.process.accounts.all))
 				}
 			})
 		})
@@ -277,50 +294,6 @@ func TestADriverThatPanicsInTheProbe(t *testing.T) {
 		b.pass(breaker.LongestPause + bootTime)
 		if got := b.inPhase("n", v1alpha1.MachineRunning); got < many-2 { // those that have panicked are set aside
 			t.Errorf("%d machines run, want nearly all %d", got, many)
-		}
-	})
-}
-
-// What is remembered of accounts is bounded, and ends with the machines.
-func TestAccountsAreBounded(t *testing.T) {
-	onAccountBench(t, func(b accountBench) {
-		accounts := b.process.accounts
-		fail := func(namespace, secret, machine string) {
-			call := accountCall{
-				key: accountKey{namespace, secret, driver.OpStatus}, provider: testProvider,
-				by: breaker.Caller{Machine: machine, Class: "c"}, machine: types.NamespacedName{Namespace: namespace, Name: machine},
-			}
-			if _, allowed := accounts.begin(&call); allowed {
-				accounts.end(call, breaker.Outcome{Code: driver.Unavailable}, "no")
-			}
-		}
-		for i := range 10 * mostAccounts {
-			fail("n", fmt.Sprint("secret-", i), "m")
-		}
-		fail("other", "secret", "m")
-		if got := len(accounts.all); got != mostAccounts+1 {
-			t.Errorf("%d accounts are remembered, want %d of one namespace and one of the other", got, mostAccounts)
-		}
-		for i := range 2 * breaker.Failures {
-			fail("other", "secret", fmt.Sprint("m", i))
-		}
-		of := accounts.all[accountKey{"other", "secret", driver.OpStatus}]
-		if len(of.held) != breaker.Failures+1 { // "m" and four of these have opened it
-			t.Errorf("%d machines are held, want %d", len(of.held), breaker.Failures+1)
-		}
-		for i := range 2 * breaker.Failures {
-			accounts.forget(types.NamespacedName{Namespace: "other", Name: fmt.Sprint("m", i)})
-		}
-		if len(of.held) > 0 {
-			t.Errorf("%d machines are held that are gone", len(of.held))
-		}
-		b.pass(time.Hour)
-		if b.openBreakers() != 0 {
-			t.Error("a circuit breaker counts as open for which no call was made for an hour")
-		}
-		fail("n", "new", "m")
-		if got := len(accounts.all); got != 1 {
-			t.Errorf("%d accounts are remembered after an hour, want one", got)
 		}
 	})
 }

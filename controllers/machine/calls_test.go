@@ -17,31 +17,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-func TestCallsInFlightAreBoundedByCredentials(t *testing.T) {
-	for most, want := range map[int]int{-1: 1, 0: 1, 1: 1, 3: 3} {
-		c := newCalls(most)
-		for i := range want + 2 {
-			if begun := c.begin("a"); begun != (i < want) {
-				t.Errorf("at most %d: call %d has begun: %t", want, i+1, begun)
-			}
-		}
-		if !c.begin("b") {
-			t.Errorf("at most %d: a call with other credentials has not begun", want)
-		}
-		c.end("a")
-		if !c.begin("a") || c.begin("a") {
-			t.Errorf("at most %d: want that one call may follow one that has ended", want)
-		}
-		for range want {
-			c.end("a")
-		}
-		c.end("b")
-		if n := len(c.inFlight); n > 0 {
-			t.Errorf("%d credentials are remembered that no call uses", n)
-		}
-	}
-}
-
 // silentCloud never answers calls for machines of other namespaces than "n".
 type silentCloud struct {
 	mu             sync.Mutex

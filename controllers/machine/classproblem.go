@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
@@ -16,7 +16,7 @@ import (
 // the cloud; "" if nothing would. It reports fields that the driver ignores on the class, as the first machine would. Errors: those of the API
 // server, all of the driver but that the class is wrong, the end of ctx or of the ownership; nothing is known of the class then.
 func (c *Controller) ClassProblem(ctx context.Context, key types.NamespacedName) (problem string, err error) {
-	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: noMachine, UID: noUID}}
+	m := cloud.NoMachine(key.Namespace)
 	m.Spec.Class = v1alpha1.ClassSpec{Kind: "MachineClass", Name: key.Name}
 	p := &pass{world: lifecycle.World{Now: c.cfg.Clock.Now(), Machine: m, Limits: c.cfg.Limits}}
 	if class, known := c.cfg.View.Classes.Get(key); known {

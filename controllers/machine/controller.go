@@ -17,6 +17,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -33,9 +34,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
-
-// driverTimeout bounds one call of a driver. Clouds answer in seconds; a longer call would occupy a worker, and is made again later.
-const driverTimeout = time.Minute
 
 // Config is what the controller needs. All but Servers, DrainConfirm, FirstConfig, Called, Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
 type Config struct {
@@ -103,8 +101,7 @@ type Controller struct {
 	tokens   *credentials.Tokens
 
 	drains           *drainer.Drainer
-	calls            *calls // of drivers
-	accounts         *accounts
+	cloud            *cloud.Client
 	writes           *rates.Rates[types.UID]
 	evidence         *rates.Rates[string]           // on calls that ask for the VMs of unreachable Nodes, by namespace
 	memory           *memory[types.UID, remembered] // of machines, by their UID
@@ -138,16 +135,21 @@ func New(cfg Config) (*Controller, error) {
 		tokens: credentials.NewTokens(credentials.TokensConfig{
 			Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
 		}),
-		calls:   newCalls(cfg.Workers),
 		metrics: newLifeMetrics(cfg.Drivers.Providers(), newLastMachines(cfg.View)),
 		writes:  rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 
 		evidence: rates.New[string](rates.EvidenceBurst, rates.EvidenceInterval),
 	}
 	c.drains = newDrainer(c)
-	c.accounts = newAccounts(own, func(key types.NamespacedName) { c.runner.Enqueue(key) })
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	var err error
+	c.cloud, err = cloud.New(cloud.Config{
+		View: cfg.View, Events: cfg.Events, Clock: own, Wake: func(key types.NamespacedName) { c.runner.Enqueue(key) },
+		ControlCluster: cfg.ControlCluster, Called: cfg.Called, MostCalls: cfg.Workers,
+	})
+	if err != nil {
+		return nil, err
+	}
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: runner.Machine, LogKey: telemetry.KeyMachine, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
@@ -261,8 +263,8 @@ func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		}
 	}
 	err = c.act(ctx, p, verdict)
-	if errors.Is(err, errCrowded) {
-		return crowdedPause, nil
+	if errors.Is(err, cloud.ErrCrowded) {
+		return cloud.CrowdedPause, nil
 	}
 	if err != nil {
 		return 0, c.complain(ctx, p, err)

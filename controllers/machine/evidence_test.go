@@ -1,15 +1,18 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/breaker"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud/breaker"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
@@ -31,10 +34,14 @@ func TestEvidence_OfUnreachableNode_IsShown(t *testing.T) {
 			p, err := b.process.observe(b.get())
 			b.must(err)
 			b.must(b.process.readSecrets(b.Context(), p))
+			call := cloud.Call{Op: driver.OpStatus, SecretVersions: p.world.Secret.Versions, Target: driver.Target{Class: p.world.Class.Class}}
 			for i := range breaker.Failures {
-				call := callOf(p, driver.OpStatus)
-				call.by.Machine = fmt.Sprint("other-", i)
-				b.process.accounts.end(call, breaker.Outcome{Code: driver.Unauthenticated}, "expired")
+				call.Target.Machine = p.world.Machine.DeepCopy()
+				call.Target.Machine.UID = types.UID(fmt.Sprint("other-", i))
+				_, err := b.process.cloud.Do(b.Context(), call, func(context.Context, driver.Target) error {
+					return driver.Errorf(driver.OpStatus, driver.Unauthenticated, "expired")
+				})
+				b.must(err)
 			}
 		}, "; the cloud had its VM at 2000-01-01T00:01:00Z"}, // when the account works
 		"Secrets are refused": {func(b *bench) { refuses(b.server, "get secrets", forbidden("secrets")); b.takeOver(0) }, "(Ready is Unknown)"},

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
@@ -218,7 +219,7 @@ const volumeIDsTimeout = 5 * time.Second
 // where a drain waits for it, and holds no worker meanwhile for longer than one call takes.
 func TestCloudHangs(t *testing.T) {
 	for _, op := range operations {
-		gives := driverTimeout
+		gives := cloud.Timeout
 		if op == driver.OpVolumeIDs {
 			gives = volumeIDsTimeout
 		}

@@ -89,7 +89,7 @@ func (c *Controller) forget(m *v1alpha1.Machine) {
 	c.drains.Forget(m.UID)
 	c.secrets.StopAwaiting(m.UID)
 	c.tokens.Forget(m.UID)
-	c.accounts.forget(objectcache.Key(m))
+	c.cloud.Forget(objectcache.Key(m))
 	c.writes.Forget(m.UID)
 }
 

@@ -17,7 +17,7 @@ import (
 // lost its slots without a notice, and reports none of them. byMachine has the names of the metrics that have a series for each machine
 // and are emitted all the same.
 func (c *Controller) Collectors(acts func() bool, byMachine []string) []prometheus.Collector {
-	return append(c.accounts.collectors(c.metrics.providers),
+	return append(c.cloud.Collectors(c.metrics.providers),
 		c.metrics.steps, c.metrics.failures, c.metrics.byNamespace.steps, c.metrics.byNamespace.deletions,
 		telemetry.NewGauges(acts, c.cfg.View.Deployments.All, c.metrics.last.metrics()...),
 		telemetry.NewGauges(acts, c.cfg.View.Machines.All, telemetry.Allowed(byMachine, c.gauges())...),

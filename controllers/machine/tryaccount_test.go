@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
@@ -62,18 +63,10 @@ func TestEndedCallsAreReportedWithTheirClass(t *testing.T) {
 		b.create()
 		b.pass(3 * time.Minute)
 	})
-	if seen[call{"c", driverTimeout, driver.DeadlineExceeded}] == 0 {
-		t.Errorf("want creates that got no answer for %s, got %v", driverTimeout, seen)
+	if seen[call{"c", cloud.Timeout, driver.DeadlineExceeded}] == 0 {
+		t.Errorf("want creates that got no answer for %s, got %v", cloud.Timeout, seen)
 	}
 	if len(seen) != 1 && len(seen) != 2 {
 		t.Errorf("want calls of two kinds at most, got %v", seen)
-	}
-}
-
-func TestAccountsOfReportsDoNotNameSecrets(t *testing.T) {
-	one, other := &v1alpha1.MachineClass{}, &v1alpha1.MachineClass{}
-	one.Namespace, other.Namespace = "n", "m"
-	if a, b := AccountOf(one), AccountOf(other); a == b || a[:2] != "n/" || len(a) != 18 {
-		t.Errorf("want a short text for each namespace, got %q and %q", a, b)
 	}
 }

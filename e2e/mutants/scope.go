@@ -72,6 +72,7 @@ func areas(seeds, first string) []area {
 		{name: "controllers/machineset-nightly", pkg: "controllers/machineset", level: nightly, env: []string{"RAPID_CHECKS=1000"}},
 	}
 	trust := []net{
+		{name: "controllers/machine/cloud", pkg: "controllers/machine/cloud", level: quick},
 		{name: "controllers/machine/lifecycle", pkg: "controllers/machine/lifecycle", level: quick},
 		{name: "e2e/simulated", pkg: "e2e/simulated", level: quick},
 		{name: "controllers/machine", pkg: "controllers/machine", level: ci, args: []string{"-test.short"}},
@@ -93,7 +94,7 @@ func areas(seeds, first string) []area {
 			"controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go", "controllers/machine/lifecycle/aside.go",
 			"controllers/machine/lifecycle/token.go", "controllers/machine/credentials/secrets.go", "controllers/machine/secrets.go",
 			"controllers/machine/rivals.go", "controllers/machine/namesakes.go", "controllers/machine/token.go:Controller.noteGone", "controllers/machine/credentials/sweep.go",
-			"controllers/machine/aside.go", "controllers/machine/calls.go",
+			"controllers/machine/aside.go", "controllers/machine/cloud/inflight.go",
 			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "internal/disruption/breakers.go",
 			"internal/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
 			"e2e/simulated/find.go", "internal/rates/rates.go",

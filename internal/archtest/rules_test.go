@@ -27,6 +27,7 @@ func rules() []rule {
 			{"membership/a.go", importing("membership", module+"/shard/assignment")},
 			{"shard/fence/a.go", importing("fence", module+"/shard/session")},
 			{"controllers/machine/credentials/a.go", importing("credentials", module+"/controllers/machine")},
+			{"controllers/machine/cloud/a.go", importing("cloud", module+"/controllers/machine/lifecycle")},
 			{"controllers/machine/credentials/a.go", importing("credentials", module+"/controllers/machine/nodesync")},
 			{"internal/runner/a.go", importing("runner", module+"/controllers/machine")},
 			{"internal/runner/a.go", importing("runner", module+"/membership/leases")},

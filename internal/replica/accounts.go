@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
@@ -45,7 +45,7 @@ func newCloudAccounts(d *deps) *cloudAccounts {
 
 // useOf returns the account of a class.
 func useOf(class *v1alpha1.MachineClass) accounts.Use {
-	return accounts.Use{Key: machine.AccountOf(class), Provider: class.Provider, Class: class.Namespace + "/" + class.Name}
+	return accounts.Use{Key: cloud.AccountOf(class), Provider: class.Provider, Class: class.Namespace + "/" + class.Name}
 }
 
 // called records a call of a driver for a machine.
@@ -120,7 +120,7 @@ func (a *cloudAccounts) keysOf(name types.NamespacedName, keys map[string]bool) 
 	if !known {
 		return nil
 	}
-	for _, key := range []string{machine.AccountOf(class), accounts.DriverKey(class.Provider)} {
+	for _, key := range []string{cloud.AccountOf(class), accounts.DriverKey(class.Provider)} {
 		if keys[key] {
 			of = append(of, key)
 		}

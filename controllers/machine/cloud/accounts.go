@@ -1,4 +1,4 @@
-package machine
+package cloud
 
 import (
 	"context"
@@ -13,8 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/breaker"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud/breaker"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -82,12 +81,11 @@ type hold struct {
 	reason string
 }
 
-// callOf returns the call of an operation that a pass is about to make.
-func callOf(p *pass, op driver.Op) accountCall {
-	m, class := p.world.Machine, p.world.Class.Class
+func accountCallOf(call Call) accountCall {
+	m, class := call.Target.Machine, call.Target.Class
 	return accountCall{
-		key:      accountKey{m.Namespace, credentialsOf(class), op},
-		provider: class.Provider, secrets: p.world.Secret.Versions, machine: objectcache.Key(m),
+		key:      accountKey{m.Namespace, credentialsOf(class), call.Op},
+		provider: class.Provider, secrets: call.SecretVersions, machine: objectcache.Key(m),
 		by: breaker.Caller{Machine: string(m.UID), Class: fmt.Sprintf("%s/%d", class.UID, class.Generation)},
 	}
 }
@@ -219,26 +217,26 @@ func (a *accounts) collectors(providers []string) []prometheus.Collector {
 	return all
 }
 
-// keep records in the world that a call is held, and emits the Event of that on the machine's root, once for each opening. The Event has no
-// time: each probe that fails moves the next one.
-func (c *Controller) keep(ctx context.Context, p *pass, call accountCall, of hold) {
+// hold returns the failure of a call that is held, and emits the Event of that on the machine's root, once for each opening. The Event has
+// no time: each probe that fails moves the next one.
+func (c *Client) hold(ctx context.Context, m *v1alpha1.Machine, call accountCall, of hold) *Failure {
 	why := fmt.Sprintf("%s has failed for %d machines in a row", call.key.op, breaker.Failures)
 	last := fmt.Sprintf("the last one failed with %s: %s", of.code, of.reason)
 	text := fmt.Sprintf("the account's circuit breaker is open until %s, because %s; no call was made, and %s", of.until.UTC().Format(time.RFC3339), why, last)
-	p.held = true
-	p.world.Failure = &lifecycle.Failure{Code: of.code, Op: call.key.op, Message: text, Held: true, RetryAfter: max(of.until.Sub(c.accounts.clock.Now()), time.Millisecond)}
-	root, known := ownerref.RootOf(c.cfg.View, p.world.Machine)
+	failure := &Failure{Code: of.code, Message: text, Held: true, RetryAfter: max(of.until.Sub(c.cfg.Clock.Now()), time.Millisecond)}
+	root, known := ownerref.RootOf(c.cfg.View, m)
 	if !known || !c.accounts.isNews(call.key, root.GetUID()) {
-		return
+		return failure
 	}
 	if about, ok := root.(runtime.Object); ok {
 		telemetry.Emit(ctx, c.cfg.Events, about, v1alpha1.EventAccountCircuitBreakerOpen, fmt.Sprintf(
 			"The account's circuit breaker is open, because %s: calls are made for one machine at a time until the cloud answers; %s", why, last))
 	}
+	return failure
 }
 
-// ended records how a call has ended.
-func (c *Controller) ended(ctx context.Context, call accountCall, o breaker.Outcome, message string) {
+// end records how a call has ended.
+func (c *Client) end(ctx context.Context, call accountCall, o breaker.Outcome, message string) {
 	logger := klog.FromContext(ctx)
 	switch c.accounts.end(call, o, message) {
 	case breaker.Opened:

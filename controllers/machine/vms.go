@@ -8,52 +8,39 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/breaker"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 // callDriver makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
-// Failure, and so is an open circuit breaker of the account. Errors, which end the pass: errCrowded, the end of ctx or of the ownership.
+// Failure, and so is an open circuit breaker of the account. Errors, which end the pass: cloud.ErrCrowded, the end of ctx or of the ownership.
 func (c *Controller) callDriver(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
-	used := credentialsOf(p.world.Class.Class)
-	if !c.calls.begin(used) {
-		return errCrowded
+	call := cloud.Call{
+		Op: opOf(verdict.Do), SecretVersions: p.world.Secret.Versions,
+		Target: driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials, Adopt: lifecycle.MayAdopt(p.world)},
 	}
-	defer c.calls.end(used)
-	call := callOf(p, opOf(verdict.Do))
-	if held, allowed := c.accounts.begin(&call); !allowed {
-		c.keep(ctx, p, call, held)
-		return nil
-	}
-	outcome, message := breaker.Outcome{Ended: true}, "" // also of a driver that panics
-	defer func() { c.ended(ctx, call, outcome, message) }()
-	began := apitime.Own(c.cfg.Clock).Now()
-	err := c.makeCall(ctx, p, verdict)
-	if c.cfg.Called != nil && ctx.Err() == nil && !runner.NotOurs(err) {
-		c.cfg.Called(p.world.Class.Class, began, err)
-	}
+	failure, err := c.cloud.Do(ctx, call, func(ctx context.Context, target driver.Target) error {
+		return c.makeCall(ctx, p, target, verdict)
+	})
 	switch {
-	case err == nil:
-		outcome.Ended = false
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", verdict.Do, ctx.Err())
-	case runner.NotOurs(err):
+	case err != nil:
 		return fmt.Errorf("%s: %w", verdict.Do, err)
+	case failure == nil:
+		return nil
+	case failure.Held:
+		p.held = true
+	default:
+		klog.FromContext(ctx).V(2).Info("Driver call failed", "action", verdict.Do, "code", failure.Code, "message", failure.Message)
+		if p.world.VM.Invalid != "" { // the answer, as far as it is valid, is a fact about the VM
+			return nil
+		}
 	}
-	failure := &lifecycle.Failure{Code: driver.CodeOf(err), Op: call.key.op, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err)}
-	klog.FromContext(ctx).V(2).Info("Driver call failed", "action", verdict.Do, "code", failure.Code, "message", failure.Message)
-	outcome, message = breaker.Outcome{Code: failure.Code, RetryAfter: failure.RetryAfter, Pending: driver.IsPending(err)}, failure.Message
-	if p.world.VM.Invalid == "" { // else the answer, as far as it is valid, is a fact about the VM
-		p.world.Failure = failure
-	}
+	p.world.Failure = &lifecycle.Failure{Code: failure.Code, Op: call.Op, Message: failure.Message, Held: failure.Held, RetryAfter: failure.RetryAfter}
 	return nil
 }
 
@@ -71,22 +58,16 @@ func opOf(action lifecycle.Action) driver.Op {
 }
 
 // makeCall makes one call of the driver. Errors: those of the driver, but for those that answer what it was asked.
-func (c *Controller) makeCall(ctx context.Context, p *pass, verdict lifecycle.Verdict) (err error) {
-	call, cancel := context.WithTimeout(ctx, driverTimeout)
-	defer cancel()
-	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials, Adopt: lifecycle.MayAdopt(p.world)}
-	if c.cfg.ControlCluster != nil {
-		target.ControlCluster = c.cfg.ControlCluster()
-	}
+func (c *Controller) makeCall(ctx context.Context, p *pass, target driver.Target, verdict lifecycle.Verdict) (err error) {
 	switch verdict.Do { //nolint:exhaustive // act passes only actions of the driver
 	case lifecycle.FindVM:
-		err = c.findVM(call, p, target)
+		err = c.findVM(ctx, p, target)
 	case lifecycle.CreateVM:
-		err = c.createVM(call, p, target)
+		err = c.createVM(ctx, p, target)
 	case lifecycle.InitializeVM:
-		err = c.initializeVM(call, p, target)
+		err = c.initializeVM(ctx, p, target)
 	case lifecycle.DeleteVM:
-		err = c.deleteVM(call, p, target, verdict.Why)
+		err = c.deleteVM(ctx, p, target, verdict.Why)
 	}
 	if p.world.VM.State == lifecycle.VMAbsent && p.world.Node.State == lifecycle.NodeAbsent {
 		p.world.Node = lifecycle.NodeFact{} // unknown again: the VM may have joined before it was deleted
