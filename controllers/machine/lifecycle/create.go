@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
@@ -104,77 +103,6 @@ func makeVM(w World) Verdict {
 		return Verdict{Do: Save, Machine: m}
 	}
 	return do(CreateVM)
-}
-
-// checkInputs reads what the VM is created from, and reports whether it is incomplete or invalid, with the verdict for that.
-func checkInputs(w World) (Verdict, bool) {
-	wrong := func(code driver.Code, format string, args ...any) (Verdict, bool) {
-		return failCreate(w, w.Machine.DeepCopy(), code, fmt.Sprintf(format, args...)), true
-	}
-	if errs := validation.ValidateMachine(w.Machine); len(errs) > 0 {
-		return wrong(driver.InvalidArgument, "the machine is invalid: %v", errs.ToAggregate())
-	}
-	class := w.Class.Class
-	if w.Class.Undecodable != "" {
-		return wrong(driver.InvalidArgument, "MachineClass %q is invalid and cannot be decoded: %s", w.Machine.Spec.Class.Name, w.Class.Undecodable)
-	}
-	if class == nil {
-		return wrong(driver.NotFound, "MachineClass %q does not exist in namespace %q; create it, or correct spec.class.name",
-			w.Machine.Spec.Class.Name, w.Machine.Namespace)
-	}
-	if class.DeletionTimestamp != nil && !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
-		return wrong(driver.FailedPrecondition, "MachineClass %q is being deleted and cannot be used any more; create it again when its deletion has ended", class.Name)
-	}
-	if errs := validation.ValidateMachineClass(class); len(errs) > 0 {
-		return wrong(driver.InvalidArgument, "MachineClass %q is invalid: %v", class.Name, errs.ToAggregate())
-	}
-	if w.Class.ProviderError != nil {
-		return wrong(driver.InvalidArgument, "MachineClass %q: %v", class.Name, w.Class.ProviderError)
-	}
-	if !w.Secret.Read {
-		return do(ReadSecret), true
-	}
-	if w.Secret.Missing != "" {
-		code, text := missingSecret(w, " or is being deleted; create it")
-		return wrong(code, "%s", text)
-	}
-	if len(w.Secret.UserData) == 0 {
-		return wrong(driver.InvalidArgument, "the secrets of MachineClass %q have no key %q; add it with the data that the VM boots with",
-			class.Name, v1alpha1.SecretKeyUserData)
-	}
-	if v, wrong := checkConfig(w); wrong {
-		return v, true
-	}
-	if size := userDataSize(w); size > driver.MaxUserData {
-		return wrong(driver.InvalidArgument, "the user data has %d bytes with its placeholders filled in, and no VM takes more than %d; "+
-			"make the key %q of the secrets of MachineClass %q smaller, or have the VM fetch the rest%s",
-			size, driver.MaxUserData, v1alpha1.SecretKeyUserData, class.Name, shareOfConfig(w))
-	}
-	return Verdict{}, false
-}
-
-// checkConfig reads the configuration that the machine boots with, if the user data has a place for it, and reports whether there is none.
-func checkConfig(w World) (Verdict, bool) {
-	switch {
-	case !wantsConfig(w.Secret.UserData):
-		return Verdict{}, false
-	case !w.Config.Read:
-		return do(ReadConfig), true
-	case w.Config.Problem != "":
-		return failCreate(w, w.Machine.DeepCopy(), driver.FailedPrecondition,
-			"the user data has a placeholder of machine configuration, and there is none for this machine: "+w.Config.Problem), true
-	}
-	return Verdict{}, false
-}
-
-// shareOfConfig returns the remark on user data that is too large how much of it is machine configuration; "" when it has none.
-func shareOfConfig(w World) string {
-	if !w.Config.Read {
-		return ""
-	}
-	without := w
-	without.Config.Values = nil
-	return fmt.Sprintf("; %d of the bytes are the machine configuration %s", userDataSize(w)-userDataSize(without), w.Config.Values[v1alpha1.PlaceholderMachineConfigName])
 }
 
 // recordVM records the VM that exists now, and begins to wait for its Node.

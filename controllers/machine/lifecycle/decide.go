@@ -37,7 +37,7 @@ func decide(w World) Verdict {
 	case w.NoTarget:
 		return preserved(w, decideTargetless(w))
 	default:
-		return tend(w, decideHealth(w))
+		return updateNode(w, decideHealth(w))
 	}
 }
 

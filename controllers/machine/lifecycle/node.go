@@ -12,10 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 )
 
 // PreservedDrain is how far the drain of the Node of a failed, preserved machine is.
@@ -82,74 +80,6 @@ func preserved(w World, v Verdict) Verdict {
 		return v
 	}
 	return remark(w, v, unknownValue(p))
-}
-
-// tend adds to a verdict on the health of a machine what its Node has to carry. The machine is written first, and then the Node, one
-// request after the other, until the Node is in sync.
-func tend(w World, v Verdict) Verdict {
-	node, known := ownNode(w)
-	switch {
-	case v.Do == ClaimNode && !isRemembered(w):
-		return remember(w)
-	case v.Do == ClaimNode:
-		// The machine may not have the name of the Node yet. That it is preserved is recorded on the machine first.
-		main, _ := nodesync.Diff(w.Node.Node, wantedNode(w).Apply(w.Node.Node))
-		return write(w, v, ClaimNode, main)
-	case v.Do != Rest && v.Do != Save:
-		return v
-	case !known && (preserve.Matters(w.Machine) || becomesFailed(w, v)):
-		return do(FindNode) // the annotation on its Node has precedence
-	}
-	v, p := addPreservation(w, v, node)
-	switch {
-	case v.Do == Save || !known:
-		return v
-	case node == nil:
-		return remark(w, v, unknownValue(p))
-	case node.DeletionTimestamp != nil || !isClaimed(w):
-		return v
-	}
-	wanted := wantedNode(w)
-	if wanted.Rollout != nil && !p.Until.IsZero() { // the preservation keeps the autoscaler from it
-		wanted.Rollout = &nodesync.Rollout{PreferNoSchedule: wanted.Rollout.PreferNoSchedule}
-	}
-	if findCordon(w, node) && !inplace.IsShut(node) {
-		return do(FindNode)
-	}
-	u := updateInPlace(w, v, p.Node)
-	wanted.Uncordon = wanted.Uncordon && !inplace.IsShut(node)
-	main, status := nodesync.Diff(node, wanted.Apply(u.Node))
-	toDrain := drainOf(w, p, u)
-	switch {
-	case main == nil && status == nil && toDrain == Rest:
-		return restWithNode(w, v, p)
-	case v.Machine != nil && !apiequality.Semantic.DeepEqual(v.Machine, w.Machine):
-		v.Do = Save
-		return v
-	case main != nil && !isRemembered(w):
-		return remember(w)
-	case main != nil:
-		return write(w, v, PatchNode, main)
-	case status != nil:
-		return write(w, v, PatchNode, status)
-	}
-	return do(toDrain)
-}
-
-// drainOf returns the action that drains a Node whose VM stays; Rest when there is nothing to drain, or it was done in this pass.
-func drainOf(w World, p preserve.Verdict, u inplace.Verdict) Action {
-	switch {
-	case p.Drain && w.PreservedDrain.State == preserve.DrainUnknown:
-		return DrainPreserved
-	case u.Drain && w.UpdateDrain.State == drain.Unknown:
-		return DrainForUpdate
-	}
-	return Rest
-}
-
-func becomesFailed(w World, v Verdict) bool {
-	return v.Machine != nil && v.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed &&
-		w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineFailed
 }
 
 // write has the Node patched, unless this process has to wait before it writes the Node again.

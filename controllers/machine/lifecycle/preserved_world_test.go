@@ -116,7 +116,7 @@ func set(annotations map[string]string, value string) {
 }
 
 // giveUp is the verdict of health that an unhealthy machine has failed. It is put in the place of the machine's waiting, so
-// that tend has to do with it.
+// that updateNode has to do with it.
 func (k *kept) giveUp(w World, v Verdict) Verdict {
 	if v.Do == Rest && w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineUnknown {
 		m := w.Machine
@@ -139,7 +139,7 @@ func (k *kept) pass() {
 		w.Node = NodeFact{State: NodePresent, Node: k.node}
 	}
 	for range 32 {
-		v := tend(w, k.giveUp(w, decideHealth(w)))
+		v := updateNode(w, k.giveUp(w, decideHealth(w)))
 		if !k.steady && k.chance(10) {
 			return
 		}
