@@ -24,7 +24,7 @@ func TestPanicsInARowAreCountedInSpiteOfALateCache(t *testing.T) {
 		b.server.ShowIn(objectcache.NewView()) // no other change is shown to the process
 		key := types.NamespacedName{Namespace: "n", Name: "m"}
 		for _, fault := range []string{"a defect", "another"} {
-			b.process.panicked(b.Context(), key, &runner.PanicError{Value: fault})
+			b.process.machines.setAside(b.Context(), key, &runner.PanicError{Value: fault})
 		}
 		cause, wait := lifecycle.WhileSetAside(b.get(), time.Now())
 		if cause == nil || wait != 2*time.Minute || !strings.Contains(cause.Message, "panicked 2 times in a row: another") {
@@ -35,7 +35,7 @@ func TestPanicsInARowAreCountedInSpiteOfALateCache(t *testing.T) {
 			t.Errorf("Events %v, want %v", got, want)
 		}
 		before := len(b.server.Requests())
-		b.process.panicked(b.Context(), types.NamespacedName{Namespace: "n", Name: "gone"}, &runner.PanicError{Value: "a defect"})
+		b.process.machines.setAside(b.Context(), types.NamespacedName{Namespace: "n", Name: "gone"}, &runner.PanicError{Value: "a defect"})
 		if got := b.server.Requests()[before:]; len(got) > 0 {
 			t.Errorf("requests %v for a machine that is gone", got)
 		}

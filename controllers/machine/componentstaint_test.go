@@ -29,7 +29,7 @@ func TestTheTaintOfAnUpdatedNodeCanBeOmitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				b.process.cfg.NoComponentsTaint = tc.omit
+				b.process.parents.noComponentsTaint = tc.omit
 				var owners []metav1.OwnerReference
 				if tc.root {
 					set := apiserver.Add(b.server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{

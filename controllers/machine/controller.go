@@ -6,160 +6,73 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
-
-// Config is what the controller needs. All but Servers, DrainConfirm, FirstConfig, Called, Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
-type Config struct {
-	// Machines and Secrets write to the control cluster.
-	Machines machineclient.MachineV1alpha1Interface
-	Secrets  corev1client.SecretsGetter
-	// Metadata reads which namespaces may use a Secret, and lists machines, both past all caches. Namespace is the only namespace
-	// whose machines are listed; "" means all.
-	Metadata  metadata.Interface
-	Namespace string
-	// View has the objects of the control cluster that this process reconciles.
-	View    *objectcache.View
-	Targets target.Resolver
-	// Servers are what this process knows of API servers. DrainConfirm is how long requests for a drain have to fail before a drain
-	// whose time is over is given up, so that an outage is detected before; 0 where no server is checked.
-	Servers      target.Servers
-	DrainConfirm time.Duration
-	Drivers      *driver.Registry
-	// ControlCluster returns the ID of the control cluster, or "" while it is not known; see driver.Target. nil means that it never is.
-	ControlCluster func() string
-	Events         events.EventRecorder
-	// Deletions records why VMs, Nodes and Machines are deleted.
-	Deletions *deletionlog.Recorder
-	// Sets has the versions of MachineSets that this process has written. With nil, only the cached ones are used.
-	Sets   *patch.Latest[*v1alpha1.MachineSet]
-	Limits lifecycle.Limits
-	// IsUnlabeled reports whether the target cluster has a Node of that name without a valid slot label, which Targets does not show;
-	// nil means that it never has. The component that detects such a Node calls NodeAppeared.
-	IsUnlabeled func(node string) bool
-	// NoComponentsTaint reports whether Nodes that were updated in place do not get the taint critical-components-not-ready. The
-	// annotation of a machine's root overrides it.
-	NoComponentsTaint bool
-	// BootstrapTokenGroups are the auth-extra-groups of bootstrap tokens; "" means none.
-	BootstrapTokenGroups string
-	// BootstrapTokenSigning reports whether bootstrap tokens may be used for signing, too. VMs need that if they discover their
-	// cluster by the token.
-	BootstrapTokenSigning bool
-	// FirstConfig returns the values of the placeholders of machine configuration for a machine. problem is why there are none, as a sentence
-	// for the machine's status; a change of which FirstConfigChanged must report. Nil where there is no machine configuration.
-	FirstConfig func(ctx context.Context, m *v1alpha1.Machine) (values map[string]string, problem string, err error)
-	// Called receives each call of a driver that has ended: its class, when it began by the clock of the process, and its error. It must return at once; it may be nil.
-	Called func(class *v1alpha1.MachineClass, began time.Time, err error)
-	Clock  clock.WithTickerAndDelayedExecution
-	Gate   runner.Gate[types.NamespacedName]
-	// GoneGate admits machines that are gone; nil admits all.
-	GoneGate runner.Gate[credentials.Gone]
-	// Workers is how many machines of a namespace are reconciled at the same time, and how many calls of a driver are in flight with
-	// one set of credentials. Of all namespaces together, runner.TenantsAtOnce times as many machines are reconciled.
-	Workers int
-	Metrics *runner.Metrics
-	Tracer  trace.Tracer
-}
 
 // Controller reconciles Machines. Create it with New before the View receives objects, because New registers the event handlers.
 type Controller struct {
 	cfg      Config
-	own      clock.WithTickerAndDelayedExecution // of the process, for what does not outlive it
 	runner   *runner.Runner[types.NamespacedName]
 	pass     runner.Pass[*pass, lifecycle.Verdict]
-	gone     *runner.Runner[credentials.Gone]
-	machines *patch.Committer[*v1alpha1.Machine]
-	classes  *patch.Committer[*v1alpha1.MachineClass]
-	nodes    *patch.Latest[*corev1.Node]
-	secrets  *credentials.Secrets
-	tokens   *credentials.Tokens
-
-	drains           *drainer.Drainer
-	cloud            *cloud.Client
-	writes           *rates.Rates[types.UID]
-	evidence         *rates.Rates[string]           // on calls that ask for the VMs of unreachable Nodes, by namespace
-	memory           *memory[types.UID, remembered] // of machines, by their UID
-	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
-	namesakes        *namesakes                     // of machines, in other namespaces
-	awaitConfig      *awaitConfig                   // machines without a configuration to boot with
-	metrics          *lifeMetrics
-	addingFinalizers turns.Mutex     // locked while finalizers are added to a class and its Secrets
-	nodeWriteLimit   *nodeWriteLimit // on writes of Nodes
-	unbound          unbound         // Nodes that are bound to no machine
+	memory   *machineMemory
+	metrics  *lifeMetrics
+	cloud    *cloud.Client
+	outages  *outages
+	parents  *parents
+	observer *observer
+	machines *writer
+	classes  *classes
+	vms      *vms
+	nodes    *nodes
+	drains   *drains
+	tokens   *tokens
+	others   *claimants
+	configs  *firstConfigs
 }
 
 // New returns the controller, and registers its indexes and event handlers. Errors: the configuration of a runner, an index, the
 // target cluster.
 func New(cfg Config) (*Controller, error) {
-	own := apitime.Own(cfg.Clock)
-	c := &Controller{
-		cfg:            cfg,
-		own:            own,
-		machines:       patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
-		classes:        patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
-		nodes:          patch.NewLatest[*corev1.Node](),
-		nodeWriteLimit: newNodeWriteLimit(),
-		memory:         newMemory[types.UID, remembered](),
-		awaitConfig:    newAwaitConfig(),
-		claims:         newMemory[string, claim](),
-		namesakes:      newNamesakes(cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(cfg.Namespace), own),
-		secrets: credentials.NewSecrets(credentials.SecretsConfig{
-			Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: own,
-		}),
-		tokens: credentials.NewTokens(credentials.TokensConfig{
-			Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
-		}),
-		metrics: newLifeMetrics(cfg.Drivers.Providers(), newLastMachines(cfg.View)),
-		writes:  rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
-
-		evidence: rates.New[string](rates.EvidenceBurst, rates.EvidenceInterval),
-	}
-	c.drains = newDrainer(c)
+	c := &Controller{cfg: cfg, memory: newMachineMemory()}
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
+	own := apitime.Own(cfg.Clock) // of the process, for what does not outlive it
+	wake := func(key types.NamespacedName) { c.runner.Enqueue(key) }
+	if err := c.addClasses(own, wake); err != nil {
+		return nil, err
+	}
+	c.addMachines(own)
+	c.addNodes(own, wake)
+	c.vms = &vms{
+		cloud: c.cloud, clock: cfg.Clock, own: own, memory: c.memory, nodes: c.nodes, classes: c.classes, parents: c.parents, drains: c.drains.Drainer,
+		events: cfg.Events, deletions: cfg.Deletions, asked: rates.New[string](rates.EvidenceBurst, rates.EvidenceInterval),
+	}
+	c.configs = &firstConfigs{values: cfg.FirstConfig, wake: wake, awaiting: map[types.NamespacedName]bool{}}
+	if err := c.addTokens(); err != nil {
+		return nil, err
+	}
+	c.observer = &observer{
+		targets: cfg.Targets, limits: cfg.Limits, memory: c.memory, outages: c.outages, classes: c.classes, vms: c.vms, nodes: c.nodes, parents: c.parents,
+		drains: c.drains.Drainer, tokens: c.tokens.store,
+	}
 	var err error
-	c.cloud, err = cloud.New(cloud.Config{
-		View: cfg.View, Events: cfg.Events, Clock: own, Wake: func(key types.NamespacedName) { c.runner.Enqueue(key) },
-		ControlCluster: cfg.ControlCluster, Called: cfg.Called, MostCalls: cfg.Workers,
-	})
-	if err != nil {
-		return nil, err
-	}
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: runner.Machine, LogKey: telemetry.KeyMachine, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
-	})
-	if err != nil {
-		return nil, err
-	}
-	c.gone, err = runner.New(runner.Config[credentials.Gone]{
-		Name: runner.MachineGone, Reconcile: c.tokens.Sweep, Tenant: func(key credentials.Gone) string { return key.Namespace },
-		Gate: cfg.GoneGate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.Machine, LogKey: telemetry.KeyMachine, Reconcile: c.reconcile, Panicked: c.machines.setAside, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.parents.root, Stage: c.machines.stage,
 	})
 	if err != nil {
 		return nil, err
@@ -167,25 +80,65 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.watch()
 }
 
-func newDrainer(c *Controller) *drainer.Drainer {
-	return drainer.New(drainer.Config{
-		Clock: c.cfg.Clock, Settings: c.cfg.Limits.Drain, Patience: patience, Confirm: c.cfg.DrainConfirm,
-		Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
-			return lifecycle.NextWait(before, code, requested, c.cfg.Limits)
-		},
+func (c *Controller) addClasses(own clock.WithTickerAndDelayedExecution, wake func(types.NamespacedName)) (err error) {
+	cfg := c.cfg
+	c.cloud, err = cloud.New(cloud.Config{
+		View: cfg.View, Events: cfg.Events, Clock: own, Wake: wake, ControlCluster: cfg.ControlCluster, Called: cfg.Called, MostCalls: cfg.Workers,
 	})
+	c.classes = &classes{
+		machines: cfg.Machines, namespace: cfg.Namespace, view: cfg.View,
+		latest:  patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
+		secrets: credentials.NewSecrets(credentials.SecretsConfig{Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: own}),
+		drivers: cfg.Drivers, cloud: c.cloud, events: cfg.Events, clock: cfg.Clock, limits: cfg.Limits, wake: wake,
+	}
+	return err
+}
+
+func (c *Controller) addMachines(own clock.PassiveClock) {
+	cfg := c.cfg
+	c.metrics = newLifeMetrics(cfg, c.memory)
+	c.outages = &outages{clock: cfg.Clock, servers: cfg.Servers}
+	c.parents = &parents{view: cfg.View, sets: cfg.Sets, noComponentsTaint: cfg.NoComponentsTaint}
+	c.machines = &writer{
+		client: cfg.Machines, view: cfg.View, events: cfg.Events, deletions: cfg.Deletions, clock: cfg.Clock, own: own, limits: cfg.Limits,
+		latest: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
+		writes: rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
+		memory: c.memory, metrics: c.metrics, parents: c.parents, outages: c.outages,
+	}
+	all := cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(cfg.Namespace)
+	c.others = &claimants{machines: cfg.Machines, namesakes: newNamesakes(all, own), memory: c.memory, own: own}
+}
+
+func (c *Controller) addNodes(own clock.PassiveClock, wake func(types.NamespacedName)) {
+	c.nodes = newNodes(c.cfg, own, c.memory)
+	c.drains = newDrains(c.cfg, c.memory, c.nodes, wake)
+	c.drains.warn = func(ctx context.Context, m *v1alpha1.Machine, message string) {
+		c.machines.report(ctx, m, m, lifecycle.Event{Reason: v1alpha1.EventEvictionTimedOut, Message: message})
+	}
+}
+
+func (c *Controller) addTokens() (err error) {
+	cfg := c.cfg
+	c.tokens = &tokens{clock: cfg.Clock, limits: cfg.Limits, store: credentials.NewTokens(credentials.TokensConfig{
+		Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
+	})}
+	c.tokens.gone, err = runner.New(runner.Config[credentials.Gone]{
+		Name: runner.MachineGone, Reconcile: c.tokens.store.Sweep, Tenant: func(key credentials.Gone) string { return key.Namespace },
+		Gate: cfg.GoneGate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	return err
 }
 
 // Drains returns the drains of this process, which Run watches.
-func (c *Controller) Drains() *drainer.Drainer { return c.drains }
+func (c *Controller) Drains() *drainer.Drainer { return c.drains.Drainer }
 
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { c.drains.Run(ctx) })
-	watching.Go(func() { c.secrets.Run(ctx) })
-	watching.Go(func() { c.gone.Run(ctx) })
+	watching.Go(func() { c.classes.secrets.Run(ctx) })
+	watching.Go(func() { c.tokens.gone.Run(ctx) })
 	c.runner.Run(ctx)
 }
 
@@ -196,10 +149,10 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		return runner.Result{}, nil
 	}
 	c.metrics.byNamespace.found(key.Namespace)
-	newest := c.machines.Newest(cached)
+	newest := c.machines.latest.Newest(cached)
 	telemetry.About(ctx, newest)
 	defer c.forgetIfGone(newest)
-	if wait, err := c.reportSetAside(ctx, newest); wait > 0 || err != nil {
+	if wait, err := c.machines.reportSetAside(ctx, newest); wait > 0 || err != nil {
 		return runner.Result{RequeueAfter: wait}, err
 	}
 	p, err := c.look(ctx, newest)
@@ -209,33 +162,13 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return c.pass.Run(ctx, p)
 }
 
-// root returns the UID of a machine's root; "" while the view does not show it.
-func (c *Controller) root(key types.NamespacedName) types.UID {
-	m, known := c.cfg.View.Machines.Get(key)
-	if !known {
-		return ""
-	}
-	return ownerref.RootUIDOf(c.cfg.View, m)
-}
-
-// stage returns the stage that a machine is in, whose trace its passes are in.
-func (c *Controller) stage(key types.NamespacedName) telemetry.Stage {
-	m, known := c.cfg.View.Machines.Get(key)
-	if !known {
-		return telemetry.Stage{}
-	}
-	m = c.machines.Newest(m)
-	stage, since := lifecycle.StageOf(m)
-	return tracedStage(m, stage, since)
-}
-
 // look returns a pass with what this process knows of the machine, and the class, which is read where the cache does not have it.
 func (c *Controller) look(ctx context.Context, m *v1alpha1.Machine) (*pass, error) {
 	ctx, span := telemetry.Step(ctx, telemetry.ObserveSpan)
 	defer span.End()
-	p, err := c.observe(m)
+	p, err := c.observer.observe(m)
 	if err == nil && p.world.Class.Class == nil && p.world.Class.Undecodable == "" {
-		err = c.complain(ctx, p, c.findClass(ctx, p))
+		err = c.machines.reportError(ctx, p, c.classes.find(ctx, p))
 	}
 	return p, err
 }
@@ -254,7 +187,7 @@ func decide(p *pass) lifecycle.Verdict {
 // step carries out the action of a verdict. A wait greater than 0 means that it was not carried out: its write has to wait, or too
 // many calls of the driver are in flight.
 func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdict) (wait time.Duration, err error) {
-	if wait := c.writeDelay(p, verdict); wait > 0 {
+	if wait := c.machines.delay(p, verdict); wait > 0 {
 		return wait, nil
 	}
 	if verdict.Do != lifecycle.Save { // the result of the step before is always written: otherwise it would be lost
@@ -267,28 +200,28 @@ func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		return cloud.CrowdedPause, nil
 	}
 	if err != nil {
-		return 0, c.complain(ctx, p, err)
+		return 0, c.machines.reportError(ctx, p, err)
 	}
-	c.observeOutages(p)
+	c.outages.observe(p)
 	return 0, nil
 }
 
 // rest ends a pass: it writes the machine of the verdict, unless that write has to wait.
 func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) (runner.Result, error) {
 	verdict = lifecycle.EndSetAside(p.world, verdict)
-	if wait := c.writeDelay(p, verdict); wait > 0 {
+	if wait := c.machines.delay(p, verdict); wait > 0 {
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
 	if verdict.RequestSweep {
-		if err := c.requestSweep(ctx, p); err != nil {
-			return runner.Result{}, c.complain(ctx, p, err)
+		if err := c.classes.requestSweep(ctx, p); err != nil {
+			return runner.Result{}, c.machines.reportError(ctx, p, err)
 		}
 	}
-	c.dropUnwanted(p)
-	again := machinefacts.Sooner(c.awaitSecrets(p, verdict), unshown(p))
+	c.drains.dropUnwanted(p)
+	again := machinefacts.Sooner(c.classes.awaitSecrets(p, verdict), unshown(p))
 	uid := p.world.Machine.UID
-	if err := c.save(ctx, p, verdict); err != nil {
-		return runner.Result{}, c.complain(ctx, p, err)
+	if err := c.machines.save(ctx, p, verdict); err != nil {
+		return runner.Result{}, c.machines.reportError(ctx, p, err)
 	}
 	c.memory.change(uid, func(is *remembered) { is.lastingError = lastingError{} })
 	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
@@ -307,88 +240,98 @@ func unshown(p *pass) time.Duration {
 	return machinefacts.LateCache
 }
 
-// save writes the machine of the verdict, and then emits the Events of the verdict: none is emitted for a state that was not written.
-func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
-	before := p.world.Machine
-	if verdict.Machine != nil {
-		measured := c.memory.of(before.UID).timing // a machine that is gone after the write is forgotten at once
-		written, err := c.machines.Commit(ctx, before, verdict.Machine)
-		p.world.Machine = written
-		if followsNode(before, p.world.Drain) && written.ResourceVersion != before.ResourceVersion {
-			c.writes.Count(before.UID, c.cfg.Clock.Now())
-		}
-		if apierrors.IsNotFound(err) {
-			return nil // the machine is gone: there is no object for the Events
-		}
-		if err != nil {
-			return err
-		}
-		c.written(ctx, p, before, measured, verdict.Events)
-	}
-	c.report(ctx, before, p.world.Machine, verdict.Events...)
-	return nil
-}
-
-// report emits Events on a machine, in the stage that it was in before a write or, if it was in none, in the one that the write begins.
-func (c *Controller) report(ctx context.Context, before, m *v1alpha1.Machine, events ...lifecycle.Event) {
-	stage, since := lifecycle.StageOf(before)
-	if stage == "" {
-		stage, since = lifecycle.StageOf(m)
-	}
-	ctx = telemetry.InStage(ctx, tracedStage(m, stage, since))
-	for _, event := range events {
-		telemetry.Emit(ctx, c.cfg.Events, m, event.Reason, event.Message)
-	}
-}
-
 // act carries out one action and records its result in the world. Errors of a cloud are part of that result. Errors: those of API
-// servers and of callDriver.
+// servers and of vms.call.
 func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	switch verdict.Do {
 	case lifecycle.Rest:
 		return nil
 	case lifecycle.Save:
-		return c.save(ctx, p, verdict)
+		return c.machines.save(ctx, p, verdict)
 	case lifecycle.ReadSecret:
-		return c.readSecrets(ctx, p)
+		return c.classes.readSecrets(ctx, p)
 	case lifecycle.ReadConfig:
-		return c.readConfig(ctx, p)
+		return c.configs.read(ctx, p)
 	case lifecycle.AddFinalizers:
-		return c.addFinalizers(ctx, p)
+		return c.classes.addFinalizers(ctx, p)
 	case lifecycle.CheckFields:
-		return c.checkFields(ctx, p)
+		return c.classes.checkFields(ctx, p)
 	case lifecycle.FindVM, lifecycle.CreateVM, lifecycle.InitializeVM, lifecycle.DeleteVM:
-		return c.callDriver(ctx, p, verdict)
+		return c.vms.call(ctx, p, verdict)
 	case lifecycle.AskCloud:
-		return c.askCloud(ctx, p)
+		return c.vms.ask(ctx, p)
 	case lifecycle.MakeToken:
-		return c.makeToken(ctx, p)
+		return c.tokens.create(ctx, p)
 	case lifecycle.ProlongToken:
-		return c.prolongToken(ctx, p)
+		return c.tokens.prolong(ctx, p)
 	case lifecycle.DropToken:
-		return c.unanswered(ctx, p, c.dropToken(ctx, p))
+		return c.drains.unanswered(ctx, p, c.tokens.drop(ctx, p))
 	case lifecycle.FindNode:
-		return c.unanswered(ctx, p, c.findNode(ctx, p))
+		return c.drains.unanswered(ctx, p, c.nodes.find(ctx, p))
 	case lifecycle.FindNodeRivals:
-		return c.findNodeRivals(ctx, p)
+		return c.others.findOfNode(ctx, p)
 	case lifecycle.FindVMRivals:
-		return c.findVMRivals(ctx, p)
+		return c.others.findOfVM(ctx, p)
 	case lifecycle.SetTerminating:
-		return c.unanswered(ctx, p, c.setTerminating(ctx, p))
+		return c.drains.unanswered(ctx, p, c.drains.setTerminating(ctx, p))
 	case lifecycle.DrainNode:
-		return c.unanswered(ctx, p, c.drainNode(ctx, p))
+		return c.drains.unanswered(ctx, p, c.drains.forDeletion(ctx, p))
 	case lifecycle.ClaimNode:
-		return c.claimNode(ctx, p, verdict.Patch)
+		return c.nodes.claim(ctx, p, verdict.Patch)
 	case lifecycle.PatchNode:
-		return c.writeNode(ctx, p, verdict.Patch)
+		return c.nodes.write(ctx, p, verdict.Patch)
 	case lifecycle.DrainPreserved:
-		return c.drainPreserved(ctx, p)
+		return c.drains.forPreservation(ctx, p)
 	case lifecycle.DrainForUpdate:
-		return c.drainForUpdate(ctx, p)
+		return c.drains.forUpdate(ctx, p)
 	case lifecycle.DeleteNode:
-		return c.deleteNode(ctx, p, verdict.Why)
+		return c.nodes.delete(ctx, p, verdict.Why)
 	case lifecycle.DeleteMachine:
-		return c.deleteMachine(ctx, p, verdict)
+		return c.machines.delete(ctx, p, verdict)
 	}
 	return errors.New("lifecycle.Decide named an action that the controller does not know: " + string(verdict.Do))
+}
+
+// forget drops all that this process remembers of a machine that is gone. No other function does.
+func (c *Controller) forget(m *v1alpha1.Machine) {
+	c.memory.forget(m.UID)
+	c.nodes.claims.forget(lifecycle.NodeName(m))
+	c.machines.latest.Forget(m.UID)
+	c.drains.Forget(m.UID)
+	c.classes.secrets.StopAwaiting(m.UID)
+	c.tokens.store.Forget(m.UID)
+	c.cloud.Forget(objectcache.Key(m))
+	c.machines.writes.Forget(m.UID)
+}
+
+// forgetIfGone forgets a machine at the end of its pass if the cache does not show it any more: the pass may have remembered something
+// after the event that the machine is gone, and no later event would drop it.
+func (c *Controller) forgetIfGone(m *v1alpha1.Machine) {
+	if !c.cfg.View.Machines.Shows(m) {
+		c.forget(m)
+	}
+}
+
+// ClassProblem returns what would keep the first machine of a MachineClass from getting a VM, as far as that is known without a request to
+// the cloud; "" if nothing would. It reports fields that the driver ignores on the class, as the first machine would. Errors: those of the API
+// server, all of the driver but that the class is wrong, the end of ctx or of the ownership; nothing is known of the class then.
+func (c *Controller) ClassProblem(ctx context.Context, key types.NamespacedName) (problem string, err error) {
+	return c.classes.problem(ctx, key)
+}
+
+// TryAccount looks for the VM of a Machine that does not exist, with a MachineClass as the API server has it now. answer is the error of
+// the driver, NotFound if the account works. err is why no call was made: the class or its Secrets are missing, invalid, or could not be read.
+func (c *Controller) TryAccount(ctx context.Context, key types.NamespacedName) (answer, err error) {
+	return c.classes.try(ctx, key)
+}
+
+// FirstConfigChanged enqueues the machines that have no configuration to boot with: a MachineConfigPool has changed.
+func (c *Controller) FirstConfigChanged() { c.configs.changed() }
+
+// Collectors return the metrics of Machines. Those of the machines that exist are calculated at each scrape from the machines in this
+// replica's slots, so that one that was deleted, or moved to another replica, has none. While acts returns false this replica may have
+// lost its slots without a notice, and reports none of them. byMachine has the names of the metrics that have a series for each machine
+// and are emitted all the same.
+func (c *Controller) Collectors(acts func() bool, byMachine []string) []prometheus.Collector {
+	return append(c.cloud.Collectors(c.metrics.providers), c.metrics.collectors(acts, byMachine)...)
 }

@@ -9,30 +9,53 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// drainNode continues the drain of the Node of a machine that is being deleted. It drops the drains of that Node for other aims.
-func (c *Controller) drainNode(ctx context.Context, p *pass) error {
+// drains drain the Nodes of machines.
+type drains struct {
+	*drainer.Drainer
+
+	settings drain.Settings
+	clock    clock.PassiveClock
+	memory   *machineMemory
+	nodes    *nodes
+	wake     func(types.NamespacedName)
+	warn     func(ctx context.Context, m *v1alpha1.Machine, message string) // of pods that could not be evicted
+}
+
+func newDrains(cfg Config, memory *machineMemory, nodes *nodes, wake func(types.NamespacedName)) *drains {
+	return &drains{
+		settings: cfg.Limits.Drain, clock: cfg.Clock, memory: memory, nodes: nodes, wake: wake,
+		Drainer: drainer.New(drainer.Config{
+			Clock: cfg.Clock, Settings: cfg.Limits.Drain, Patience: patience, Confirm: cfg.DrainConfirm,
+			Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
+				return lifecycle.NextWait(before, code, requested, cfg.Limits)
+			},
+		}),
+	}
+}
+
+// forDeletion continues the drain of the Node of a machine that is being deleted. It drops the drains of that Node for other aims.
+func (s *drains) forDeletion(ctx context.Context, p *pass) error {
 	m := p.world.Machine
-	c.drains.Drop(m.UID, drainer.ForPreservation)
-	c.drains.Drop(m.UID, drainer.ForUpdate)
-	d := c.drains.Of(m.UID, drainer.ForDeletion)
-	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach, p.world.Now))
+	s.Drop(m.UID, drainer.ForPreservation)
+	s.Drop(m.UID, drainer.ForUpdate)
+	d := s.Of(m.UID, drainer.ForDeletion)
+	v, isSame, err := s.continueDrain(ctx, p, d, drain.ForDeletion(m, s.settings).Under(p.world.Reach, p.world.Now))
 	switch {
 	case err != nil, !isSame:
 		return err
@@ -46,44 +69,44 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// drainPreserved continues the drain of the Node of a failed machine that is preserved.
-func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
+// forPreservation continues the drain of the Node of a failed machine that is preserved.
+func (s *drains) forPreservation(ctx context.Context, p *pass) error {
 	m := p.world.Machine
-	d := c.drains.Of(m.UID, drainer.ForPreservation)
-	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForPreservation(m, c.cfg.Limits.Drain).Under(p.world.Reach, p.world.Now))
+	d := s.Of(m.UID, drainer.ForPreservation)
+	v, isSame, err := s.continueDrain(ctx, p, d, drain.ForPreservation(m, s.settings).Under(p.world.Reach, p.world.Now))
 	if err != nil || !isSame {
 		return err
 	}
 	p.world.PreservedDrain, d.Reported = lifecycle.PreservedDrainOf(p.world.Now, d.Reported, v)
 	if v.State.Ended() {
-		c.drains.Drop(m.UID, drainer.ForPreservation)
+		s.Drop(m.UID, drainer.ForPreservation)
 	}
 	return nil
 }
 
-// drainForUpdate continues the drain of a Node that will be updated in place.
-func (c *Controller) drainForUpdate(ctx context.Context, p *pass) error {
+// forUpdate continues the drain of a Node that will be updated in place.
+func (s *drains) forUpdate(ctx context.Context, p *pass) error {
 	m, node := p.world.Machine, p.world.Node.Node
-	d := c.drains.Of(m.UID, drainer.ForUpdate)
-	v, isSame, err := c.continueDrain(ctx, p, d, drain.ForUpdate(m, inplace.SelectedAt(node), c.cfg.Limits.Drain).Under(p.world.Reach, p.world.Now))
+	d := s.Of(m.UID, drainer.ForUpdate)
+	v, isSame, err := s.continueDrain(ctx, p, d, drain.ForUpdate(m, inplace.SelectedAt(node), s.settings).Under(p.world.Reach, p.world.Now))
 	if err != nil || !isSame {
 		return err
 	}
 	d.Reported, p.world.UpdateDrain = d.Reported.NextForUpdate(p.world.Now, v)
 	if v.State.Ended() {
-		c.drains.Drop(m.UID, drainer.ForUpdate)
+		s.Drop(m.UID, drainer.ForUpdate)
 	}
 	return nil
 }
 
 // dropUnwanted drops the drains that no decision of this pass has continued.
-func (c *Controller) dropUnwanted(p *pass) {
+func (s *drains) dropUnwanted(p *pass) {
 	m := p.world.Machine.UID
 	if p.world.PreservedDrain.State == preserve.DrainUnknown {
-		c.drains.Drop(m, drainer.ForPreservation)
+		s.Drop(m, drainer.ForPreservation)
 	}
 	if p.world.UpdateDrain.State == drain.Unknown {
-		c.drains.Drop(m, drainer.ForUpdate)
+		s.Drop(m, drainer.ForUpdate)
 	}
 }
 
@@ -94,50 +117,33 @@ func isAt(p *pass, node *corev1.Node) bool {
 }
 
 // continueDrain carries out the actions of a drain that are possible now.
-func (c *Controller) continueDrain(ctx context.Context, p *pass, d *drainer.Drain, order drain.Order) (v drain.Verdict, isSame bool, err error) {
+func (s *drains) continueDrain(ctx context.Context, p *pass, d *drainer.Drain, order drain.Order) (v drain.Verdict, isSame bool, err error) {
 	key := objectcache.Key(p.world.Machine)
-	owner := drainer.Owner{UID: p.world.Machine.UID, Namespace: key.Namespace, Wake: func() { c.runner.Enqueue(key) }}
+	owner := drainer.Owner{UID: p.world.Machine.UID, Namespace: key.Namespace, Wake: func() { s.wake(key) }}
 	task := drainer.Task{Owner: owner, Node: p.world.Node.Node, Cluster: p.cluster, Order: order, Driver: p.driver}
 	if listed := p.listed; listed != nil && listed.node == task.Node.UID {
 		task.Pods, task.Listed = listed.pods, true
 	}
 	p.listed = nil // it is valid for one decision only
 	task.Cordon = func(ctx context.Context) (*corev1.Node, error) {
-		if err := c.cordon(ctx, p); err != nil || !isAt(p, task.Node) {
+		if err := s.nodes.cordon(ctx, p); err != nil || !isAt(p, task.Node) {
 			return nil, err
 		}
 		return p.world.Node.Node, nil
 	}
 	task.Warn = func(ctx context.Context, message string) {
-		c.report(ctx, p.world.Machine, p.world.Machine, lifecycle.Event{Reason: v1alpha1.EventEvictionTimedOut, Message: message})
+		s.warn(ctx, p.world.Machine, message)
 	}
 	return d.Continue(ctx, task)
-}
-
-// cordon cordons the Node, with one write.
-func (c *Controller) cordon(ctx context.Context, p *pass) error {
-	cordoned := p.world.Node.Node.DeepCopy()
-	machinefacts.Cordon(cordoned)
-	spec := map[string]any{"unschedulable": true}
-	isTainted := len(cordoned.Spec.Taints) == len(p.world.Node.Node.Spec.Taints)
-	if !isTainted {
-		spec["taints"] = cordoned.Spec.Taints
-	}
-	body := map[string]any{"spec": spec}
-	if m := p.world.Machine; !nodeowner.IsBound(m, p.world.Node.Node) { // never claimed: the annotation spares later passes the search for its owner
-		body["metadata"] = map[string]any{"annotations": map[string]any{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()}}
-	}
-	_, err := c.patchNode(ctx, p, &nodesync.Patch{Body: body, AsRead: !isTainted})
-	return err
 }
 
 // setTerminating sets the condition NodeTerminating on the Node, with the reason for the deletion of its machine. Before that, in a step of
 // its own, it cordons the Node. It lists the pods for the drain of this pass; if the Node is empty, the same write removes our
 // finalizer. If the list fails, the condition is set all the same, and the drain reports the error if it persists.
-func (c *Controller) setTerminating(ctx context.Context, p *pass) error {
+func (s *drains) setTerminating(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node
 	if !node.Spec.Unschedulable {
-		return c.cordon(ctx, p)
+		return s.nodes.cordon(ctx, p)
 	}
 	pods, err := drainer.ListPods(ctx, p.cluster, node.Name)
 	if err != nil {
@@ -145,7 +151,7 @@ func (c *Controller) setTerminating(ctx context.Context, p *pass) error {
 	} else {
 		p.listed = &sighting{node: node.UID, pods: pods}
 	}
-	now := metav1.NewTime(c.cfg.Clock.Now())
+	now := metav1.NewTime(s.clock.Now())
 	condition := corev1.NodeCondition{
 		Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now,
 		Reason: lifecycle.NodeReason(p.world.Machine), Message: fmt.Sprintf("Machine %s/%s is being deleted.", p.world.Machine.Namespace, p.world.Machine.Name),
@@ -157,31 +163,11 @@ func (c *Controller) setTerminating(ctx context.Context, p *pass) error {
 		// deletes the Node between this write and the deletion of the VM, the Node is gone before its VM.
 		patch.Body["metadata"] = withoutFinalizer()
 	}
-	patched, err := c.patchNode(ctx, p, patch)
+	patched, err := s.nodes.patch(ctx, p, patch)
 	if patched && release && !slices.Contains(p.world.Node.Node.Finalizers, v1alpha1.NodeFinalizerName) {
-		c.memory.change(p.world.Machine.UID, func(is *remembered) { is.released = node.UID })
+		s.memory.change(p.world.Machine.UID, func(is *remembered) { is.released = node.UID })
 	}
 	return err
-}
-
-// findNodeByMachine looks for the Node of a machine for which no Node name is known, by the label on the Node that names its machine.
-func (c *Controller) findNodeByMachine(ctx context.Context, p *pass) error {
-	m := p.world.Machine
-	found := lifecycle.NodeFact{State: lifecycle.NodeAbsent}
-	named := metav1.ListOptions{LabelSelector: v1alpha1.LabelMachineName + "=" + m.Name}
-	err := pages.Until(ctx, "Nodes", named, p.cluster.Client.CoreV1().Nodes().List, func(page *corev1.NodeList, _ []*decode.Failure) bool {
-		for i := range page.Items {
-			if node := &page.Items[i]; nodeowner.Relate(m, node) != nodeowner.Foreign {
-				found = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
-			}
-		}
-		return false
-	})
-	if err != nil {
-		return fmt.Errorf("look for the Node of machine %s/%s: %w", m.Namespace, m.Name, err)
-	}
-	p.world.Node = found
-	return nil
 }
 
 // patience is how long requests to an API server may fail before the machine's status reports the error.
@@ -189,12 +175,12 @@ const patience = 5 * time.Second
 
 // unanswered records an error of the target cluster as a fact about the drain of a machine that is being deleted: after patience, the
 // machine's status reports the error; after the time for the drain, the drain is given up. Errors: those that are not recorded.
-func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
+func (s *drains) unanswered(ctx context.Context, p *pass, err error) error {
 	m := p.world.Machine
 	if m.DeletionTimestamp == nil || p.world.Drain.State.Ended() {
 		return err
 	}
-	d := c.drains.Of(m.UID, drainer.ForDeletion)
+	d := s.Of(m.UID, drainer.ForDeletion)
 	switch {
 	case err == nil:
 		d.Answered()
@@ -202,7 +188,7 @@ func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
 	case ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err):
 		return err
 	}
-	report, ok := d.Unanswered(ctx, drain.ForDeletion(m, c.cfg.Limits.Drain).Under(p.world.Reach, p.world.Now), lifecycle.NodeName(m), err)
+	report, ok := d.Unanswered(ctx, drain.ForDeletion(m, s.settings).Under(p.world.Reach, p.world.Now), lifecycle.NodeName(m), err)
 	if !ok {
 		return err // retried after the back-off
 	}

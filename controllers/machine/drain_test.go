@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -14,12 +13,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
@@ -32,13 +28,10 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Controller, *pass) {
 	t.Helper()
 	wall := clocktesting.NewFakeClock(now)
-	c := &Controller{
-		tokens: credentials.NewTokens(credentials.TokensConfig{Clock: wall}), nodes: patch.NewLatest[*corev1.Node](),
-		nodeWriteLimit: newNodeWriteLimit(), memory: newMemory[types.UID, remembered](), claims: newMemory[string, claim](),
-		own: wall,
-		cfg: Config{Clock: wall, Deletions: deletionlog.New(wall, nil, nil), Events: &apitest.EventLog{}, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute}},
-	}
-	c.drains = newDrainer(c)
+	c := &Controller{memory: newMachineMemory(), cfg: Config{
+		Clock: wall, Deletions: deletionlog.New(wall, nil, nil), Events: &apitest.EventLog{}, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute},
+	}}
+	c.addNodes(wall, func(types.NamespacedName) {})
 	p := &pass{cluster: &target.Cluster{Client: cluster.Core()}}
 	p.world.Now = now
 	p.world.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: uid}}
@@ -54,15 +47,8 @@ func drainBench(t *testing.T, objects ...apiserver.Typed) (*Controller, *pass, *
 	}})
 	c, p := targetBench(t, cluster, "u")
 	settings := drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
-	var err error
-	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: "test", Reconcile: func(context.Context, types.NamespacedName) (runner.Result, error) { return runner.Result{}, nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	c.cfg.Limits.Drain = settings
-	c.drains = newDrainer(c)
+	c.addNodes(c.cfg.Clock, func(types.NamespacedName) {})
 	p.world.Machine.DeletionTimestamp = &metav1.Time{Time: now}
 	p.world.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
 	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
@@ -75,7 +61,7 @@ func TestTheNodeOfAnotherVMIsNotDrained(t *testing.T) {
 	p.world.Machine.Spec.ProviderID = "test:///ours"
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "other"}, Spec: corev1.NodeSpec{ProviderID: "test:///theirs"}}
 	apiserver.Add(cluster, other)
-	if err := c.drainNode(t.Context(), p); err != nil {
+	if err := c.drains.forDeletion(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := cluster.Log(), []string{"patch nodes", "get nodes"}; !slices.Equal(got, want) {
@@ -94,7 +80,7 @@ func TestNodeShowsThatItsMachineIsDeleted(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	p.world.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
 	for range 2 {
-		if err := c.setTerminating(t.Context(), p); err != nil {
+		if err := c.drains.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +99,7 @@ func TestAMachineWithoutTheNameOfItsNodeFindsIt(t *testing.T) {
 	older := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "older", Labels: labels}, Spec: corev1.NodeSpec{ProviderID: "cloud:///zone/i-0"}}
 	c, p, _ := drainBench(t, ours, older)
 	p.world.Machine.Labels, p.world.Machine.Spec.ProviderID = nil, "cloud:///zone/i-1"
-	if err := c.findNode(t.Context(), p); err != nil {
+	if err := c.nodes.find(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if n := p.world.Node; n.State != lifecycle.NodePresent || n.Node.Name != "ours" {
@@ -126,7 +112,7 @@ func TestUnreachableTargetIsReported(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	wall := clocktesting.NewFakeClock(now)
 	c.cfg.Clock = wall
-	c.drains = newDrainer(c)
+	c.addNodes(wall, func(types.NamespacedName) {})
 	mend := refuses(cluster, "*", errors.New("no route to host"))
 	drainNow := func() error {
 		p.world.Drain = drain.Report{}

@@ -25,10 +25,10 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 		do   func(context.Context, *pass) error
 		want []string
 	}{
-		{c.setTerminating, []string{"patch nodes"}},
-		{c.setTerminating, []string{"list pods", "patch nodes/status"}},
-		{c.drainNode, nil},
-		{func(ctx context.Context, p *pass) error { return c.deleteNode(ctx, p, receipt.Reason{}) }, []string{"delete nodes"}},
+		{c.drains.setTerminating, []string{"patch nodes"}},
+		{c.drains.setTerminating, []string{"list pods", "patch nodes/status"}},
+		{c.drains.forDeletion, nil},
+		{func(ctx context.Context, p *pass) error { return c.nodes.delete(ctx, p, receipt.Reason{}) }, []string{"delete nodes"}},
 	} {
 		cluster.Forget()
 		if err := step.do(t.Context(), p); err != nil {
@@ -62,14 +62,14 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 func TestNextPassListsPodsAgain(t *testing.T) {
 	c, p, cluster := drainBench(t, targettest.PodOn("m", "web", ""))
 	for range 3 {
-		if err := c.setTerminating(t.Context(), p); err != nil {
+		if err := c.drains.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, want := cluster.Log(), []string{"patch nodes", "list pods", "patch nodes/status", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
-	if err := c.drainNode(t.Context(), p); err != nil {
+	if err := c.drains.forDeletion(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if p.listed != nil || p.world.Drain.State != drain.Draining {
@@ -80,7 +80,7 @@ func TestNextPassListsPodsAgain(t *testing.T) {
 	}
 	c, p, cluster = drainBench(t)
 	p.listed = &sighting{node: "another", pods: nil}
-	if err := c.drainNode(t.Context(), p); err != nil {
+	if err := c.drains.forDeletion(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := cluster.Log(), []string{"patch nodes", "list pods"}; !slices.Equal(got, want) {
@@ -100,13 +100,13 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, p, cluster := drainBench(t)
 			for range 2 {
-				if err := c.setTerminating(t.Context(), p); err != nil {
+				if err := c.drains.setTerminating(t.Context(), p); err != nil {
 					t.Fatal(err)
 				}
 			}
 			tc.before(c, p, cluster)
 			cluster.Forget()
-			if err := c.deleteNode(t.Context(), p, receipt.Reason{}); err != nil {
+			if err := c.nodes.delete(t.Context(), p, receipt.Reason{}); err != nil {
 				t.Fatal(err)
 			}
 			if got := cluster.Log(); !slices.Equal(got, tc.want) {
@@ -121,7 +121,7 @@ func TestNodeWhosePodsCannotBeListedIsTerminating(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	cluster.Refuse("list pods", forbidden("pods"))
 	for range 2 {
-		if err := c.setTerminating(t.Context(), p); err != nil {
+		if err := c.drains.setTerminating(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +131,7 @@ func TestNodeWhosePodsCannotBeListedIsTerminating(t *testing.T) {
 	if c.memory.of("u").released == "node" || p.listed != nil {
 		t.Error("it was released before its pods were listed")
 	}
-	if err := c.drainNode(t.Context(), p); !apierrors.IsForbidden(err) {
+	if err := c.drains.forDeletion(t.Context(), p); !apierrors.IsForbidden(err) {
 		t.Errorf("the drain returned %v", err)
 	}
 }

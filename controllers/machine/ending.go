@@ -15,16 +15,16 @@ type ending struct {
 }
 
 // observeEnding records in the world a VM that the cloud is deleting; otherwise each pass would call the driver for it.
-func (c *Controller) observeEnding(p *pass) {
-	if e := c.memory.of(p.world.Machine.UID).ending; !e.since.IsZero() {
+func (v *vms) observeEnding(p *pass) {
+	if e := v.memory.of(p.world.Machine.UID).ending; !e.since.IsZero() {
 		p.world.VM = e.fact()
 	}
 }
 
 // noteEnding remembers that the cloud has not finished deleting a VM, and since when.
-func (c *Controller) noteEnding(machine types.UID, adopting bool) lifecycle.VMFact {
-	e := ending{since: c.cfg.Clock.Now(), asked: c.cfg.Clock.Now(), adopting: adopting}
-	c.memory.change(machine, func(is *remembered) {
+func (v *vms) noteEnding(machine types.UID, adopting bool) lifecycle.VMFact {
+	e := ending{since: v.clock.Now(), asked: v.clock.Now(), adopting: adopting}
+	v.memory.change(machine, func(is *remembered) {
 		if !is.ending.since.IsZero() {
 			e.since = is.ending.since
 		}

@@ -28,24 +28,24 @@ type evidence struct {
 }
 
 // observeEvidence records what the cloud has reported since the machine is unhealthy, and whether it may be asked.
-func (c *Controller) observeEvidence(p *pass) {
-	m, now := p.world.Machine, c.own.Now()
-	was, since := c.memory.of(m.UID).evidence, m.Status.CurrentStatus.LastUpdateTime.Time
+func (v *vms) observeEvidence(p *pass) {
+	m, now := p.world.Machine, v.own.Now()
+	was, since := v.memory.of(m.UID).evidence, m.Status.CurrentStatus.LastUpdateTime.Time
 	may := true
 	if was != (evidence{}) && was.since.Equal(since) {
 		p.world.Evidence.Text = was.text
 		may = !was.again.IsZero() && !now.Before(was.again)
 	}
-	p.world.Evidence.MayAsk = may && c.evidence.Wait(m.Namespace, now) == 0
+	p.world.Evidence.MayAsk = may && v.asked.Wait(m.Namespace, now) == 0
 }
 
-// askCloud asks the cloud for the VM of a machine whose Node is unreachable. A machine is as unhealthy without the answer: what prevents it, as an API
+// ask asks the cloud for the VM of a machine whose Node is unreachable. A machine is as unhealthy without the answer: what prevents it, as an API
 // server that does not show the Secrets or a driver that panics, is no error of the pass. Errors: the end of ctx or of the ownership.
-func (c *Controller) askCloud(ctx context.Context, p *pass) error {
+func (v *vms) ask(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	p.world.Evidence.MayAsk = false
-	c.evidence.Count(m.Namespace, c.own.Now())
-	err := c.askForVM(ctx, p)
+	v.asked.Count(m.Namespace, v.own.Now())
+	err := v.askForVM(ctx, p)
 	failure := p.world.Failure
 	answered := lifecycle.EvidenceOf(p.world)
 	p.world.Failure, p.held = nil, false // the machine does not wait for this call
@@ -59,15 +59,15 @@ func (c *Controller) askCloud(ctx context.Context, p *pass) error {
 	p.world.Evidence.Text = answered
 	is := evidence{since: m.Status.CurrentStatus.LastUpdateTime.Time, text: answered}
 	if failure != nil {
-		is.again = c.own.Now().Add(evidenceRetry)
+		is.again = v.own.Now().Add(evidenceRetry)
 	}
-	c.memory.change(m.UID, func(r *remembered) { r.evidence = is })
+	v.memory.change(m.UID, func(r *remembered) { r.evidence = is })
 	return nil
 }
 
-func (c *Controller) askForVM(ctx context.Context, p *pass) (err error) {
+func (v *vms) askForVM(ctx context.Context, p *pass) (err error) {
 	if !p.world.Secret.Read {
-		if err := c.readSecrets(ctx, p); err != nil {
+		if err := v.classes.readSecrets(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (c *Controller) askForVM(ctx context.Context, p *pass) (err error) {
 			p.world.Failure, err = &lifecycle.Failure{Code: driver.Internal}, nil
 		}
 	}()
-	err = c.callDriver(call, p, lifecycle.Verdict{Do: lifecycle.FindVM})
+	err = v.call(call, p, lifecycle.Verdict{Do: lifecycle.FindVM})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		p.world.Failure, err = &lifecycle.Failure{Code: driver.DeadlineExceeded}, nil
 	}

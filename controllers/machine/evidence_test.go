@@ -31,9 +31,9 @@ func TestEvidence_OfUnreachableNode_IsShown(t *testing.T) {
 		"the cloud hangs":   {func(b *bench) { b.cloud.Fail(fakecloud.Fault{Hangs: true}, driver.OpStatus) }, "did not report whether it has its VM (DeadlineExceeded) at "},
 		"the driver panics": {func(b *bench) { b.panics() }, "did not report whether it has its VM (Internal) at "},
 		"the circuit breaker is open": {func(b *bench) {
-			p, err := b.process.observe(b.get())
+			p, err := b.process.observer.observe(b.get())
 			b.must(err)
-			b.must(b.process.readSecrets(b.Context(), p))
+			b.must(b.process.classes.readSecrets(b.Context(), p))
 			call := cloud.Call{Op: driver.OpStatus, SecretVersions: p.world.Secret.Versions, Target: driver.Target{Class: p.world.Class.Class}}
 			for i := range breaker.Failures {
 				call.Target.Machine = p.world.Machine.DeepCopy()

@@ -20,7 +20,7 @@ const fieldsTimeout = 5 * time.Second
 
 // checkFields asks the driver which fields of the class it ignores, and reports them on the class. An error of the driver, which makes no
 // request for that, is a Failure. Errors: those of the API server, the end of ctx or of the ownership.
-func (c *Controller) checkFields(ctx context.Context, p *pass) error {
+func (c *classes) checkFields(ctx context.Context, p *pass) error {
 	call, cancel := context.WithTimeout(ctx, fieldsTimeout)
 	defer cancel()
 	resp, err := p.driver.GetUnknownFields(call, driver.GetUnknownFieldsRequest{Class: p.world.Class.Class})
@@ -45,16 +45,16 @@ func (c *Controller) checkFields(ctx context.Context, p *pass) error {
 
 // reportFields writes what is known of the fields on the class, with an Event, if the class does not have it. One pass at a time does so,
 // see addFinalizers.
-func (c *Controller) reportFields(ctx context.Context, p *pass, fact lifecycle.FieldsFact) error {
+func (c *classes) reportFields(ctx context.Context, p *pass, fact lifecycle.FieldsFact) error {
 	note, event := lifecycle.FieldsNote(p.world.Class.Class, fact)
 	if p.world.Class.Class.Annotations[v1alpha1.AnnotationUnknownFields] == note {
 		return nil
 	}
-	if err := c.addingFinalizers.LockContext(ctx); err != nil {
+	if err := c.writing.LockContext(ctx); err != nil {
 		return fmt.Errorf("wait for passes that write classes: %w", err)
 	}
-	defer c.addingFinalizers.Unlock()
-	class := c.classes.Newest(p.world.Class.Class)
+	defer c.writing.Unlock()
+	class := c.latest.Newest(p.world.Class.Class)
 	if class.Annotations[v1alpha1.AnnotationUnknownFields] == note {
 		return nil // another pass has written it while this one waited
 	}
@@ -63,12 +63,12 @@ func (c *Controller) reportFields(ctx context.Context, p *pass, fact lifecycle.F
 	if note == "" {
 		delete(changed.Annotations, v1alpha1.AnnotationUnknownFields)
 	}
-	_, err := c.classes.Commit(ctx, class, changed)
+	_, err := c.latest.Commit(ctx, class, changed)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("report unknown fields on MachineClass %s: %w", class.Name, err)
 	}
 	if err == nil && event != "" {
-		telemetry.Emit(ctx, c.cfg.Events, class, v1alpha1.EventUnknownFields, event)
+		telemetry.Emit(ctx, c.events, class, v1alpha1.EventUnknownFields, event)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (b *bench) begins(m *v1alpha1.Machine) *pass {
 	b.Helper()
 	p, err := b.process.look(b.Context(), m)
 	b.must(err)
-	b.must(b.process.readSecrets(b.Context(), p))
+	b.must(b.process.classes.readSecrets(b.Context(), p))
 	return p
 }
 
@@ -34,7 +34,7 @@ func (b *bench) begins(m *v1alpha1.Machine) *pass {
 func (b *bench) holds(p *pass) {
 	b.Helper()
 	for actions := 0; actions < 2 && !p.world.Class.HasFinalizers; actions++ {
-		b.must(b.process.addFinalizers(b.Context(), p))
+		b.must(b.process.classes.addFinalizers(b.Context(), p))
 		if !slices.Contains(p.world.Class.Class.Finalizers, v1alpha1.FinalizerName) {
 			b.Error("the pass continues with the class without our finalizer")
 		}

@@ -12,20 +12,30 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
+// firstConfigs are the configurations that machines boot with.
+type firstConfigs struct {
+	// values is Config.FirstConfig.
+	values func(ctx context.Context, m *v1alpha1.Machine) (values map[string]string, problem string, err error)
+	wake   func(types.NamespacedName)
+
+	mu       sync.Mutex
+	awaiting map[types.NamespacedName]bool // machines without one; one that is gone is enqueued once more, and forgotten
+}
+
 // noMachineConfiguration is the problem of user data with a placeholder that this fleet does not replace.
 const noMachineConfiguration = "this fleet runs without --machine-configuration; set it, or remove the placeholder"
 
-// readConfig looks for the configuration that the machine boots with.
-func (c *Controller) readConfig(ctx context.Context, p *pass) error {
-	if c.cfg.FirstConfig == nil {
+// read looks for the configuration that the machine boots with.
+func (f *firstConfigs) read(ctx context.Context, p *pass) error {
+	if f.values == nil {
 		p.world.Config = lifecycle.ConfigFact{Read: true, Problem: noMachineConfiguration}
 		return nil
 	}
 	key := objectcache.Key(p.world.Machine)
-	c.awaitConfig.add(key) // before the look, so that a change during it is not missed
-	values, problem, err := c.cfg.FirstConfig(ctx, p.world.Machine)
+	f.await(key) // before the look, so that a change during it is not missed
+	values, problem, err := f.values(ctx, p.world.Machine)
 	if err != nil || problem == "" {
-		c.awaitConfig.remove(key)
+		f.stopAwaiting(key)
 	}
 	if err != nil {
 		return err
@@ -34,10 +44,10 @@ func (c *Controller) readConfig(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// FirstConfigChanged enqueues the machines that have no configuration to boot with: a MachineConfigPool has changed.
-func (c *Controller) FirstConfigChanged() {
-	for key := range c.awaitConfig.take() {
-		c.runner.Enqueue(key)
+// changed enqueues the machines that have no configuration to boot with: a MachineConfigPool has changed.
+func (f *firstConfigs) changed() {
+	for key := range f.take() {
+		f.wake(key)
 	}
 }
 
@@ -48,31 +58,23 @@ func (p *pass) placeholders() map[string]string {
 	return values
 }
 
-// awaitConfig has the machines without a configuration to boot with. One that is gone is enqueued once more, and forgotten.
-type awaitConfig struct {
-	mu   sync.Mutex
-	keys map[types.NamespacedName]bool
+func (f *firstConfigs) await(key types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.awaiting[key] = true
 }
 
-func newAwaitConfig() *awaitConfig { return &awaitConfig{keys: map[types.NamespacedName]bool{}} }
-
-func (a *awaitConfig) add(key types.NamespacedName) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.keys[key] = true
+func (f *firstConfigs) stopAwaiting(key types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.awaiting, key)
 }
 
-func (a *awaitConfig) remove(key types.NamespacedName) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.keys, key)
-}
-
-// take returns all of them, and forgets them.
-func (a *awaitConfig) take() map[types.NamespacedName]bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	taken := a.keys
-	a.keys = map[types.NamespacedName]bool{}
+// take returns the machines without a configuration, and forgets them.
+func (f *firstConfigs) take() map[types.NamespacedName]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	taken := f.awaiting
+	f.awaiting = map[types.NamespacedName]bool{}
 	return taken
 }

@@ -58,7 +58,7 @@ func TestFirstConfig_IsAwaited(t *testing.T) {
 		if got := b.cloud.Calls(driver.OpCreate)[0].UserData; got != "rendered-p-1" {
 			t.Errorf("it boots with %q", got)
 		}
-		if got := len(b.process.awaitConfig.take()); got > 0 {
+		if got := len(b.process.configs.take()); got > 0 {
 			t.Errorf("%d machines still wait", got)
 		}
 	})

@@ -22,15 +22,15 @@ type lastingError struct {
 	reported time.Time // last; zero for not yet
 }
 
-// complain returns an error of an API server, so that the pass ends with it and is retried. If errors have lasted for patience, it
+// reportError returns an error of an API server, so that the pass ends with it and is retried. If errors have lasted for patience, it
 // reports the error in the machine's status first.
-func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
+func (w *writer) reportError(ctx context.Context, p *pass, err error) error {
 	if err == nil || ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err) {
 		return err
 	}
-	m, now := p.world.Machine, c.own.Now()
+	m, now := p.world.Machine, w.own.Now()
 	var t lastingError
-	c.memory.change(m.UID, func(is *remembered) {
+	w.memory.change(m.UID, func(is *remembered) {
 		if is.lastingError.since.IsZero() {
 			is.lastingError.since = now
 		}
@@ -39,13 +39,13 @@ func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 	if now.Sub(t.since) < patience || now.Sub(t.reported) < reportPause {
 		return err
 	}
-	c.observeOutages(p)
+	w.outages.observe(p)
 	p.world.PassError = &lifecycle.PassError{Code: codeOfAPI(err), Message: err.Error()}
-	if failed := c.save(ctx, p, lifecycle.Decide(p.world)); failed != nil {
+	if failed := w.save(ctx, p, lifecycle.Decide(p.world)); failed != nil {
 		return errors.Join(err, failed)
 	}
 	t.reported = now
-	c.memory.change(m.UID, func(is *remembered) { is.lastingError = t })
+	w.memory.change(m.UID, func(is *remembered) { is.lastingError = t })
 	return err
 }
 

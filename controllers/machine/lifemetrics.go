@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -25,13 +27,18 @@ type lifeMetrics struct {
 	failures    *prometheus.CounterVec
 	last        *lastMachines
 	byNamespace *namespaceMetrics
+	clock       clock.PassiveClock
+	view        *objectcache.View
+	memory      *machineMemory
 }
 
 // newLifeMetrics returns the metrics, with a series for each step and each cause: the rate of one that appears later would miss its first
 // value.
-func newLifeMetrics(providers []string, last *lastMachines) *lifeMetrics {
+func newLifeMetrics(cfg Config, memory *machineMemory) *lifeMetrics {
+	providers := cfg.Drivers.Providers()
 	l := &lifeMetrics{
-		providers: providers, phases: phaseLabels(), last: last, byNamespace: newNamespaceMetrics(),
+		providers: providers, phases: phaseLabels(), last: newLastMachines(cfg.View), byNamespace: newNamespaceMetrics(),
+		clock: cfg.Clock, view: cfg.View, memory: memory,
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "mcf_machine_step_seconds",
 			Help:    "How long the steps in the lives of machines took, each observed once for a machine, when it has ended.",
@@ -81,22 +88,17 @@ func tracedStage(m *v1alpha1.Machine, stage lifecycle.Stage, since time.Time) te
 	return is
 }
 
-// measure changes what this process has measured of a machine.
-func (c *Controller) measure(p *pass, change func(*timing)) {
-	c.memory.change(p.world.Machine.UID, func(is *remembered) { change(&is.timing) })
-}
-
 // written observes the steps that ended with a write of a machine. before and measured are what was known before the write.
-func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Machine, measured timing, events []lifecycle.Event) {
-	after, now := p.world.Machine, c.cfg.Clock.Now()
+func (l *lifeMetrics) written(ctx context.Context, p *pass, before *v1alpha1.Machine, measured timing, events []lifecycle.Event) {
+	after, now := p.world.Machine, l.clock.Now()
 	if why, began := lifecycle.DeletionBegan(before, after); began {
-		c.metrics.byNamespace.deletionBegan(before.Namespace, why)
+		l.byNamespace.deletionBegan(before.Namespace, why)
 	}
 	if lifecycle.BeforeVM(before, after, events) {
-		c.measure(p, func(t *timing) { t.beforeVM = true })
+		l.memory.measure(p, func(t *timing) { t.beforeVM = true })
 	}
 	if stage, since, failure := lifecycle.StageEnded(before, after, events); stage != "" {
-		root := string(ownerref.RootUIDOf(c.cfg.View, before))
+		root := string(ownerref.RootUIDOf(l.view, before))
 		telemetry.EndStage(ctx, tracedStage(before, stage, since), root, before, telemetry.Interval{From: since, To: now}, failure)
 	}
 	steps := lifecycle.StepsEnded(before, events, now)
@@ -105,15 +107,15 @@ func (c *Controller) written(ctx context.Context, p *pass, before *v1alpha1.Mach
 		return
 	}
 	class := p.world.Class.Class
-	provider := c.metrics.provider(class)
+	provider := l.provider(class)
 	for _, took := range append(steps, measured.with(steps, before.Spec.ProviderID != "")...) {
-		telemetry.Observe(ctx, c.metrics.steps.WithLabelValues(provider, string(took.Step)), took.Duration)
+		telemetry.Observe(ctx, l.steps.WithLabelValues(provider, string(took.Step)), took.Duration)
 	}
-	c.metrics.byNamespace.ended(ctx, before.Namespace, steps)
+	l.byNamespace.ended(ctx, before.Namespace, steps)
 	if failed {
-		c.metrics.failures.WithLabelValues(provider, string(cause)).Inc()
+		l.failures.WithLabelValues(provider, string(cause)).Inc()
 	}
-	c.metrics.last.note(before, class, measured, steps, cause)
+	l.last.note(before, class, measured, steps, cause)
 }
 
 // with returns the steps that this process has measured, and that ended before those. A machine that had no VM has none of its deletion.

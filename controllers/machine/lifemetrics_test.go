@@ -193,7 +193,7 @@ func TestNamespaceMetrics_DeletionsBesidesRollouts(t *testing.T) {
 			before, after := b.get(), b.get()
 			after.Status.CurrentStatus.Phase = v1alpha1.MachineTerminating
 			after.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.MachineDeleting, Reason: string(rule)}}
-			b.process.written(t.Context(), &pass{world: lifecycle.World{Machine: after}}, before, timing{}, nil)
+			b.process.metrics.written(t.Context(), &pass{world: lifecycle.World{Machine: after}}, before, timing{}, nil)
 			if got := testutil.ToFloat64(is.deletions.WithLabelValues(before.Namespace)); got != counted {
 				t.Errorf("%s: %v deletions, want %v", rule, got, counted)
 			}
@@ -408,7 +408,7 @@ func TestEventsHaveTheTraceOfTheirStage(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(1)
-			c := &Controller{cfg: Config{Events: recorder}}
+			c := &writer{events: recorder}
 			ctx, span := telemetry.StartPass(t.Context(), sdktrace.NewTracerProvider().Tracer(""), telemetry.Pass{Controller: "machine", Key: "n/m", Stage: tc.pass})
 			defer span.End()
 			c.report(ctx, in(tc.before), in(tc.is), lifecycle.Event{Reason: v1alpha1.EventInPlaceUpdated, Message: "done"})

@@ -7,10 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // remembered is what this process remembers of one machine. Each field may be lost at any time, which costs a request; its zero value
@@ -74,29 +71,21 @@ func (m *memory[K, E]) size() int {
 	return len(m.entries)
 }
 
+// machineMemory is what this process remembers of machines, by their UID.
+type machineMemory struct{ *memory[types.UID, remembered] }
+
+func newMachineMemory() *machineMemory {
+	return &machineMemory{newMemory[types.UID, remembered]()}
+}
+
+// measure changes what this process has measured of the machine of a pass.
+func (m *machineMemory) measure(p *pass, change func(*timing)) {
+	m.change(p.world.Machine.UID, func(is *remembered) { change(&is.timing) })
+}
+
 // claim is a Node as the API server returned it when it was claimed. It is used until the cache shows the Node, which it does only
 // after the claim.
 type claim struct {
 	node *corev1.Node
 	at   time.Time
-}
-
-// forget drops all that this process remembers of a machine that is gone. No other function does.
-func (c *Controller) forget(m *v1alpha1.Machine) {
-	c.memory.forget(m.UID)
-	c.claims.forget(lifecycle.NodeName(m))
-	c.machines.Forget(m.UID)
-	c.drains.Forget(m.UID)
-	c.secrets.StopAwaiting(m.UID)
-	c.tokens.Forget(m.UID)
-	c.cloud.Forget(objectcache.Key(m))
-	c.writes.Forget(m.UID)
-}
-
-// forgetIfGone forgets a machine at the end of its pass if the cache does not show it any more: the pass may have remembered something
-// after the event that the machine is gone, and no later event would drop it.
-func (c *Controller) forgetIfGone(m *v1alpha1.Machine) {
-	if !c.cfg.View.Machines.Shows(m) {
-		c.forget(m)
-	}
 }

@@ -43,7 +43,7 @@ func TestMemory(t *testing.T) {
 // leftInMemory returns what the process remembers of machines.
 func (b *bench) leftInMemory() (entries, claims, drains int) {
 	c := b.process
-	return c.memory.size() + c.tokens.Len(), c.claims.size(), c.drains.Len()
+	return c.memory.size() + c.tokens.store.Len(), c.nodes.claims.size(), c.drains.Len()
 }
 
 func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {
@@ -56,7 +56,7 @@ func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {
 		b.process.memory.change(uid, func(is *remembered) { // each field that its life has not left already
 			is.lastingError.since, is.refused.why, is.rivals.node, is.ending.since = time.Now(), "why", "node", time.Now()
 		})
-		b.process.claims.change("m", func(is *claim) { is.at = time.Now() })
+		b.process.nodes.claims.change("m", func(is *claim) { is.at = time.Now() })
 		b.delete()
 		b.pass(time.Hour)
 		if b.get() != nil {

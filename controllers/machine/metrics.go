@@ -12,25 +12,25 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Collectors return the metrics of Machines. Those of the machines that exist are calculated at each scrape from the machines in this
+// collectors return the metrics of Machines. Those of the machines that exist are calculated at each scrape from the machines in this
 // replica's slots, so that one that was deleted, or moved to another replica, has none. While acts returns false this replica may have
 // lost its slots without a notice, and reports none of them. byMachine has the names of the metrics that have a series for each machine
 // and are emitted all the same.
-func (c *Controller) Collectors(acts func() bool, byMachine []string) []prometheus.Collector {
-	return append(c.cloud.Collectors(c.metrics.providers),
-		c.metrics.steps, c.metrics.failures, c.metrics.byNamespace.steps, c.metrics.byNamespace.deletions,
-		telemetry.NewGauges(acts, c.cfg.View.Deployments.All, c.metrics.last.metrics()...),
-		telemetry.NewGauges(acts, c.cfg.View.Machines.All, telemetry.Allowed(byMachine, c.gauges())...),
-	)
+func (l *lifeMetrics) collectors(acts func() bool, byMachine []string) []prometheus.Collector {
+	return []prometheus.Collector{
+		l.steps, l.failures, l.byNamespace.steps, l.byNamespace.deletions,
+		telemetry.NewGauges(acts, l.view.Deployments.All, l.last.metrics()...),
+		telemetry.NewGauges(acts, l.view.Machines.All, telemetry.Allowed(byMachine, l.gauges())...),
+	}
 }
 
-func (c *Controller) gauges() []telemetry.Gauge[*v1alpha1.Machine] {
+func (l *lifeMetrics) gauges() []telemetry.Gauge[*v1alpha1.Machine] {
 	type machine = *v1alpha1.Machine
 	return []telemetry.Gauge[machine]{
 		telemetry.OfAll("mcm_machine_items_total", "Machines.", func(all []machine) float64 { return float64(len(all)) }),
-		telemetry.OfGroups("mcf_machines", "Machines by provider and phase.", c.reportMachines, "provider", "phase"),
+		telemetry.OfGroups("mcf_machines", "Machines by provider and phase.", l.reportMachines, "provider", "phase"),
 		telemetry.OfGroups("mcf_oldest_machine_seconds", "For how long the machine that has been in a phase for longest has been in it; 0 when none is.",
-			c.reportOldest, "provider", "phase"),
+			l.reportOldest, "provider", "phase"),
 		telemetry.OfEach(telemetry.MachineInfo, "A Machine, when it was made, its VM, its class, and its Node.", reportInfo,
 			"createdAt", "spec_provider_id", "spec_class_api_group", "spec_class_kind", "spec_class_name", "node_name"),
 		telemetry.OfEach(telemetry.MachinePhase,
@@ -84,39 +84,39 @@ func phaseLabels() []string {
 type group struct{ provider, phase string }
 
 // groupOf returns the group of a machine.
-func (c *Controller) groupOf(m *v1alpha1.Machine) group {
-	class, _ := c.cfg.View.Classes.Get(classKey(m))
-	of := group{c.metrics.provider(class), string(m.Status.CurrentStatus.Phase)}
+func (l *lifeMetrics) groupOf(m *v1alpha1.Machine) group {
+	class, _ := l.view.Classes.Get(classKey(m))
+	of := group{l.provider(class), string(m.Status.CurrentStatus.Phase)}
 	switch {
 	case of.phase == "":
 		of.phase = noPhase
-	case !slices.Contains(c.metrics.phases, of.phase):
+	case !slices.Contains(l.phases, of.phase):
 		of.phase = other
 	}
 	return of
 }
 
 // reportGroups reports a number of each group, also of those without machines: a series that appears and vanishes has no rate.
-func (c *Controller) reportGroups(all []*v1alpha1.Machine, report telemetry.Measure, add func(sum float64, m *v1alpha1.Machine) float64) {
+func (l *lifeMetrics) reportGroups(all []*v1alpha1.Machine, report telemetry.Measure, add func(sum float64, m *v1alpha1.Machine) float64) {
 	sums := map[group]float64{}
 	for _, m := range all {
-		of := c.groupOf(m)
+		of := l.groupOf(m)
 		sums[of] = add(sums[of], m)
 	}
-	for _, provider := range append(slices.Clone(c.metrics.providers), other) {
-		for _, phase := range c.metrics.phases {
+	for _, provider := range append(slices.Clone(l.providers), other) {
+		for _, phase := range l.phases {
 			report(sums[group{provider, phase}], provider, phase)
 		}
 	}
 }
 
-func (c *Controller) reportMachines(all []*v1alpha1.Machine, report telemetry.Measure) {
-	c.reportGroups(all, report, func(sum float64, _ *v1alpha1.Machine) float64 { return sum + 1 })
+func (l *lifeMetrics) reportMachines(all []*v1alpha1.Machine, report telemetry.Measure) {
+	l.reportGroups(all, report, func(sum float64, _ *v1alpha1.Machine) float64 { return sum + 1 })
 }
 
-func (c *Controller) reportOldest(all []*v1alpha1.Machine, report telemetry.Measure) {
-	now := c.cfg.Clock.Now()
-	c.reportGroups(all, report, func(oldest float64, m *v1alpha1.Machine) float64 {
+func (l *lifeMetrics) reportOldest(all []*v1alpha1.Machine, report telemetry.Measure) {
+	now := l.clock.Now()
+	l.reportGroups(all, report, func(oldest float64, m *v1alpha1.Machine) float64 {
 		return max(oldest, now.Sub(phaseSince(m)).Seconds())
 	})
 }

@@ -5,53 +5,85 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 )
 
-// findNode reads the Node past the cache: by its name, or by its machine if no name is known.
-func (c *Controller) findNode(ctx context.Context, p *pass) error {
+// nodes read and write the Nodes of machines.
+type nodes struct {
+	clock  clock.PassiveClock
+	own    clock.PassiveClock // of the process
+	memory *machineMemory
+	latest *patch.Latest[*corev1.Node]
+	writes *nodeWriteLimit
+	claims *memory[string, claim] // that the cache does not show yet, by the name of the Node
+	// isUnlabeled is that of Config.
+	isUnlabeled func(name string) bool
+	unbound     unbound // Nodes that are bound to no machine
+	events      events.EventRecorder
+	deletions   *deletionlog.Recorder
+}
+
+func newNodes(cfg Config, own clock.PassiveClock, remembered *machineMemory) *nodes {
+	return &nodes{
+		clock: cfg.Clock, own: own, memory: remembered, latest: patch.NewLatest[*corev1.Node](), writes: newNodeWriteLimit(),
+		claims: newMemory[string, claim](), isUnlabeled: cfg.IsUnlabeled, events: cfg.Events, deletions: cfg.Deletions,
+	}
+}
+
+// find reads the Node past the cache: by its name, or by its machine if no name is known.
+func (n *nodes) find(ctx context.Context, p *pass) error {
 	name := cmp.Or(lifecycle.NodeName(p.world.Machine), p.world.VM.NodeName)
 	if name == "" {
-		return c.findNodeByMachine(ctx, p)
+		return n.findByMachine(ctx, p)
 	}
 	node, err := p.cluster.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		c.claims.forget(name)
+		n.claims.forget(name)
 		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
-		return c.findElsewhere(ctx, p)
+		return n.findElsewhere(ctx, p)
 	case err != nil:
 		return fmt.Errorf("read Node %s: %w", name, err)
 	default:
-		c.noteNode(p, node)
+		n.note(p, node)
 		p.world.Node.Live = true
 	}
 	return nil
 }
 
-// deleteNode removes our finalizer from the Node and deletes the Node. It removes the finalizer whether or not the cache shows it,
+// delete removes our finalizer from the Node and deletes the Node. It removes the finalizer whether or not the cache shows it,
 // unless that was done when the Node got its condition: a cache that does not show it yet does not prove its absence, and a Node that is
 // deleted with it would remain for ever.
-func (c *Controller) deleteNode(ctx context.Context, p *pass, why receipt.Reason) error {
+func (n *nodes) delete(ctx context.Context, p *pass, why receipt.Reason) error {
 	node := p.world.Node.Node
-	if node.UID == "" || c.memory.of(p.world.Machine.UID).released != node.UID {
-		patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: map[string]any{"metadata": withoutFinalizer()}})
+	if node.UID == "" || n.memory.of(p.world.Machine.UID).released != node.UID {
+		patched, err := n.patch(ctx, p, &nodesync.Patch{Body: map[string]any{"metadata": withoutFinalizer()}})
 		if err != nil || !patched {
 			return err
 		}
 	}
-	_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, deletionOfNode(p, node, why), func(ctx context.Context) error {
+	_, err := n.deletions.Delete(ctx, n.events, deletionOfNode(p, node, why), func(ctx context.Context) error {
 		return p.cluster.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
 	})
 	if apierrors.IsConflict(err) { // another Node has the name now
-		return c.findNode(ctx, p)
+		return n.find(ctx, p)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete Node %s: %w", node.Name, err)
@@ -65,28 +97,56 @@ func withoutFinalizer() map[string]any {
 	return map[string]any{"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName}}
 }
 
-// deleteMachine deletes the Machine object, and emits why. Its finalizer keeps the object, which is read with its deletion timestamp,
-// so that this pass continues with the deletion of VM and Node.
-func (c *Controller) deleteMachine(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
+// deletionOfNode returns the deletion of the machine's Node.
+func deletionOfNode(p *pass, node *corev1.Node, why receipt.Reason) deletionlog.Deletion {
 	m := p.world.Machine
-	deletion := deletionlog.OfMachine(m, verdict.Why)
-	deletion.About = c.withRoot(m)
-	_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, deletion, func(ctx context.Context) error {
-		return c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
-		})
+	return deletionlog.Deletion{
+		Object: receipt.Object{
+			Kind: receipt.Node, Namespace: m.Namespace, Name: node.Name, UID: node.UID, ProviderID: node.Spec.ProviderID, Machine: m.Name, MachineUID: m.UID,
+		},
+		Reason: why, About: []runtime.Object{m},
+	}
+}
+
+// findByMachine looks for the Node of a machine for which no Node name is known, by the label on the Node that names its machine.
+func (n *nodes) findByMachine(ctx context.Context, p *pass) error {
+	m := p.world.Machine
+	found := lifecycle.NodeFact{State: lifecycle.NodeAbsent}
+	named := metav1.ListOptions{LabelSelector: v1alpha1.LabelMachineName + "=" + m.Name}
+	err := pages.Until(ctx, "Nodes", named, p.cluster.Client.CoreV1().Nodes().List, func(page *corev1.NodeList, _ []*decode.Failure) bool {
+		for i := range page.Items {
+			if node := &page.Items[i]; nodeowner.Relate(m, node) != nodeowner.Foreign {
+				found = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
+			}
+		}
+		return false
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete machine %s/%s: %w", m.Namespace, m.Name, err)
-	}
-	if err == nil {
-		c.report(ctx, m, m, verdict.Events...)
-	}
-	fresh, err := c.cfg.Machines.Machines(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read machine %s/%s after its deletion: %w", m.Namespace, m.Name, err)
+		return fmt.Errorf("look for the Node of machine %s/%s: %w", m.Namespace, m.Name, err)
 	}
-	c.machines.Wrote(fresh)
-	p.world.Machine = fresh
+	p.world.Node = found
 	return nil
+}
+
+// observe records the Node in the world as the cache shows it or, until then, as it was claimed.
+func (n *nodes) observe(p *pass, name string) {
+	p.world.Node = lifecycle.NodeFact{}
+	if name == "" || p.cluster == nil {
+		return
+	}
+	if node, known := p.cluster.Nodes.Get(types.NamespacedName{Name: name}); known {
+		n.claims.forget(name)
+		n.note(p, n.latest.Newest(node))
+		return
+	}
+	if claim := n.claims.of(name); claim.node != nil {
+		if n.own.Since(claim.at) < machinefacts.LateCache {
+			n.note(p, n.latest.Newest(claim.node))
+			return
+		}
+		n.claims.forget(name)
+	}
+	if n.isUnlabeled != nil && n.isUnlabeled(name) {
+		p.world.Node.State = lifecycle.NodeNamed
+	}
 }

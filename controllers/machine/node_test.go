@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -27,7 +28,7 @@ func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	stale := node.DeepCopy()
 	stale.Finalizers = nil
 	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: stale}
-	if err := c.deleteNode(t.Context(), p, receipt.Reason{}); err != nil {
+	if err := c.nodes.delete(t.Context(), p, receipt.Reason{}); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"uid":"node"}}`
@@ -48,20 +49,21 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	cluster := apiserver.Recording(node)
 	c, p := targetBench(t, cluster, "u")
 	wall := clocktesting.NewFakeClock(now)
-	c.cfg.Clock, c.own, c.cfg.IsUnlabeled = wall, wall, func(string) bool { return true }
+	c.cfg.Clock, c.cfg.IsUnlabeled = wall, func(string) bool { return true }
+	c.addNodes(wall, func(types.NamespacedName) {})
 	p.cluster.Nodes = objectcache.New[*corev1.Node]()
 	p.world.Machine.Labels = map[string]string{v1alpha1.LabelSlot: "7", v1alpha1.LabelNode: "m"}
 	expect := func(when string, want lifecycle.NodeState) {
 		t.Helper()
-		if c.observeNode(p, "m"); p.world.Node.State != want {
+		if c.nodes.observe(p, "m"); p.world.Node.State != want {
 			t.Errorf("%s: the Node is in state %d, want %d", when, p.world.Node.State, want)
 		}
 	}
 	expect("before", lifecycle.NodeNamed)
-	if err := c.findNode(t.Context(), p); err != nil {
+	if err := c.nodes.find(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.claimNode(t.Context(), p, claimPatch(p)); err != nil {
+	if err := c.nodes.claim(t.Context(), p, claimPatch(p)); err != nil {
 		t.Fatal(err)
 	}
 	claimed := p.world.Node.Node

@@ -26,7 +26,7 @@ func nodeBench(t *testing.T) (c *Controller, p *pass, cluster *apiserver.Server)
 	node := apiserver.Add(cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}})
 	c, p = targetBench(t, cluster, "u")
 	p.world.Machine.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
-	c.noteNode(p, node)
+	c.nodes.note(p, node)
 	return c, p, cluster
 }
 
@@ -46,7 +46,7 @@ func TestPatchNamesTheUIDOfItsNode(t *testing.T) {
 		{nodePatch(true, true), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"1","uid":"node"}}`, "status"},
 	} {
 		c, p, cluster := nodeBench(t)
-		if err := c.writeNode(t.Context(), p, tc.patch); err != nil {
+		if err := c.nodes.write(t.Context(), p, tc.patch); err != nil {
 			t.Fatal(err)
 		}
 		if sent := cluster.Requests()[0]; sent.Verb != "patch" || string(sent.Content) != tc.want || sent.Subresource != tc.sub {
@@ -66,12 +66,12 @@ func TestConflictReadsTheNodeAgain(t *testing.T) {
 	c, p, cluster := nodeBench(t)
 	cluster.Merge("nodes", "", "m", `{"metadata":{"labels":{"changed":"true"}}}`)
 	p.world.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
-	if err := c.writeNode(t.Context(), p, nodePatch(true, false)); err != nil || p.world.Node.Node.ResourceVersion != "2" {
+	if err := c.nodes.write(t.Context(), p, nodePatch(true, false)); err != nil || p.world.Node.Node.ResourceVersion != "2" {
 		t.Errorf("%v, the world has %+v", err, p.world.Node)
 	}
 	cluster.Remove("nodes", "", "m")
 	cluster.Refuse("patch nodes", apierrors.NewConflict(corev1.Resource("nodes"), "m", errors.New("changed")))
-	if err := c.writeNode(t.Context(), p, nodePatch(true, false)); err != nil || p.world.Node.State != lifecycle.NodeAbsent {
+	if err := c.nodes.write(t.Context(), p, nodePatch(true, false)); err != nil || p.world.Node.State != lifecycle.NodeAbsent {
 		t.Errorf("%v, the world has %+v", err, p.world.Node)
 	}
 }
@@ -81,19 +81,19 @@ func TestConflictReadsTheNodeAgain(t *testing.T) {
 func TestARefusalIsAFact(t *testing.T) {
 	c, p, cluster := nodeBench(t)
 	wall := clocktesting.NewFakeClock(now)
-	c.cfg.Clock = wall
+	c.nodes.clock = wall
 	cluster.Refuse("patch nodes", apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "m", nil))
 	refused := func(when string, want bool) {
 		t.Helper()
-		c.noteNode(p, p.world.Node.Node)
+		c.nodes.note(p, p.world.Node.Node)
 		if got := p.world.Node.Refused != ""; got != want {
 			t.Errorf("%s: refused is %v, want %v", when, got, want)
 		}
 	}
-	if err := c.claimNode(t.Context(), p, nodePatch(false, false)); err != nil || p.world.Node.Refused == "" {
+	if err := c.nodes.claim(t.Context(), p, nodePatch(false, false)); err != nil || p.world.Node.Refused == "" {
 		t.Fatalf("%v, refused: %q", err, p.world.Node.Refused)
 	}
-	if c.claims.size() > 0 {
+	if c.nodes.claims.size() > 0 {
 		t.Error("a Node that was refused counts as claimed")
 	}
 	refused("in the next pass", true)
@@ -105,7 +105,7 @@ func TestARefusalIsAFact(t *testing.T) {
 
 	wall.SetTime(now)
 	refused("once more", true)
-	if err := c.writeNode(t.Context(), p, nodePatch(false, false)); err == nil {
+	if err := c.nodes.write(t.Context(), p, nodePatch(false, false)); err == nil {
 		t.Error("no error although what is left was refused, too")
 	}
 	refused("after that", false)

@@ -81,7 +81,7 @@ func TestADrainMayEndBeforeEachOfItsSteps(t *testing.T) {
 		}
 		return nil
 	})
-	if err := c.drainNode(ctx, p); !errors.Is(err, over{}) {
+	if err := c.drains.forDeletion(ctx, p); !errors.Is(err, over{}) {
 		t.Errorf("got %v, want the drain to end because %v", err, over{})
 	}
 	if got := cluster.Log(); len(got) != 2 {

@@ -10,13 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 )
+
+// claimants find machines with an older claim to a Node or a VM.
+type claimants struct {
+	machines  machineclient.MachinesGetter
+	namesakes *namesakes // of machines, in other namespaces
+	memory    *machineMemory
+	own       clock.PassiveClock // of the process
+}
 
 // rivalsKept is for how long the rivals for a Node are remembered. The kubelet can remove the Node's binding without limit; if rivals
 // were not remembered, each removal would cost a list of the machines of all namespaces.
@@ -29,15 +39,15 @@ type nodeRivals struct {
 	found lifecycle.Rivals
 }
 
-// findNodeRivals looks for machines with an older claim to the Node: those that name the Node, and to which it is tied as it is to this
+// findOfNode looks for machines with an older claim to the Node: those that name the Node, and to which it is tied as it is to this
 // one. It reads past all caches, which show only machines in the slots of this process.
-func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
+func (c *claimants) findOfNode(ctx context.Context, p *pass) (err error) {
 	m, node := p.world.Machine, p.world.Node.Node
 	if known := c.memory.of(m.UID).rivals; known.node == node.UID && c.own.Since(known.at) < rivalsKept {
 		p.world.NodeRivals = known.found
 		return nil
 	}
-	p.world.NodeRivals, err = c.findRivals(ctx, m, labels.Set{v1alpha1.LabelNode: node.Name}, func(other *v1alpha1.Machine) bool {
+	p.world.NodeRivals, err = c.find(ctx, m, labels.Set{v1alpha1.LabelNode: node.Name}, func(other *v1alpha1.Machine) bool {
 		return nodeowner.Relate(other, node) == nodeowner.Tied
 	})
 	if err != nil {
@@ -48,10 +58,10 @@ func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// findVMRivals looks in the same way for machines with an older claim to the VM: those whose provider ID may name it.
-func (c *Controller) findVMRivals(ctx context.Context, p *pass) (err error) {
+// findOfVM looks in the same way for machines with an older claim to the VM: those whose provider ID may name it.
+func (c *claimants) findOfVM(ctx context.Context, p *pass) (err error) {
 	m := p.world.Machine
-	p.world.VMRivals, err = c.findRivals(ctx, m, nil, func(other *v1alpha1.Machine) bool {
+	p.world.VMRivals, err = c.find(ctx, m, nil, func(other *v1alpha1.Machine) bool {
 		return driver.MayNameOneVM(other.Spec.ProviderID, m.Spec.ProviderID)
 	})
 	if err != nil {
@@ -60,17 +70,17 @@ func (c *Controller) findVMRivals(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// findRivals looks for machines of the same name in other namespaces that are not younger and claim the same Node or VM: Machine
+// find looks for machines of the same name in other namespaces that are not younger and claim the same Node or VM: Machine
 // Controller Manager identifies both by that name. A machine that cannot be decoded may claim it, and counts as a rival. The names of
 // rivals are logged, and not reported on the machine: its author may have no access to their namespaces.
-func (c *Controller) findRivals(ctx context.Context, m *v1alpha1.Machine, which labels.Set, claims func(*v1alpha1.Machine) bool) (lifecycle.Rivals, error) {
+func (c *claimants) find(ctx context.Context, m *v1alpha1.Machine, which labels.Set, claims func(*v1alpha1.Machine) bool) (lifecycle.Rivals, error) {
 	namesakes, err := c.namesakes.of(ctx, m, which)
 	if err != nil {
 		return lifecycle.Rivals{}, err
 	}
 	var found []string
 	for _, other := range nodeowner.Rivals(m, namesakes) {
-		full, err := c.cfg.Machines.Machines(other.Namespace).Get(ctx, other.Name, metav1.GetOptions{})
+		full, err := c.machines.Machines(other.Namespace).Get(ctx, other.Name, metav1.GetOptions{})
 		_, undecodable := decode.FailureOf(err)
 		switch {
 		case apierrors.IsNotFound(err):

@@ -264,7 +264,7 @@ func TestRivalsAreLogged(t *testing.T) {
 			gate := newLoggedGate(t)
 			ctx, _, _ := gate.Admit(b.Context(), objectcache.Key(victim))
 			p := &pass{world: lifecycle.World{Machine: victim}}
-			b.must(b.process.findVMRivals(ctx, p))
+			b.must(b.process.others.findOfVM(ctx, p))
 			if want := (lifecycle.Rivals{Read: true, Found: len(namespaces) > 0}); p.world.VMRivals != want {
 				t.Errorf("rivals in %v: found %+v, want %+v", namespaces, p.world.VMRivals, want)
 			}

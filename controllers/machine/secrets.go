@@ -16,7 +16,7 @@ import (
 )
 
 // noteSecrets records what was read of the class' Secrets in the world and the pass.
-func (c *Controller) noteSecrets(p *pass, secrets credentials.ClassSecrets) {
+func (c *classes) noteSecrets(p *pass, secrets credentials.ClassSecrets) {
 	class := p.world.Class.Class
 	p.credentials, p.prints = secrets.Credentials(), secrets.Prints
 	var versions []string
@@ -29,7 +29,7 @@ func (c *Controller) noteSecrets(p *pass, secrets credentials.ClassSecrets) {
 	p.world.Class.HasFinalizers = slices.Contains(class.Finalizers, v1alpha1.FinalizerName) && secrets.HaveFinalizer()
 }
 
-func (c *Controller) readSecrets(ctx context.Context, p *pass) error {
+func (c *classes) readSecrets(ctx context.Context, p *pass) error {
 	secrets, err := c.secrets.Read(ctx, p.world.Class.Class)
 	if err != nil {
 		return err
@@ -40,15 +40,15 @@ func (c *Controller) readSecrets(ctx context.Context, p *pass) error {
 
 // awaitSecrets watches the class' Secrets of a machine that waits for them: a change enqueues the machine. again is the time after
 // which to read those that are not watched; 0 for never.
-func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again time.Duration) {
+func (c *classes) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again time.Duration) {
 	m := p.world.Machine
 	if !p.held && !lifecycle.AwaitsSecrets(p.world, verdict) {
 		c.secrets.StopAwaiting(m.UID)
 		return 0
 	}
 	key := objectcache.Key(m)
-	again = c.secrets.Await(m, p.prints, func() { c.runner.Enqueue(key) })
-	if _, known := c.cfg.View.Machines.Get(key); !known { // the machine is gone or another replica's: no later event would end the watch
+	again = c.secrets.Await(m, p.prints, func() { c.wake(key) })
+	if _, known := c.view.Machines.Get(key); !known { // the machine is gone or another replica's: no later event would end the watch
 		c.secrets.StopAwaiting(m.UID)
 	}
 	return again
@@ -56,18 +56,18 @@ func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again tim
 
 // addFinalizers adds our finalizers to the class and its Secrets. One pass at a time does so: the machines of a new class are created
 // together, and their writes would conflict.
-func (c *Controller) addFinalizers(ctx context.Context, p *pass) error {
-	if err := c.addingFinalizers.LockContext(ctx); err != nil {
+func (c *classes) addFinalizers(ctx context.Context, p *pass) error {
+	if err := c.writing.LockContext(ctx); err != nil {
 		return fmt.Errorf("wait for passes that add finalizers to classes and Secrets: %w", err)
 	}
-	defer c.addingFinalizers.Unlock()
+	defer c.writing.Unlock()
 	class := p.world.Class.Class
-	if cached, known := c.cfg.View.Classes.Get(classKey(p.world.Machine)); known {
+	if cached, known := c.view.Classes.Get(classKey(p.world.Machine)); known {
 		class = cached
 	}
-	class = c.classes.Newest(class) // another pass may have added the finalizer while this one waited
+	class = c.latest.Newest(class) // another pass may have added the finalizer while this one waited
 	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
-		live, err := c.cfg.Machines.MachineClasses(class.Namespace).Get(ctx, class.Name, metav1.GetOptions{})
+		live, err := c.machines.MachineClasses(class.Namespace).Get(ctx, class.Name, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("read MachineClass %s before our finalizer is added: %w", class.Name, err)
 		}
@@ -76,7 +76,7 @@ func (c *Controller) addFinalizers(ctx context.Context, p *pass) error {
 	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
 		changed := class.DeepCopy()
 		changed.Finalizers = append(changed.Finalizers, v1alpha1.FinalizerName)
-		written, err := c.classes.Commit(ctx, class, changed)
+		written, err := c.latest.Commit(ctx, class, changed)
 		if err != nil {
 			return fmt.Errorf("put our finalizer on MachineClass: %w", err)
 		}

@@ -103,7 +103,7 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 			b.create(patient, func(m *v1alpha1.Machine) { m.Name = fmt.Sprint("m", i) })
 		}
 		b.pass(time.Second)
-		if got := b.process.secrets.Awaited(); got != 1 {
+		if got := b.process.classes.secrets.Awaited(); got != 1 {
 			t.Errorf("%d watches, want one", got)
 		}
 		if got := b.asked("get"); got != 1 {
@@ -124,7 +124,7 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 		if got := b.asked("get"); got > 2 {
 			t.Errorf("the Secret was read %d times by all of them", got)
 		}
-		if got := b.process.secrets.Awaited(); got > 0 {
+		if got := b.process.classes.secrets.Awaited(); got > 0 {
 			t.Errorf("%d watches without a waiting machine", got)
 		}
 		b.server.Remove("secrets", "n", "s")
@@ -153,18 +153,18 @@ func TestNothingIsWatchedForAMachineThatIsGone(t *testing.T) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated}, driver.OpStatus)
 		b.create(patient)
 		b.pass(time.Second)
-		if got := b.process.secrets.Awaited(); got != 1 {
+		if got := b.process.classes.secrets.Awaited(); got != 1 {
 			t.Errorf("%d watches while it waits, want one", got)
 		}
-		late, err := b.process.observe(b.get())
+		late, err := b.process.observer.observe(b.get())
 		b.must(err)
-		b.must(b.process.readSecrets(b.Context(), late))
+		b.must(b.process.classes.readSecrets(b.Context(), late))
 		b.process.cfg.View.Machines.Remove(types.NamespacedName{Namespace: "n", Name: "m"}, "")
-		if got := b.process.secrets.Awaited(); got > 0 {
+		if got := b.process.classes.secrets.Awaited(); got > 0 {
 			t.Errorf("%d watches after the deletion of the machine", got)
 		}
-		b.process.awaitSecrets(late, lifecycle.Verdict{Do: lifecycle.Rest}) // a pass that had begun before that
-		if got := b.process.secrets.Awaited(); got > 0 {
+		b.process.classes.awaitSecrets(late, lifecycle.Verdict{Do: lifecycle.Rest}) // a pass that had begun before that
+		if got := b.process.classes.secrets.Awaited(); got > 0 {
 			t.Errorf("%d watches after a late pass", got)
 		}
 	})
@@ -182,7 +182,7 @@ func TestManyMissingSecretsAreAwaited(t *testing.T) {
 			b.create(patient, func(m *v1alpha1.Machine) { m.Name, m.Spec.Class.Name = name, name })
 		}
 		b.pass(10 * time.Minute)
-		if got := b.process.secrets.Awaited(); got >= machines {
+		if got := b.process.classes.secrets.Awaited(); got >= machines {
 			t.Errorf("%d watches of the Secrets of one namespace", got)
 		}
 		b.asked("")

@@ -129,16 +129,16 @@ func TestTokenOfAnUncachedMachineIsKept(t *testing.T) {
 		b.create()
 		b.pass(time.Minute)
 		m := b.get()
-		b.process.noteGone(m)
+		b.process.tokens.noteGone(m)
 		b.pass(time.Minute)
 		b.expiryOfToken()
-		b.process.noteGone(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", UID: "another, which had the name before"}})
+		b.process.tokens.noteGone(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", UID: "another, which had the name before"}})
 		b.pass(time.Minute)
 		b.expiryOfToken()
 		joined := m.DeepCopy()
 		joined.Status.LastOperation.State = v1alpha1.MachineStateSuccessful
 		before := len(b.server.Requests())
-		b.process.noteGone(joined) // it has no token
+		b.process.tokens.noteGone(joined) // it has no token
 		b.pass(time.Second)
 		if got := b.server.Requests()[before:]; len(got) > 0 {
 			t.Errorf("requests %v for a machine that has joined", got)

@@ -60,12 +60,12 @@ func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerI
 
 // findElsewhere looks for a Node of the machine's VM under another name than the one that is awaited. Without proof that the VM is the
 // machine's it does not: a status must not show the names of other Nodes.
-func (c *Controller) findElsewhere(ctx context.Context, p *pass) error {
+func (n *nodes) findElsewhere(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachinePending || p.world.Proven == "" || p.world.Proven != m.Spec.ProviderID {
 		return nil
 	}
-	name, err := c.unbound.nameOf(ctx, p.cluster, p.world.Proven, c.own.Now)
+	name, err := n.unbound.nameOf(ctx, p.cluster, p.world.Proven, n.own.Now)
 	p.world.Node.Elsewhere = name
 	return err
 }

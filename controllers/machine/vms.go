@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
@@ -14,18 +17,35 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// callDriver makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
+// vms call the cloud for the VMs of machines, and record what it answers.
+type vms struct {
+	cloud     *cloud.Client
+	clock     clock.PassiveClock
+	own       clock.PassiveClock // of the process
+	memory    *machineMemory
+	nodes     *nodes
+	classes   *classes
+	parents   *parents
+	drains    *drainer.Drainer
+	events    events.EventRecorder
+	deletions *deletionlog.Recorder
+	asked     *rates.Rates[string] // calls that ask for the VMs of unreachable Nodes, by namespace
+}
+
+// call makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
 // Failure, and so is an open circuit breaker of the account. Errors, which end the pass: cloud.ErrCrowded, the end of ctx or of the ownership.
-func (c *Controller) callDriver(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
+func (v *vms) call(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	call := cloud.Call{
 		Op: opOf(verdict.Do), SecretVersions: p.world.Secret.Versions,
 		Target: driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials, Adopt: lifecycle.MayAdopt(p.world)},
 	}
-	failure, err := c.cloud.Do(ctx, call, func(ctx context.Context, target driver.Target) error {
-		return c.makeCall(ctx, p, target, verdict)
+	failure, err := v.cloud.Do(ctx, call, func(ctx context.Context, target driver.Target) error {
+		return v.send(ctx, p, target, verdict)
 	})
 	switch {
 	case err != nil:
@@ -57,17 +77,17 @@ func opOf(action lifecycle.Action) driver.Op {
 	return driver.OpStatus
 }
 
-// makeCall makes one call of the driver. Errors: those of the driver, but for those that answer what it was asked.
-func (c *Controller) makeCall(ctx context.Context, p *pass, target driver.Target, verdict lifecycle.Verdict) (err error) {
+// send makes one call of the driver. Errors: those of the driver, but for those that answer what it was asked.
+func (v *vms) send(ctx context.Context, p *pass, target driver.Target, verdict lifecycle.Verdict) (err error) {
 	switch verdict.Do { //nolint:exhaustive // act passes only actions of the driver
 	case lifecycle.FindVM:
-		err = c.findVM(ctx, p, target)
+		err = v.find(ctx, p, target)
 	case lifecycle.CreateVM:
-		err = c.createVM(ctx, p, target)
+		err = v.create(ctx, p, target)
 	case lifecycle.InitializeVM:
-		err = c.initializeVM(ctx, p, target)
+		err = v.initialize(ctx, p, target)
 	case lifecycle.DeleteVM:
-		err = c.deleteVM(ctx, p, target, verdict.Why)
+		err = v.delete(ctx, p, target, verdict.Why)
 	}
 	if p.world.VM.State == lifecycle.VMAbsent && p.world.Node.State == lifecycle.NodeAbsent {
 		p.world.Node = lifecycle.NodeFact{} // unknown again: the VM may have joined before it was deleted
@@ -75,7 +95,7 @@ func (c *Controller) makeCall(ctx context.Context, p *pass, target driver.Target
 	return err
 }
 
-func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) error {
+func (v *vms) find(ctx context.Context, p *pass, target driver.Target) error {
 	resp, err := p.driver.GetMachineStatus(ctx, driver.GetMachineStatusRequest{Target: target})
 	fact := lifecycle.VMFact{State: lifecycle.VMPresent, VM: resp.VM, Left: resp.Left, Adopting: target.Adopt}
 	switch code := driver.CodeOf(err); {
@@ -86,32 +106,32 @@ func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) 
 	case code == driver.Unimplemented:
 		fact = lifecycle.HiddenVM(p.world.Machine)
 	case driver.IsInvalidAnswer(err):
-		return c.noteInvalid(p, resp.VM, "", err)
+		return v.noteInvalid(p, resp.VM, "", err)
 	case err != nil:
 		return err
 	}
-	c.noteVM(p, fact)
+	v.note(p, fact)
 	return nil
 }
 
-func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target) error {
+func (v *vms) create(ctx context.Context, p *pass, target driver.Target) error {
 	if isFirstAttempt(p.world.Machine) {
 		klog.FromContext(ctx).Info("Requesting VM", "provider", target.Class.Provider, telemetry.KeyMachineClass, klog.KObj(target.Class))
 	}
-	start := c.cfg.Clock.Now()
+	start := v.clock.Now()
 	resp, err := p.driver.CreateMachine(ctx, driver.CreateMachineRequest{
 		Target:   target,
 		UserData: credentials.FillUserData(p.world.Secret.UserData, p.placeholders()),
 	})
 	switch {
 	case driver.IsInvalidAnswer(err):
-		return c.noteInvalid(p, resp.VM, resp.LastKnownState, err)
+		return v.noteInvalid(p, resp.VM, resp.LastKnownState, err)
 	case err != nil:
 		p.world.VM.LastKnownState = resp.LastKnownState
 		return err
 	}
-	c.measure(p, func(t *timing) { t.hasCreated, t.createCall = true, c.cfg.Clock.Since(start) })
-	c.noteVM(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
+	v.memory.measure(p, func(t *timing) { t.hasCreated, t.createCall = true, v.clock.Since(start) })
+	v.note(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
 	return nil
 }
 
@@ -119,86 +139,101 @@ func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target
 // them, and only the first one is a step of the machine's life.
 func isFirstAttempt(m *v1alpha1.Machine) bool { return m.Status.CurrentStatus.Phase == "" }
 
-func (c *Controller) initializeVM(ctx context.Context, p *pass, target driver.Target) error {
-	start := c.cfg.Clock.Now()
+func (v *vms) initialize(ctx context.Context, p *pass, target driver.Target) error {
+	start := v.clock.Now()
 	resp, err := p.driver.InitializeMachine(ctx, driver.InitializeMachineRequest{Target: target})
 	if err != nil && driver.CodeOf(err) != driver.Unimplemented {
 		return err
 	}
 	if err == nil {
-		c.measure(p, func(t *timing) { t.initializeCall = c.cfg.Clock.Since(start) })
+		v.memory.measure(p, func(t *timing) { t.initializeCall = v.clock.Since(start) })
 	}
 	p.world.VM.Addresses = slices.Concat(p.world.VM.Addresses, resp.Addresses)
 	p.world.VM.State = lifecycle.VMPresent
 	return nil
 }
 
-func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target, why receipt.Reason) error {
+func (v *vms) delete(ctx context.Context, p *pass, target driver.Target, why receipt.Reason) error {
 	machine := p.world.Machine.UID
-	c.measure(p, func(t *timing) {
+	v.memory.measure(p, func(t *timing) {
 		if t.vmRequested.IsZero() {
-			t.vmRequested = c.cfg.Clock.Now()
+			t.vmRequested = v.clock.Now()
 		}
 	})
-	logged := c.memory.of(machine).vmDeleted // before the call: the machine may be gone, and forgotten, after it
+	logged := v.memory.of(machine).vmDeleted // before the call: the machine may be gone, and forgotten, after it
 	var resp driver.DeleteMachineResponse
 	var err error
-	outcome, _ := c.cfg.Deletions.Delete(ctx, c.cfg.Events, c.deletionOfVM(p, why), func(ctx context.Context) error {
+	outcome, _ := v.deletions.Delete(ctx, v.events, v.deletionOf(p, why), func(ctx context.Context) error {
 		resp, err = p.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: target})
 		if p.world.VM.State == lifecycle.VMAbsent || err == nil && resp.Left {
 			return deletionlog.ErrNothing // of a VM: what a failed create has left may be deleted
 		}
 		return err
 	})
-	c.memory.change(machine, func(is *remembered) { is.deletion = outcome })
+	v.memory.change(machine, func(is *remembered) { is.deletion = outcome })
 	switch {
 	case err != nil && driver.CodeOf(err) != driver.NotFound:
-		c.memory.change(machine, func(is *remembered) { is.ending = ending{} })
+		v.memory.change(machine, func(is *remembered) { is.ending = ending{} })
 		p.world.VM = lifecycle.VMFact{LastKnownState: resp.LastKnownState}
 		return err
 	case err != nil || resp.Gone:
-		c.memory.change(machine, func(is *remembered) { is.ending, is.vmDeleted = ending{}, true })
-		c.measure(p, func(t *timing) { t.vmGone = c.cfg.Clock.Now() })
+		v.memory.change(machine, func(is *remembered) { is.ending, is.vmDeleted = ending{}, true })
+		v.memory.measure(p, func(t *timing) { t.vmGone = v.clock.Now() })
 		if !logged && outcome == receipt.Accepted {
 			klog.FromContext(ctx).Info("Deleted VM", telemetry.KeyProviderID, p.world.Machine.Spec.ProviderID)
 		}
 		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Gone: true, Left: resp.Left, Adopting: target.Adopt}
 	default:
-		p.world.VM = c.noteEnding(machine, target.Adopt)
+		p.world.VM = v.noteEnding(machine, target.Adopt)
 	}
 	if id := p.world.Machine.Spec.ProviderID; err == nil && resp.Owned && !driver.SameVM(id, p.world.Proven) { // else the cloud has returned the whole ID
-		c.prove(p, id)
+		v.prove(p, id)
 	}
 	p.world.VM.LastKnownState = resp.LastKnownState
-	c.drains.VMDeleted(machine)
+	v.drains.VMDeleted(machine)
 	return nil
 }
 
 // prove records that the cloud has, or had, a VM of this provider ID with the machine's UID.
-func (c *Controller) prove(p *pass, providerID string) {
-	c.memory.change(p.world.Machine.UID, func(is *remembered) { is.proven = providerID })
+func (v *vms) prove(p *pass, providerID string) {
+	v.memory.change(p.world.Machine.UID, func(is *remembered) { is.proven = providerID })
 	p.world.Proven = providerID
 }
 
 // noteInvalid records a VM that the driver has described only in part, and returns the error for the rest.
-func (c *Controller) noteInvalid(p *pass, vm driver.VM, lastKnownState string, err error) error {
+func (v *vms) noteInvalid(p *pass, vm driver.VM, lastKnownState string, err error) error {
 	fact := lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: vm}
 	if vm.ProviderID == "" {
 		fact = lifecycle.HiddenVM(p.world.Machine)
 	}
 	fact.LastKnownState, fact.Invalid = lastKnownState, driver.MessageOf(err)
-	c.noteVM(p, fact)
+	v.note(p, fact)
 	return err
 }
 
-// noteVM records the VM in the world, and the Node that has its name. A VM that the driver has found or created has the machine's
+// note records the VM in the world, and the Node that has its name. A VM that the driver has found or created has the machine's
 // UID, so its provider ID is remembered as proven.
-func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) {
+func (v *vms) note(p *pass, fact lifecycle.VMFact) {
 	p.world.VM = fact
 	if fact.State == lifecycle.VMPresent || fact.State == lifecycle.VMUninitialized {
-		c.prove(p, fact.ProviderID)
+		v.prove(p, fact.ProviderID)
 	}
 	if fact.NodeName != "" {
-		c.observeNode(p, fact.NodeName)
+		v.nodes.observe(p, fact.NodeName)
 	}
+}
+
+// deletionOf returns the deletion of the machine's VM. Its root has an Event of that only if no other Event on it names the machine.
+func (v *vms) deletionOf(p *pass, why receipt.Reason) deletionlog.Deletion {
+	m := p.world.Machine
+	d := deletionlog.Deletion{
+		Object: receipt.Object{
+			Kind: receipt.VM, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, Machine: m.Name, MachineUID: m.UID, Node: lifecycle.NodeName(m),
+		},
+		Reason: why, About: []runtime.Object{m}, Recorded: v.memory.of(m.UID).deletion,
+	}
+	if why.Rule == receipt.MachineDeleted {
+		d.About = v.parents.withRoot(m)
+	}
+	return d
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption/recorded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -49,7 +50,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 		c.runner.Enqueue(objectcache.Key(after))
 		return
 	}
-	c.noteGone(before)
+	c.tokens.noteGone(before)
 	c.forget(before)
 	c.runner.Drop(objectcache.Key(before))
 }
@@ -89,10 +90,10 @@ func (c *Controller) ServerChanged(of *target.Cluster) {
 
 // NodeAppeared enqueues the machine to which a Node without a valid slot label belongs by its name.
 func (c *Controller) NodeAppeared(name string, uid types.UID) {
-	if claim := c.claims.of(name); claim.node != nil && claim.node.UID == uid {
+	if claim := c.nodes.claims.of(name); claim.node != nil && claim.node.UID == uid {
 		return // the Node was claimed after the event
 	}
-	c.claims.forget(name)
+	c.nodes.claims.forget(name)
 	c.enqueueIndexed(indexByNode, name)
 }
 
@@ -100,9 +101,9 @@ func (c *Controller) NodeAppeared(name string, uid types.UID) {
 func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	switch {
 	case after == nil:
-		c.nodes.Forget(before.UID)
-		c.nodeWriteLimit.forget(before.UID)
-		c.claims.forget(before.Name)
+		c.nodes.latest.Forget(before.UID)
+		c.nodes.writes.forget(before.UID)
+		c.nodes.claims.forget(before.Name)
 		c.enqueueIndexed(indexByNode, before.Name)
 	case before == nil || concernsMachine(before, after) || concernsDrain(before, after):
 		c.enqueueIndexed(indexByNode, after.Name)
@@ -134,4 +135,15 @@ func concernsMachine(before, after *corev1.Node) bool {
 // in place. On other Nodes volumes are attached all the time, and each would cause a pass.
 func concernsDrain(before, after *corev1.Node) bool {
 	return (machinefacts.IsTerminating(after) || machinefacts.InPlaceStage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
+}
+
+// setChanged enqueues the machines of a set when what their Nodes must carry has changed. While the cache does not show a set, its
+// rollout may end: its machines are enqueued whatever a set that appears says.
+func (c *Controller) setChanged(before, after *v1alpha1.MachineSet) {
+	if after == nil || before != nil && nodesync.RolloutOf(before) == nodesync.RolloutOf(after) {
+		return
+	}
+	for _, m := range c.cfg.View.Machines.Under(after) {
+		c.runner.Enqueue(objectcache.Key(m))
+	}
 }

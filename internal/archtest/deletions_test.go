@@ -3,6 +3,7 @@ package archtest
 import (
 	"go/ast"
 	"slices"
+	"strings"
 )
 
 // deletionsHaveReceipts: a request that deletes a Machine, a Node or a resource at a cloud is sent by the function that is passed, with its reason,
@@ -33,14 +34,14 @@ func deletionsHaveReceipts(files []goFile) (findings []string) {
 	return findings
 }
 
-// isRecorded reports whether a call is that of a Recorder, which is the field Deletions of a configuration.
+// isRecorded reports whether a call is that of a Recorder, which is the field Deletions of a configuration, or the field deletions of a type.
 func isRecorded(call *ast.CallExpr) bool {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || method.Sel.Name != "Delete" {
 		return false
 	}
 	recorder, ok := method.X.(*ast.SelectorExpr)
-	return ok && recorder.Sel.Name == "Deletions"
+	return ok && strings.EqualFold(recorder.Sel.Name, "deletions")
 }
 
 // deletesWithReason reports whether a call deletes something of which there has to be a receipt.

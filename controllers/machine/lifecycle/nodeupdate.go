@@ -40,11 +40,11 @@ var claimRules = []nodeRule{
 	{"Node unknown", (*nodeUpdate).findNode},
 }
 
-// absenceRules come when it is known. After them, the machine has a claimed Node.
+// absenceRules come when it is known. After them, the machine has a Node, which is claimed and not being deleted: other actions are next for
+// one that is not.
 var absenceRules = []nodeRule{
 	{"machine not written", (*nodeUpdate).saveMachine},
 	{"no Node", (*nodeUpdate).restWithoutNode},
-	{"Node being deleted or not claimed", (*nodeUpdate).leaveNode},
 	{"author of cordon unknown", (*nodeUpdate).findCordon},
 }
 
@@ -136,10 +136,6 @@ func (u *nodeUpdate) restWithoutNode() (v Verdict, decided bool) {
 		return Verdict{}, false
 	}
 	return remark(u.World, u.health, unknownValue(u.preservation)), true
-}
-
-func (u *nodeUpdate) leaveNode() (v Verdict, decided bool) {
-	return u.health, u.node.DeletionTimestamp != nil || !isClaimed(u.World)
 }
 
 func (u *nodeUpdate) findCordon() (v Verdict, decided bool) {
