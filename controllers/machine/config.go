@@ -23,7 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// Config is what the controller needs. All but Servers, DrainConfirm, FirstConfig, Called, Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
+// Config configures a Controller. Validate has the fields that are required.
 type Config struct {
 	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -73,4 +73,12 @@ type Config struct {
 	Workers int
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
+}
+
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return runner.Required("machine", map[string]bool{
+		"Machines": c.Machines != nil, "Secrets": c.Secrets != nil, "Metadata": c.Metadata != nil, "View": c.View != nil, "Targets": c.Targets != nil,
+		"Drivers": c.Drivers != nil, "Events": c.Events != nil, "Deletions": c.Deletions != nil, "Clock": c.Clock != nil,
+	})
 }

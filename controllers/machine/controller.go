@@ -45,9 +45,12 @@ type Controller struct {
 	configs  *firstConfigs
 }
 
-// New returns the controller, and registers its indexes and event handlers. Errors: the configuration of a runner, an index, the
-// target cluster.
+// New returns the controller, and registers its indexes and event handlers. Errors: those of Config.Validate, the configuration of a runner,
+// an index, the target cluster.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Controller{cfg: cfg, memory: newMachineMemory()}
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	own := apitime.Own(cfg.Clock) // of the process, for what does not outlive it
