@@ -51,7 +51,7 @@ func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.
 	case rollout.Adopt:
 		w.LiveSets = nil // the list is older than the adoptions
 		changed, err := c.adopt(ctx, w.Deployment, verdict.Sets, w.Done.Moved)
-		w.Done.Contest, w.MustLook = w.Done.Contest.Next(changed)
+		w.Done.AdoptionRace, w.MustListOrphans = w.Done.AdoptionRace.Next(changed)
 		return err
 	case rollout.Release:
 		return c.release(ctx, w.Deployment, verdict.Sets, w.Done.Moved)
@@ -90,17 +90,17 @@ func (c *Controller) listSets(ctx context.Context, w *rollout.World) error {
 		return err
 	}
 	for _, set := range orphans {
-		if w.Orphans, err = c.lookAgain(ctx, w.Orphans, w.Done.Moved, set); err != nil {
+		if w.Orphans, err = c.readAgain(ctx, w.Orphans, w.Done.Moved, set); err != nil {
 			return err
 		}
 	}
-	w.LiveSets, w.Released, w.MustLook = live, released, false
+	w.LiveSets, w.Released, w.MustListOrphans = live, released, false
 	c.recordLive(d.UID, live, w.Owned)
 	return nil
 }
 
-// lookAgain reads a set without a controller, which the selector matches, again, so that the deployment adopts its current version.
-func (c *Controller) lookAgain(ctx context.Context, orphans []*v1alpha1.MachineSet, moved map[types.UID]bool, found metav1.Object) ([]*v1alpha1.MachineSet, error) {
+// readAgain reads a set without a controller, which the selector matches, again, so that the deployment adopts its current version.
+func (c *Controller) readAgain(ctx context.Context, orphans []*v1alpha1.MachineSet, moved map[types.UID]bool, found metav1.Object) ([]*v1alpha1.MachineSet, error) {
 	return ownerref.LookAgain(orphans, moved, found, func(name string) (*v1alpha1.MachineSet, error) {
 		set, err := c.cfg.Machines.MachineSets(found.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
 		if failure, undecodable := decode.FailureOf(err); undecodable { // it is adopted by its metadata
@@ -146,7 +146,7 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 	}
 	klog.FromContext(ctx).Info("Created MachineSet", telemetry.KeyMachineSet, klog.KObj(created), "revision", created.Annotations[v1alpha1.AnnotationRevision])
 	w.Owned = append(w.Owned, created)
-	c.made(w.Deployment.UID, created.UID)
+	c.recordCreated(w.Deployment.UID, created.UID)
 	return nil
 }
 
@@ -160,8 +160,8 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, desired []*v1
 		if concerns(w.Owned[i], set) {
 			set = set.DeepCopy()
 			follow(ctx, set)
-			if c.cfg.Foresee != nil {
-				set = c.cfg.Foresee(ctx, set, rollout.Fades(w.Deployment, w.Owned[i], set))
+			if c.cfg.Predict != nil {
+				set = c.cfg.Predict(ctx, set, rollout.IsReplaced(w.Deployment, w.Owned[i], set))
 			}
 		}
 		written, err := c.sets.Commit(ctx, w.Owned[i], set)
@@ -170,7 +170,7 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, desired []*v1
 		}
 		w.Wrote(written)
 	}
-	w.Machines = c.observeMachines(w.Owned) // they must not be older than the machines for which Foresee has removed intents
+	w.Machines = c.observeMachines(w.Owned) // they must not be older than the machines for which Predict has removed intents
 	return nil
 }
 
@@ -198,7 +198,7 @@ func (c *Controller) delete(ctx context.Context, sets []*v1alpha1.MachineSet, de
 	return nil
 }
 
-// adopt makes the deployment the controller of sets, after a live read has confirmed that the deployment exists, and records that it was tried.
+// adopt sets the deployment as the controller of sets, after a live read has confirmed that the deployment exists, and records that it was tried.
 func (c *Controller) adopt(ctx context.Context, d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet, tried map[types.UID]bool) (changed bool, err error) {
 	live, err := c.cfg.Machines.MachineDeployments(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
 	if err != nil {

@@ -211,7 +211,7 @@ func TestNothingIsRememberedOfADeploymentThatIsGone(t *testing.T) {
 		if sets := b.server.List("machinesets"); len(sets) != 1 || len(b.view.Deployments.All()) > 0 {
 			t.Fatal("the slot was not lost while a set was created")
 		}
-		_, looked := b.controller.looked.Load(d.UID)
+		_, looked := b.controller.orphansListed.Load(d.UID)
 		_, unseen := b.controller.unseen.Load(d.UID)
 		if looked || unseen {
 			t.Errorf("it is remembered for which selector orphans were looked for: %t, and which sets the cache does not show: %t", looked, unseen)

@@ -39,7 +39,7 @@ const (
 
 // Config is the configuration of the controller. Machines, Metadata, View, Events and Clock are required.
 type Config struct {
-	// Machines writes to the control cluster; Metadata lists there, past all caches.
+	// Machines writes to the control cluster; Metadata lists there, uncached.
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
 	// View shows the objects of the control cluster that this replica may reconcile.
@@ -52,10 +52,10 @@ type Config struct {
 	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces, runner.TenantsAtOnce times
 	// as many.
 	Workers int
-	// Foresee returns a set that is about to be written, with what its own controller would write on it next, so that both are
-	// one write. fades is the result of rollout.Fades for it. With nil, the set's own controller writes that itself.
-	Foresee func(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet
-	// Written is what this process has written of sets. Nil leaves out what their own controller has.
+	// Predict returns a set that is about to be written, with what its own controller would write on it next, so that both are
+	// one write. isReplaced is the result of rollout.IsReplaced for it. With nil, the set's own controller writes that itself.
+	Predict func(ctx context.Context, set *v1alpha1.MachineSet, isReplaced bool) *v1alpha1.MachineSet
+	// Written has the versions of sets that this process has written. With nil, it has only those of this controller.
 	Written *patch.Latest[*v1alpha1.MachineSet]
 	// CountMinReady applies minReadySeconds to deployments that do not specify whether it applies.
 	CountMinReady bool
@@ -77,19 +77,19 @@ func (c Config) Validate() error {
 
 // Controller reconciles MachineDeployments. Create it with New, before the View has objects.
 type Controller struct {
-	cfg         Config
-	runner      *runner.Runner[types.NamespacedName]
-	pass        runner.Pass[*rollout.World, rollout.Verdict]
-	deployments *patch.Committer[*v1alpha1.MachineDeployment]
-	sets        *patch.Committer[*v1alpha1.MachineSet]
-	machines    *patch.Committer[*v1alpha1.Machine]
-	nodes       *patch.Latest[*corev1.Node]
-	pace        *patch.Pace
-	children    *ownerref.Children[*v1alpha1.MachineSet]
-	looked      sync.Map // selectors for which orphans of any slot were looked for, and adopted, by UID of the deployment
-	metadata    *pages.Metadata
-	unseen      sync.Map // sets that the cache does not show yet, by UID of the deployment; see sees
-	rollouts    sync.Map // the rollout, and when it was first observed, by UID of the deployment; for traces
+	cfg           Config
+	runner        *runner.Runner[types.NamespacedName]
+	pass          runner.Pass[*rollout.World, rollout.Verdict]
+	deployments   *patch.Committer[*v1alpha1.MachineDeployment]
+	sets          *patch.Committer[*v1alpha1.MachineSet]
+	machines      *patch.Committer[*v1alpha1.Machine]
+	nodes         *patch.Latest[*corev1.Node]
+	pace          *patch.Pace
+	children      *ownerref.Children[*v1alpha1.MachineSet]
+	orphansListed sync.Map // selectors for which orphans of any slot were listed, and adopted, by UID of the deployment
+	metadata      *pages.Metadata
+	unseen        sync.Map // sets that the cache does not show yet, by UID of the deployment; see sees
+	rollouts      sync.Map // the rollout, and when it was first observed, by UID of the deployment; for traces
 }
 
 // New returns a Controller, and registers its event handlers at the View. Errors: those of cfg.Validate, negative Workers, and no target
@@ -181,7 +181,7 @@ func (c *Controller) report(ctx context.Context, d *v1alpha1.MachineDeployment, 
 // rest writes the result of the pass, with the status when the pace allows it.
 func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout.Verdict) (runner.Result, error) {
 	wake := verdict.Wake
-	if w.Done.Contest > 0 {
+	if w.Done.AdoptionRace > 0 {
 		wake = machinefacts.Sooner(wake, machinefacts.LateCache)
 	}
 	again := runner.Result{RequeueAfter: wake}
@@ -189,7 +189,7 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 		return again, nil
 	}
 	desired := verdict.Deployment
-	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || someRecover(w.Machines)), c.cfg.Clock.Now()); wait > 0 {
+	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || anyUnhealthy(w.Machines)), c.cfg.Clock.Now()); wait > 0 {
 		// The names of deleted machines are written with the status: any other write of a deployment may cause a conflict for
 		// the cluster-autoscaler, which tries again seconds later.
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, wake)}, nil
@@ -208,8 +208,8 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	return again, nil
 }
 
-// someRecover reports whether a machine waits to recover. Where Nodes are configured, one reboots after the other.
-func someRecover(machines map[types.UID][]*v1alpha1.Machine) bool {
+// anyUnhealthy reports whether a machine waits to recover. Where Nodes are configured, one reboots after the other.
+func anyUnhealthy(machines map[types.UID][]*v1alpha1.Machine) bool {
 	for _, all := range machines {
 		if slices.ContainsFunc(all, machinefacts.IsUnhealthy) {
 			return true
@@ -258,10 +258,10 @@ func (c *Controller) observe(ctx context.Context, d *v1alpha1.MachineDeployment)
 	w.Machines = c.observeMachines(w.Owned)
 	w.Confirmed = c.sees(d.UID, w.Owned)
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
-	if d.Generation == d.Status.ObservedGeneration { // the writer of that status has looked for orphans
-		c.looked.Store(d.UID, selector)
+	if d.Generation == d.Status.ObservedGeneration { // the writer of that status has listed orphans
+		c.orphansListed.Store(d.UID, selector)
 	}
-	w.MustLook = c.mustLook(d)
+	w.MustListOrphans = c.mustListOrphans(d)
 	w.Orphans = c.children.Orphans(d.Namespace)
 	w.Nodes, err = c.observeNodes(d, w.Machines)
 	w.NoTarget = w.Nodes == nil
@@ -283,22 +283,22 @@ func (c *Controller) observeMachines(sets []*v1alpha1.MachineSet) map[types.UID]
 	return machines
 }
 
-// decide returns the verdict on a deployment. When none of the orphans that were looked for is left to adopt, it records that: until then
-// they are looked for again, because no event reports a change of those in other slots.
+// decide returns the verdict on a deployment. When none of the orphans that were listed is left to adopt, it records that: until then
+// they are listed again, because no event reports a change of those in other slots.
 func (c *Controller) decide(w *rollout.World) rollout.Verdict {
 	verdict := rollout.Decide(*w)
 	if verdict.Do == rollout.Rest {
 		verdict.Waiting = rollout.Waits(w.Deployment, w.Owned, verdict)
 	}
-	if !w.MustLook && w.Done.Contest == 0 && verdict.Do != rollout.Adopt {
-		c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
+	if !w.MustListOrphans && w.Done.AdoptionRace == 0 && verdict.Do != rollout.Adopt {
+		c.orphansListed.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
 	}
 	return verdict
 }
 
-// mustLook reports whether the deployment is new, or has another selector than when orphans were looked for.
-func (c *Controller) mustLook(d *v1alpha1.MachineDeployment) bool {
-	last, _ := c.looked.Load(d.UID)
+// mustListOrphans reports whether the deployment is new, or has another selector than when orphans were listed.
+func (c *Controller) mustListOrphans(d *v1alpha1.MachineDeployment) bool {
+	last, _ := c.orphansListed.Load(d.UID)
 	return last != metav1.FormatLabelSelector(d.Spec.Selector)
 }
 
@@ -315,8 +315,8 @@ func (c *Controller) recordLive(deployment types.UID, live map[types.UID]bool, s
 	c.unseen.Store(deployment, unseen)
 }
 
-// made records a set that was created.
-func (c *Controller) made(deployment, set types.UID) {
+// recordCreated records a set that was created.
+func (c *Controller) recordCreated(deployment, set types.UID) {
 	if unseen, known := c.unseenOf(deployment); known {
 		unseen[set] = true
 	}
@@ -332,7 +332,7 @@ func (c *Controller) sees(deployment types.UID, shown []*v1alpha1.MachineSet) bo
 	return known && len(unseen) == 0
 }
 
-// unseenOf returns the sets that exist and that the cache has not shown yet; asked is false if that is not known. One worker at
+// unseenOf returns the sets that exist and that the cache has not shown yet; known is false if that is not known. One worker at
 // a time reconciles a deployment, and it may change the result.
 func (c *Controller) unseenOf(deployment types.UID) (unseen map[types.UID]bool, known bool) {
 	found, known := c.unseen.Load(deployment)

@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 )
 
-// readLive reads the deployment, and the machines of its sets in one list whatever their number and their labels, from the API server. What
+// readLive reads the deployment, and the machines of its sets in one list however many there are and whichever labels they have, from the API server. What
 // must not depend on how late the caches are is decided on that; the replicas that belong to the machines that the
 // cluster-autoscaler has named, for example.
 func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
@@ -34,7 +34,7 @@ func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 		return err
 	}
 	c.deployments.Wrote(d) // until the cache shows it
-	w.Deployment, w.MustLook, w.Live = d, c.mustLook(d), &rollout.Live{Machines: machines}
+	w.Deployment, w.MustListOrphans, w.Live = d, c.mustListOrphans(d), &rollout.Live{Machines: machines}
 	return nil
 }
 

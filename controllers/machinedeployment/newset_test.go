@@ -191,12 +191,12 @@ func TestSees(t *testing.T) {
 			t.Errorf("%s: all that there is is shown: %v, want %v", step, got, want)
 		}
 	}
-	c.made(d.UID, "a")
+	c.recordCreated(d.UID, "a")
 	check("the API server was not asked", false, "a")
 	c.recordLive(d.UID, map[types.UID]bool{"a": true, "b": true}, sets("a"))
 	check("one is missing", false, "a")
 	check("both are there", true, "a", "b")
-	c.made(d.UID, "c")
+	c.recordCreated(d.UID, "c")
 	check("one was made", false, "a", "b")
 	check("and is shown", true, "a", "b", "c")
 	check("one has gone, which was seen", true, "a", "c")

@@ -91,7 +91,7 @@ func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelecto
 	return selectors
 }
 
-// changed enqueues a deployment, or drops what is remembered of one that was deleted.
+// changed enqueues a deployment, or drops the state of one that was deleted.
 func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
 	if after != nil {
 		c.runner.Enqueue(objectcache.Key(after))
@@ -101,16 +101,16 @@ func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
 	c.runner.Drop(objectcache.Key(before))
 }
 
-// forget drops what is remembered of a deployment.
+// forget drops the state of a deployment.
 func (c *Controller) forget(deployment types.UID) {
 	c.deployments.Forget(deployment)
-	c.looked.Delete(deployment)
+	c.orphansListed.Delete(deployment)
 	c.unseen.Delete(deployment)
 	c.rollouts.Delete(deployment)
 	c.pace.Forget(deployment)
 }
 
-// forgetIfGone forgets a deployment at the end of its pass, if the cache does not show it any more: the pass may have remembered something
+// forgetIfGone forgets a deployment at the end of its pass, if the cache does not show it any more: the pass may have stored state
 // after the event that the deployment is gone, and no later event would drop it.
 func (c *Controller) forgetIfGone(d *v1alpha1.MachineDeployment) {
 	if !c.cfg.View.Deployments.Shows(d) {

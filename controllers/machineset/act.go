@@ -25,7 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// listLive lists the machines that match the set's selector from the API server: one list of metadata, whatever their number.
+// listLive lists the machines that match the set's selector from the API server: one list of metadata, however many there are.
 // For a set that is being deleted it lists all machines of the namespace, so that those which have lost their labels are
 // deleted, too.
 //
@@ -60,11 +60,11 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 		return err
 	}
 	for _, found := range orphans {
-		if err := c.lookAgain(ctx, w, found); err != nil {
+		if err := c.readAgain(ctx, w, found); err != nil {
 			return err
 		}
 	}
-	w.Live, w.MustLook = live, false
+	w.Live, w.MustListOrphans = live, false
 	c.listed(w, begun)
 	return nil
 }
@@ -74,14 +74,14 @@ func (c *Controller) lastList(w *scale.World) *scale.Live {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.done[w.Set.UID]
-	if known == nil || len(known.awaited) == 0 || w.MustLook || w.Set.DeletionTimestamp != nil || c.own.Since(known.listed) > machinefacts.LateCache {
+	if known == nil || len(known.awaited) == 0 || w.MustListOrphans || w.Set.DeletionTimestamp != nil || c.own.Since(known.listed) > machinefacts.LateCache {
 		return nil
 	}
 	return known.live
 }
 
-// lookAgain reads a machine without a controller again, so that the set adopts its current version.
-func (c *Controller) lookAgain(ctx context.Context, w *scale.World, found metav1.Object) (err error) {
+// readAgain reads a machine without a controller again, so that the set adopts its current version.
+func (c *Controller) readAgain(ctx context.Context, w *scale.World, found metav1.Object) (err error) {
 	w.Orphans, err = ownerref.LookAgain(w.Orphans, w.Done.Adopted, found, func(name string) (*v1alpha1.Machine, error) {
 		return c.read(ctx, w.Set.Namespace, name)
 	})
@@ -100,7 +100,7 @@ func (c *Controller) read(ctx context.Context, namespace, name string) (*v1alpha
 // create creates the machines of the ordinals.
 func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int64) error {
 	var mu sync.Mutex
-	made := 0
+	created := 0
 	err := slowStart(ordinals, func(ordinal int64) error {
 		occupied, err := c.createOne(ctx, w.Set, ordinal)
 		mu.Lock()
@@ -112,12 +112,12 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 			w.Done.Occupied[ordinal] = true
 		default:
 			w.Done.Created[ordinal] = true
-			made++
+			created++
 		}
 		return nil
 	})
-	if made > 0 {
-		telemetry.Emit(ctx, c.cfg.Events, w.Set, v1alpha1.EventSuccessfulCreate, fmt.Sprintf("Created %d machines", made))
+	if created > 0 {
+		telemetry.Emit(ctx, c.cfg.Events, w.Set, v1alpha1.EventSuccessfulCreate, fmt.Sprintf("Created %d machines", created))
 	}
 	if err != nil {
 		w.Done.CreateError = err.Error()
@@ -242,7 +242,7 @@ func (c *Controller) update(ctx context.Context, w *scale.World, desired []*v1al
 	})
 }
 
-// adopt makes the set the controller of machines, after a live read has confirmed that the set exists.
+// adopt sets the set as the controller of machines, after a live read has confirmed that the set exists.
 func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
 	live, err := c.cfg.Machines.MachineSets(w.Set.Namespace).Get(ctx, w.Set.Name, metav1.GetOptions{})
 	if err != nil {
@@ -255,7 +255,7 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 	changed, err := ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) {
 		ownerref.Adopt(m, w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
 	})
-	w.Done.Contest, w.MustLook = w.Done.Contest.Next(changed)
+	w.Done.AdoptionRace, w.MustListOrphans = w.Done.AdoptionRace.Next(changed)
 	return err
 }
 

@@ -104,8 +104,8 @@ func TestNameOfANewMachineIsInUse(t *testing.T) {
 				if creates != tc.creates || len(owned) != 1 {
 					b.Errorf("%d requests to create a machine, the set has %d; want %d, 1", creates, len(owned), tc.creates)
 				}
-				if made := slices.DeleteFunc(b.reported.List(), func(e string) bool { return !strings.HasSuffix(e, v1alpha1.EventSuccessfulCreate) }); len(made) != 1 {
-					b.Errorf("Events %v, want one for the one machine", made)
+				if created := slices.DeleteFunc(b.reported.List(), func(e string) bool { return !strings.HasSuffix(e, v1alpha1.EventSuccessfulCreate) }); len(created) != 1 {
+					b.Errorf("Events %v, want one for the one machine", created)
 				}
 			})
 		})

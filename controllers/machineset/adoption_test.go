@@ -70,13 +70,13 @@ func TestAnOrphanThatIsWrittenAllTheTimeStopsNothing(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.put("m")
 		b.hide("m")
-		attempts, writing, made := 0, false, 0
+		attempts, writing, created := 0, false, 0
 		b.server.Fault(func(r apiserver.Request) error {
 			if writing || r.Verb != "patch" || r.Name != "m" {
 				return nil
 			}
 			if attempts++; attempts == 4 { // the first of the second pass
-				made = len(b.machines()) - 1
+				created = len(b.machines()) - 1
 			}
 			if attempts <= 4 { // each write also starts a pass here, where the view is that of all slots
 				writing = true // it is such a request, too
@@ -88,8 +88,8 @@ func TestAnOrphanThatIsWrittenAllTheTimeStopsNothing(t *testing.T) {
 		})
 		b.create(2)
 		b.pass(10 * time.Minute)
-		if made != 2 {
-			b.Errorf("the first pass has made %d machines, want 2", made)
+		if created != 2 {
+			b.Errorf("the first pass has created %d machines, want 2", created)
 		}
 		living := slices.DeleteFunc(b.machines(), func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil })
 		if len(living) != 2 || slices.ContainsFunc(living, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, b.set()) }) {
@@ -98,18 +98,18 @@ func TestAnOrphanThatIsWrittenAllTheTimeStopsNothing(t *testing.T) {
 	})
 }
 
-// A set whose intents are foreseen adopts nothing then, and looks again in its own pass.
-func TestForesee_LeavesOrphansToThePass(t *testing.T) {
+// A set whose intents are predicted adopts nothing then, and looks again in its own pass.
+func TestPredict_LeavesOrphansToThePass(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.end()
 		b.pass(0)
 		b.put("m")
 		b.hide("m")
 		b.create(0, func(set *v1alpha1.MachineSet) { set.Finalizers = []string{v1alpha1.FinalizerName} })
-		if foreseen := b.controller.Foresee(b.Context(), b.set(), false); foreseen.ResourceVersion != b.set().ResourceVersion {
+		if predicted := b.controller.Predict(b.Context(), b.set(), false); predicted.ResourceVersion != b.set().ResourceVersion {
 			t.Fatal("the set was written")
 		}
-		if !b.controller.observe(b.set()).MustLook {
+		if !b.controller.observe(b.set()).MustListOrphans {
 			t.Error("the pass does not look for orphans")
 		}
 	})
@@ -140,9 +140,9 @@ func TestNothingIsRememberedOfASetThatIsGone(t *testing.T) {
 		if n := remembered(b); n > 0 {
 			t.Errorf("%d sets after the end of the pass, want none", n)
 		}
-		b.controller.Foresee(b.Context(), set, false)
+		b.controller.Predict(b.Context(), set, false)
 		if n := remembered(b); n > 0 {
-			t.Errorf("%d sets after Foresee, want none", n)
+			t.Errorf("%d sets after Predict, want none", n)
 		}
 	})
 }

@@ -41,14 +41,14 @@ const (
 	slowStatusPace = 10 * time.Second
 )
 
-// tidyAfter is how long intents that are all observed may remain on a set whose machines are being replaced, to be removed
+// keepObserved is how long intents that are all observed may remain on a set whose machines are being replaced, to be removed
 // together with the next ones.
-const tidyAfter = 10 * time.Second
+const keepObserved = 10 * time.Second
 
 // Config is the configuration of the controller. All fields but ClassProblem, Written, CountMinReady, Gate, Workers, Metrics, Tracer and Rollout
 // are required.
 type Config struct {
-	// Machines writes to the control cluster; Metadata lists there, past all caches.
+	// Machines writes to the control cluster; Metadata lists there, uncached.
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
 	// View shows the objects of the control cluster that this replica may reconcile.
@@ -103,19 +103,19 @@ type Controller struct {
 	checks   *classChecks
 }
 
-// done is what this process has done for a set and the cache does not show yet. It only saves requests that would have no
+// done records what this process has done for a set and the cache does not show yet. It only saves requests that would have no
 // effect: names and preconditions already prevent the effect.
 type done struct {
-	busy   turns.Mutex // locked while a decision about the set is made
-	untidy time.Time   // since when the intents on the set are all observed; zero when it has none, or one is not observed
+	busy        turns.Mutex // locked during a decision about the set
+	allObserved time.Time   // since when the intents on the set are all observed; zero when it has none, or one is not observed
 
 	created map[int64]bool
 	since   map[int64]time.Time // of created
 	deleted map[types.UID]bool
 	// released are the names of the machines that were released since the status was written last.
-	released []string
-	class    classCheckOf
-	looked   string // selector for which orphans were looked for, and adopted
+	released      []string
+	class         classCheckOf
+	orphansListed string // selector for which orphans were listed, and adopted
 
 	live    *scale.Live                      // the last list
 	listed  time.Time                        // when it began
@@ -205,12 +205,12 @@ func (c *Controller) stage(key types.NamespacedName) telemetry.Stage {
 // rest writes the result of the pass, and returns when the set is reconciled again.
 func (c *Controller) rest(ctx context.Context, w *scale.World, verdict scale.Verdict) (runner.Result, error) {
 	wait, err := c.write(ctx, *w, verdict)
-	wait = machinefacts.Sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
+	wait = machinefacts.Sooner(wait, c.allObserved(w.Set.UID, verdict.AllObserved))
 	wait = machinefacts.Sooner(wait, c.untilClassCheck(w.Set.UID))
 	if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(*w)) > 0 {
 		wait = machinefacts.Sooner(wait, machinefacts.LateCache+time.Second) // in case the cache never shows them
 	}
-	if w.Done.Contest > 0 {
+	if w.Done.AdoptionRace > 0 {
 		wait = machinefacts.Sooner(wait, machinefacts.LateCache)
 	}
 	return runner.Result{RequeueAfter: wait}, err
@@ -277,33 +277,33 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 		w.Owned = append(w.Owned, m)
 		w.Undecodable[m.UID] = true
 	}
-	known := c.remember(set, w.Owned)
+	known := c.doneFor(set, w.Owned)
 	w.Done.Created, w.Done.Deleted, w.Done.Released = known.created, known.deleted, known.released
 	w.HeldBy, w.Held = c.cfg.Held(set.Namespace)
-	w.TidyLater = isRolling(set) && (known.untidy.IsZero() || w.Now.Sub(known.untidy) < tidyAfter)
+	w.KeepObserved = isRolling(set) && (known.allObserved.IsZero() || w.Now.Sub(known.allObserved) < keepObserved)
 	selector := metav1.FormatLabelSelector(set.Spec.Selector)
-	if set.Generation == set.Status.ObservedGeneration { // the writer of that status has looked for orphans
-		known.looked = selector
+	if set.Generation == set.Status.ObservedGeneration { // the writer of that status has listed orphans
+		known.orphansListed = selector
 	}
-	w.MustLook = known.looked != selector
+	w.MustListOrphans = known.orphansListed != selector
 	c.observeClass(&w, known)
 	return w
 }
 
-// decide returns the verdict on a set. When none of the orphans that were looked for is left to adopt, it records that: until then they
-// are looked for again, because no event reports a change of those in other slots.
+// decide returns the verdict on a set. When none of the orphans that were listed is left to adopt, it records that: until then they
+// are listed again, because no event reports a change of those in other slots.
 func (c *Controller) decide(w *scale.World) scale.Verdict {
 	verdict := scale.Decide(*w)
 	if verdict.Do == scale.Rest {
 		verdict.Waiting = scale.Waits(*w, verdict)
 	}
-	if w.MustLook || w.Done.Contest > 0 || verdict.Do == scale.Adopt {
+	if w.MustListOrphans || w.Done.AdoptionRace > 0 || verdict.Do == scale.Adopt {
 		return verdict
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.done[w.Set.UID]; known != nil {
-		known.looked = metav1.FormatLabelSelector(w.Set.Spec.Selector)
+		known.orphansListed = metav1.FormatLabelSelector(w.Set.Spec.Selector)
 	}
 	return verdict
 }
@@ -326,9 +326,9 @@ func (c *Controller) listed(w *scale.World, begun time.Time) {
 	}
 }
 
-// remember returns what this process has done for the set, without what the cache shows by now. One worker at a time reconciles
+// doneFor returns what this process has done for the set, without what the cache shows by now. One worker at a time reconciles
 // a set, and it records in the result what it does.
-func (c *Controller) remember(set *v1alpha1.MachineSet, owned []*v1alpha1.Machine) *done {
+func (c *Controller) doneFor(set *v1alpha1.MachineSet, owned []*v1alpha1.Machine) *done {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.known(set.UID)

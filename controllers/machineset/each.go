@@ -39,7 +39,7 @@ func each[T any](items []T, f func(T) error) error {
 		running.Go(func() {
 			defer func() { <-slots }()
 			defer func() {
-				if p := recover(); p != nil { // the runner recovers panics of its own goroutine only
+				if p := recover(); p != nil { // the runner recovers panics of one goroutine only
 					errs[i] = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 				}
 			}()

@@ -30,13 +30,13 @@ func (b *bench) fails() {
 func TestSetWhoseMachinesFail_CreatesThemWithDelays(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1)
-		began, made := time.Now(), b.server.Count("create machines")
+		began, created := time.Now(), b.server.Count("create machines")
 		var after []string
 		for time.Since(began) < 30*time.Minute {
 			b.fails()
 			b.pass(time.Second)
-			if n := b.server.Count("create machines"); n != made {
-				after, made = append(after, time.Since(began).Round(10*time.Second).String()), n
+			if n := b.server.Count("create machines"); n != created {
+				after, created = append(after, time.Since(began).Round(10*time.Second).String()), n
 			}
 		}
 		if diff := cmp.Diff([]string{"0s", "10s", "30s", "1m10s", "2m30s", "5m10s", "10m30s", "16m30s", "22m30s", "28m30s"}, after); diff != "" {
@@ -48,8 +48,8 @@ func TestSetWhoseMachinesFail_CreatesThemWithDelays(t *testing.T) {
 
 		b.patch(`{"spec":{"minReadySeconds":5}}`)
 		b.pass(time.Second)
-		if n := b.server.Count("create machines"); n != made+1 {
-			t.Errorf("after a change of the spec %d machines were created, want 1", n-made)
+		if n := b.server.Count("create machines"); n != created+1 {
+			t.Errorf("after a change of the spec %d machines were created, want 1", n-created)
 		}
 		b.pass(machinefacts.EarlyFailure + time.Minute)
 		if is := machinefacts.MachineSetCondition(&b.set().Status, v1alpha1.MachineSetCreationDelayed); is != nil {

@@ -51,7 +51,7 @@ func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelecto
 	return selectors
 }
 
-// changed enqueues a set, or drops what is remembered of one that was deleted.
+// changed enqueues a set, or drops the state of one that was deleted.
 func (c *Controller) changed(before, after *v1alpha1.MachineSet) {
 	if after != nil {
 		c.runner.Enqueue(objectcache.Key(after))
@@ -60,7 +60,7 @@ func (c *Controller) changed(before, after *v1alpha1.MachineSet) {
 	c.forget(before.UID)
 }
 
-// forget drops what is remembered of a set.
+// forget drops the state of a set.
 func (c *Controller) forget(set types.UID) {
 	c.sets.Forget(set)
 	c.pace.Forget(set)
@@ -69,8 +69,8 @@ func (c *Controller) forget(set types.UID) {
 	delete(c.done, set)
 }
 
-// forgetIfGone forgets a set at the end of a decision about it, if the cache does not show it any more: the decision may have remembered
-// something after the event that the set is gone, and no later event would drop it.
+// forgetIfGone forgets a set at the end of a decision about it, if the cache does not show it any more: the decision may have stored
+// state after the event that the set is gone, and no later event would drop it.
 func (c *Controller) forgetIfGone(set *v1alpha1.MachineSet) {
 	if !c.cfg.View.Sets.Shows(set) {
 		c.forget(set.UID)

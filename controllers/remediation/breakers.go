@@ -28,12 +28,12 @@ type Breakers struct {
 	inUse func() map[string][]disruption.Thresholds
 	dirty chan struct{}
 
-	mu       sync.Mutex
-	texts    map[string]string
-	holders  []string
-	said     string
-	state    *disruption.AllBreakers
-	standing disruption.Snapshots
+	mu         sync.Mutex
+	texts      map[string]string
+	holders    []string
+	lastReport string
+	state      *disruption.AllBreakers
+	standing   disruption.Snapshots
 }
 
 func newBreakers(cfg Config, t *tree) *Breakers {
@@ -47,7 +47,7 @@ func (h *Breakers) Report() (text string, ok bool) {
 	h.recount()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.said, h.said != ""
+	return h.lastReport, h.lastReport != ""
 }
 
 // Receive stores the reports of the replicas, by their names, this one among them, and which of them holds each slot; "" means no
@@ -69,10 +69,10 @@ func (h *Breakers) Snapshots() disruption.Snapshots {
 	return h.standing
 }
 
-// remember records that the status of a root with these thresholds has an open circuit breaker, with the given reason.
-func (h *Breakers) remember(t disruption.Thresholds, reason string, machines []disruption.Member) {
+// restore records that the status of a root with these thresholds has an open circuit breaker, with the given reason.
+func (h *Breakers) restore(t disruption.Thresholds, reason string, machines []disruption.Member) {
 	h.mu.Lock()
-	before, news := h.standing, false
+	before, isNew := h.standing, false
 	for _, member := range machines {
 		scope := member.Scope
 		switch {
@@ -81,12 +81,12 @@ func (h *Breakers) remember(t disruption.Thresholds, reason string, machines []d
 		case scope.Zone == "":
 			continue
 		}
-		news = h.state.Remember(t, scope, member.Machine.Namespace) || news
+		isNew = h.state.Restore(t, scope, member.Machine.Namespace) || isNew
 	}
 	h.standing = h.state.Snapshots()
 	after := h.standing
 	h.mu.Unlock()
-	if news {
+	if isNew {
 		h.recount()
 		h.announce(before, after)
 	}
@@ -195,7 +195,7 @@ func (h *Breakers) count(ctx context.Context) (again time.Time) {
 	h.state.Use(wanted)
 	again = h.state.Step(h.cfg.Clock.Now(), total, complete)
 	before := h.standing
-	h.standing, h.said = h.state.Snapshots(), disruption.Report(h.cfg.Replica, own, reported, h.said)
+	h.standing, h.lastReport = h.state.Snapshots(), disruption.Report(h.cfg.Replica, own, reported, h.lastReport)
 	after := h.standing
 	h.mu.Unlock()
 	for t := range after.Of {

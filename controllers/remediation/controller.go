@@ -27,7 +27,7 @@ type Config struct {
 	// View has the objects of the control cluster in this process's slots.
 	View    *objectcache.View
 	Targets target.Resolver
-	// Servers are what this process knows of API servers.
+	// Servers contain the states of API servers that this process knows.
 	Servers target.Servers
 	// Namespaces has the annotations of the control cluster's Namespaces. It has to begin to watch after New.
 	Namespaces Namespaces

@@ -95,7 +95,7 @@ func TestBreakersEnqueueTheirRoots(t *testing.T) {
 		looked = nil
 		m := machine(set("s", nil, 1), 0, v1alpha1.MachineRunning, time.Now())
 		below := func(zone string) {
-			b.breakers.remember(b.cfg.Limits.Thresholds, v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: zone}}})
+			b.breakers.restore(b.cfg.Limits.Thresholds, v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: zone}}})
 		}
 		if below(""); len(looked) > 0 {
 			t.Errorf("the condition of a zone opens the circuit breaker of a cluster, for roots of %q", looked)

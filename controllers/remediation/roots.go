@@ -180,7 +180,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
-// reasons are what is reported beside a verdict: why annotations are ignored, and why deletions are held; "" if not.
+// reasons are reported in addition to a verdict: why annotations are ignored, and why deletions are held; "" if not.
 type reasons struct{ ignored, held string }
 
 // observe collects the input of a decision about a root.
@@ -210,20 +210,20 @@ func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) 
 	if r.cfg.Budget != nil {
 		why.ignored = strings.Trim(why.ignored+". "+r.cfg.Budget.Ignored(root.GetNamespace()), ". ")
 	}
-	r.remember(root, w.Limits.Thresholds, w.Machines)
+	r.restore(root, w.Limits.Thresholds, w.Machines)
 	w.Breakers = r.breakers.Snapshots().Of[w.Limits.Thresholds].Snapshot
 	return w, why, nil
 }
 
-// remember keeps the circuit breakers of a root open that are open according to its status, where this process does not know them:
+// restore keeps the circuit breakers of a root open that are open according to its status, where this process does not know them:
 // the previous holder may have opened them, or this process, with other thresholds. Only thresholds that would have opened them later
 // are reason to decide anew: they are set to have machines replaced again.
-func (r *roots[T]) remember(root T, t disruption.Thresholds, machines []disruption.Member) {
+func (r *roots[T]) restore(root T, t disruption.Thresholds, machines []disruption.Member) {
 	before, _ := r.seen.Swap(root.GetUID(), t)
 	if last, ok := before.(disruption.Thresholds); ok && (last == t || t.OpensLaterThan(last)) {
 		return
 	}
 	if is := r.conditionOf(root, v1alpha1.MachineDeploymentCircuitBreakerOpen); is.IsTrue() {
-		r.breakers.remember(t, is.Reason, machines)
+		r.breakers.restore(t, is.Reason, machines)
 	}
 }

@@ -73,7 +73,7 @@ type concern struct {
 	phase       v1alpha1.MachinePhase
 	operation   v1alpha1.MachineOperationType
 	since, kept int64
-	asked       string // requested preservation
+	requested   string // requested preservation
 	generation  int64
 	deleted     bool
 }
@@ -82,7 +82,7 @@ func concernOf(m *v1alpha1.Machine) concern {
 	s := m.Status.CurrentStatus
 	is := concern{
 		slot: m.Labels[v1alpha1.LabelSlot], node: m.Labels[v1alpha1.LabelNode], phase: s.Phase, operation: m.Status.LastOperation.Type,
-		since: s.LastUpdateTime.Unix(), asked: machinefacts.PreserveValue(m), generation: m.Generation,
+		since: s.LastUpdateTime.Unix(), requested: machinefacts.PreserveValue(m), generation: m.Generation,
 		deleted: m.DeletionTimestamp != nil,
 	}
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {

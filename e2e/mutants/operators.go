@@ -285,7 +285,7 @@ func (f *finder) literal(n *ast.CompositeLit) {
 
 // skipped are fields that implement a rule: the literal is valid without them.
 var skipped = map[string]bool{
-	"Change.Ticket": true, "Doomed.Failed": true, "Doomed.UID": true, "question.releases": true, "question.acquired": true,
+	"Change.Ticket": true, "Deletion.Failed": true, "Deletion.UID": true, "question.releases": true, "question.acquired": true,
 	"assignment.Slot.HomeUntil": true, "assignment.Slot.UnownedSince": true, "assignment.Slot.Moved": true, "assignment.Slot.Passed": true, "assignment.Replica.Leaving": true,
 	"member.Request.Lease": false, "Disruption.Since": true, "load.coming": true, "load.allowed": true, "Exit.Empty": true,
 	"attempt.sent": true, "note.genuine": true, "note.labelled": true,

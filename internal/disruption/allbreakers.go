@@ -25,7 +25,7 @@ func NewAllBreakers(flags Thresholds) *AllBreakers {
 	return &AllBreakers{flags: flags, of: map[Thresholds]*Breakers{flags: {}}}
 }
 
-// Use sets which thresholds are in use beside those of the flags: those of the annotations of each namespace, the most important
+// Use sets which thresholds are in use in addition to those of the flags: those of the annotations of each namespace, the most important
 // first and each once, up to MaxThresholds different ones. Namespaces take turns, so that one that has many displaces none of the first ones of
 // others. The circuit breakers of thresholds that stay in use stay as they are.
 func (a *AllBreakers) Use(wanted map[string][]Thresholds) {
@@ -68,11 +68,11 @@ func (a *AllBreakers) Step(now time.Time, total map[Scope]Tally, complete bool) 
 	return again
 }
 
-// Remember records, as Breakers.Remember does, that a circuit breaker is open. With thresholds that are not in use, or with which
+// Restore records, as Breakers.Restore does, that a circuit breaker is open. With thresholds that are not in use, or with which
 // none ever opens, it does nothing.
-func (a *AllBreakers) Remember(t Thresholds, scope Scope, namespace string) (news bool) {
+func (a *AllBreakers) Restore(t Thresholds, scope Scope, namespace string) (isNew bool) {
 	breakers := a.of[t]
-	return breakers != nil && !t.neverOpens() && breakers.Remember(scope, namespace)
+	return breakers != nil && !t.neverOpens() && breakers.Restore(scope, namespace)
 }
 
 // Snapshots returns the open circuit breakers of all thresholds.

@@ -39,8 +39,8 @@ func TestThresholdsAreIndependent(t *testing.T) {
 			total, _ := Sum(Own{0: counts}, ParseReports(nil, []string{"r"}))
 			complete := rapid.IntRange(0, 9).Draw(t, "complete") > 0
 			if rapid.IntRange(0, 5).Draw(t, "remember") == 0 && !fixed.neverOpens() {
-				all.Remember(fixed, Scope{Zone: "z1"}, "a")
-				alone[fixed].Remember(Scope{Zone: "z1"}, "a")
+				all.Restore(fixed, Scope{Zone: "z1"}, "a")
+				alone[fixed].Restore(Scope{Zone: "z1"}, "a")
 			}
 			all.Step(now, total, complete)
 			for thresholds, breakers := range alone {

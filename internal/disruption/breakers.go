@@ -116,10 +116,10 @@ func (h *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally
 	return again
 }
 
-// Remember records that, according to a root of a namespace, the circuit breaker of a scope was opened by the previous holder. It is
+// Restore records that, according to a root of a namespace, the circuit breaker of a scope was opened by the previous holder. It is
 // open in that namespace only, since a root states nothing about other namespaces, until this replica has seen few enough machines
-// that are not Ready for the required time: the start of that time is unknown. Remember reports whether the breaker is new.
-func (h *Breakers) Remember(scope Scope, namespace string) (news bool) {
+// that are not Ready for the required time: the start of that time is unknown. Restore reports whether the breaker is new.
+func (h *Breakers) Restore(scope Scope, namespace string) (isNew bool) {
 	scope = scope.in(namespace)
 	if h.open[scope] != nil {
 		return false

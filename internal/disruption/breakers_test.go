@@ -32,7 +32,7 @@ func TestThresholdsAreValidated(t *testing.T) {
 // The status of a root opens a circuit breaker in its own namespace only, whatever scope it names.
 func TestRememberedBreakerIsOfOneNamespace(t *testing.T) {
 	var h Breakers
-	if !h.Remember(Scope{Zone: "z1"}, "a") || h.Remember(Scope{Zone: "z1"}, "a") || !h.Remember(Scope{Zone: "z1"}, "b") {
+	if !h.Restore(Scope{Zone: "z1"}, "a") || h.Restore(Scope{Zone: "z1"}, "a") || !h.Restore(Scope{Zone: "z1"}, "b") {
 		t.Error("the first of each namespace is new, and no other")
 	}
 	open := h.Snapshot().Open

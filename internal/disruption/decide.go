@@ -112,7 +112,7 @@ func Decide(w World) Verdict {
 func standingDisruptions(w World) []Disruption {
 	return slices.DeleteFunc(slices.Clone(w.Disruptions), func(p Disruption) bool {
 		i := slices.IndexFunc(w.Machines, func(m Member) bool { return m.Machine.UID == p.UID })
-		return i < 0 || stageOf(w.Machines[i].Machine, w.Now) == aside || w.Machines[i].Machine.DeletionTimestamp != nil ||
+		return i < 0 || stageOf(w.Machines[i].Machine, w.Now) == preserved || w.Machines[i].Machine.DeletionTimestamp != nil ||
 			!p.appliesTo(w.Machines[i].Machine) || isHeldBack(w, w.Machines[i].Machine)
 	})
 }
@@ -144,7 +144,7 @@ func manyFailToComeUp(w World) bool {
 			}
 		case steady:
 			all++
-		case coming, leaving, aside:
+		case coming, leaving, preserved:
 		}
 	}
 	return bad >= manyTries && 100*bad > w.Limits.Thresholds.Percent*all
@@ -184,7 +184,7 @@ func wake(w World, stand []Disruption) (wait time.Duration) {
 	for _, member := range w.Machines {
 		at, _ := machinefacts.HealthDeadline(member.Machine, w.Limits.HealthTimeout) // without a deadline at is long ago
 		next(at)
-		if expiry := member.Machine.Status.CurrentStatus.PreserveExpiryTime; expiry != nil && stageOf(member.Machine, w.Now) == aside {
+		if expiry := member.Machine.Status.CurrentStatus.PreserveExpiryTime; expiry != nil && stageOf(member.Machine, w.Now) == preserved {
 			next(expiry.Time)
 		}
 	}

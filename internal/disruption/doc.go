@@ -17,7 +17,7 @@
 //
 // Guarantees, each of them tested with generated worlds:
 //
-//   - The number of machines of a root that are being replaced for their health never exceeds its limit, whatever is delayed,
+//   - The number of machines of a root that are being replaced for their health never exceeds its limit, also if anything is delayed,
 //     whichever replica holds it, and wherever a process ends.
 //   - No machine is replaced for its health before the machines of every slot have been counted.
 //   - A circuit breaker stays open until few enough machines have not been Ready for the required time, also after a hand-over.

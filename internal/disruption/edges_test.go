@@ -124,7 +124,7 @@ func TestAllBreakers_UseAgain(t *testing.T) {
 		return names
 	}
 	h.Use(map[string][]Thresholds{"a": {own}, "b": {own, own}})
-	h.Remember(own, Scope{Zone: "z", Namespace: "b"}, "b")
+	h.Restore(own, Scope{Zone: "z", Namespace: "b"}, "b")
 	both := open()
 	h.Use(map[string][]Thresholds{"a": {own}})
 	onlyA := open()
@@ -164,7 +164,7 @@ func TestAllBreakers_RememberOfOtherThresholds_DoesNothing(t *testing.T) {
 	never.Percent, unused.NotReady = 100, 9
 	h := NewAllBreakers(never)
 	for _, thresholds := range []Thresholds{never, unused} {
-		if h.Remember(thresholds, Scope{Zone: "z"}, "a") {
+		if h.Restore(thresholds, Scope{Zone: "z"}, "a") {
 			t.Errorf("%s: a circuit breaker was opened", thresholds)
 		}
 	}

@@ -22,7 +22,7 @@ type candidate struct {
 	neverUp bool
 }
 
-// answer is what a rule says about a candidate.
+// answer is the result of a rule for a candidate.
 type answer int
 
 const (
@@ -157,7 +157,7 @@ func isAllowed(disruptions []Disruption, uid types.UID) bool {
 	return slices.ContainsFunc(disruptions, func(p Disruption) bool { return p.UID == uid })
 }
 
-// load is what counts against the limit. A machine that is replaced counts from its disruption until the new one is a healthy
+// load has the numbers that count against the limit. A machine that is replaced counts from its disruption until the new one is a healthy
 // Node, and so do machines that are created or deleted for another reason.
 type load struct {
 	// allowed have a disruption, and still exist.
@@ -179,7 +179,7 @@ func loadOf(w World, stand []Disruption, waiting []candidate) load {
 			l.coming++
 		case leaving:
 			l.leaving++
-		case steady, failed, aside:
+		case steady, failed, preserved:
 		}
 	}
 	for _, c := range waiting {

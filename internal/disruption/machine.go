@@ -19,8 +19,8 @@ const (
 	coming
 	// leaving: it is being deleted.
 	leaving
-	// aside: it has failed and is preserved.
-	aside
+	// preserved: it has failed and is preserved.
+	preserved
 )
 
 func stageOf(m *v1alpha1.Machine, now time.Time) stage {
@@ -29,7 +29,7 @@ func stageOf(m *v1alpha1.Machine, now time.Time) stage {
 	case m.DeletionTimestamp != nil:
 		return leaving
 	case phase == v1alpha1.MachineFailed && machinefacts.IsKept(m, now):
-		return aside
+		return preserved
 	case phase == v1alpha1.MachineFailed:
 		return failed
 	case phase == v1alpha1.MachineRunning, phase == v1alpha1.MachineAvailable, machinefacts.IsUnhealthy(m):

@@ -54,7 +54,7 @@ type wire struct {
 	Empty   []int                             `json:"empty,omitempty"`
 }
 
-// form is what is omitted from a report to limit its size.
+// form has the parts that are omitted from a report to limit its size.
 type form struct {
 	// least is how many machines of a slot and scope must be not Ready for that slot and scope to be reported.
 	least int
@@ -252,7 +252,7 @@ func (w wire) add(scope Scope, slot int, tally Tally) {
 }
 
 // Report returns the report of a replica: its current counts, and its previous report of other slots, until their holders have
-// counted them. said is its last report, which may not be in Reports yet.
+// counted them. last is its last report, which may not be in Reports yet.
 func Report(replica string, own Own, reports Reports, last string) string {
 	all := Own{}
 	before, ok := read(last)

@@ -222,7 +222,7 @@ func TestBreakers(t *testing.T) {
 			case "remember":
 				scope := readScope(words[0])
 				thresholds := append(readThresholds(t, words[1:]), DefaultThresholds())[0]
-				lines = append(lines, fmt.Sprintf("remembers %s: new %v", fact.Value, h.Remember(thresholds, scope, scope.Namespace)))
+				lines = append(lines, fmt.Sprintf("remembers %s: new %v", fact.Value, h.Restore(thresholds, scope, scope.Namespace)))
 			case "use":
 				wanted[words[0]] = readThresholds(t, words[1:])
 				h.Use(wanted)

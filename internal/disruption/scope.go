@@ -107,7 +107,7 @@ func rank(total map[Scope]Tally) map[Scope]rankedTally {
 			return tally.Unready[a] > tally.Unready[b] || tally.Unready[a] == tally.Unready[b] && a < b
 		}
 		for namespace := range tally.Unready {
-			switch { // each namespace with such machines is worse than "", which stands for none and has 0 of them
+			switch { // each namespace with such machines is worse than "", which means none and has 0 of them
 			case worse(namespace, r.first):
 				r.first, r.second = namespace, r.first
 			case worse(namespace, r.second):

@@ -2,8 +2,8 @@ package machinefacts
 
 import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 
-// MakesNone reports whether a set must not create machines: it is frozen, or must not be scaled up.
-func MakesNone(set *v1alpha1.MachineSet) bool {
+// CreatesNone reports whether a set must not create machines: it is frozen, or must not be scaled up.
+func CreatesNone(set *v1alpha1.MachineSet) bool {
 	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
 	return disabled || IsFrozen(set)
 }

@@ -31,15 +31,15 @@ type Intents struct {
 	// Create holds the ordinals of the machines that must be created.
 	Create []int64 `json:"create,omitempty"`
 	// Delete holds the machines that must be deleted.
-	Delete []Doomed `json:"delete,omitempty"`
+	Delete []Deletion `json:"delete,omitempty"`
 	// Leaving holds machines that are being deleted, and that do not have the reason recorded on them yet.
-	Leaving []Doomed `json:"leaving,omitempty"`
+	Leaving []Deletion `json:"leaving,omitempty"`
 	// Losses are the failures of machines in a row; nil when none has failed. They are replaced, and never changed.
 	Losses *Losses `json:"losses,omitempty"`
 }
 
-// Doomed identifies a machine that is recorded for deletion.
-type Doomed struct {
+// Deletion identifies a machine that is recorded for deletion.
+type Deletion struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
 	// Failed reports whether it is deleted because it has failed, or could not be created of an earlier MachineClass. If it recovers
@@ -94,16 +94,16 @@ func (in Intents) Clone() Intents {
 	return in
 }
 
-// Dooms reports whether a machine is recorded for deletion.
-func (in Intents) Dooms(uid types.UID) bool {
-	return slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == uid })
+// Deletes reports whether a machine is recorded for deletion.
+func (in Intents) Deletes(uid types.UID) bool {
+	return slices.ContainsFunc(in.Delete, func(d Deletion) bool { return d.UID == uid })
 }
 
 // Reason returns why a machine is deleted, or was; known is false for a machine that is not recorded. Clients may have written the annotation:
 // a rule that the fleet does not have is replaced.
 func (in Intents) Reason(uid types.UID) (why receipt.Reason, known bool) {
 	all := slices.Concat(in.Delete, in.Leaving)
-	i := slices.IndexFunc(all, func(d Doomed) bool { return d.UID == uid })
+	i := slices.IndexFunc(all, func(d Deletion) bool { return d.UID == uid })
 	if i < 0 {
 		return receipt.Reason{}, false
 	}

@@ -21,7 +21,7 @@ func TestReadIntents(t *testing.T) {
 		refused string // part of the error
 	}{
 		"none":                          {intents: `{}`},
-		"some":                          {intents: `{"set":"s","next":5,"create":[3],"delete":[{"name":"a","uid":"1","failed":true}]}`, want: Intents{Set: "s", Next: 5, Create: []int64{3}, Delete: []Doomed{{Name: "a", UID: "1", Failed: true}}}},
+		"some":                          {intents: `{"set":"s","next":5,"create":[3],"delete":[{"name":"a","uid":"1","failed":true}]}`, want: Intents{Set: "s", Next: 5, Create: []int64{3}, Delete: []Deletion{{Name: "a", UID: "1", Failed: true}}}},
 		"without a set":                 {intents: `{"next":5,"create":[4]}`, want: Intents{Next: 5, Create: []int64{4}}},
 		"of another set":                {intents: `{"set":"other","next":5,"create":[4],"delete":[` + doomed + `]}`},
 		"empty":                         {intents: ``, refused: "expected JSON"},
@@ -51,7 +51,7 @@ func TestReadIntents(t *testing.T) {
 
 // What is written is read again, on the set that it was written on only.
 func TestIntentsWrite(t *testing.T) {
-	want := Intents{Set: "s", Next: 5, Create: []int64{3, 4}, Delete: []Doomed{{Name: "a", UID: "1"}}}
+	want := Intents{Set: "s", Next: 5, Create: []int64{3, 4}, Delete: []Deletion{{Name: "a", UID: "1"}}}
 	for name, annotations := range map[string]map[string]string{"no annotations": nil, "others": {"other": "stays", v1alpha1.AnnotationIntents: "{}"}} {
 		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{UID: "s", Annotations: annotations}}
 		Intents{Set: "another", Next: want.Next, Create: want.Create, Delete: want.Delete}.Write(set)
@@ -93,7 +93,7 @@ func TestAwaited(t *testing.T) {
 	if got := Awaited(Intents{}, set, []*metav1.ObjectMeta{made(1, "1")}); len(got) > 0 {
 		t.Errorf("without intents %v are awaited", got)
 	}
-	if !(Intents{Delete: []Doomed{{UID: "1"}}}).Dooms("1") || (Intents{Delete: []Doomed{{UID: "1"}}}).Dooms("2") {
+	if !(Intents{Delete: []Deletion{{UID: "1"}}}).Deletes("1") || (Intents{Delete: []Deletion{{UID: "1"}}}).Deletes("2") {
 		t.Error("want the machine 1 to be doomed, and not 2")
 	}
 }
@@ -120,13 +120,13 @@ func FuzzReadIntents(f *testing.F) {
 func TestIntentsReason_OfForeignText_IsBounded(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	in := Intents{
-		Delete: []Doomed{
+		Delete: []Deletion{
 			{UID: "known", Why: receipt.Reason{Rule: receipt.RolledOut, Evidence: "e"}},
 			{UID: "forged", Why: receipt.Reason{Rule: "Forged"}},
 			{UID: "failed", Failed: true},
 			{UID: "long", Why: receipt.Reason{Rule: receipt.Unhealthy, Evidence: long}},
 		},
-		Leaving: []Doomed{{UID: "leaving", Why: receipt.Reason{Rule: receipt.Unhealthy}}},
+		Leaving: []Deletion{{UID: "leaving", Why: receipt.Reason{Rule: receipt.Unhealthy}}},
 	}
 	for uid, want := range map[types.UID]receipt.Reason{
 		"known": {Rule: receipt.RolledOut, Evidence: "e"}, "forged": {Rule: receipt.ScaledDown, Evidence: "recorded without a reason"},

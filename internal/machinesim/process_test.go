@@ -210,7 +210,7 @@ func (p *process) reconcileRoot(slot int) {
 	if !p.seen[root.UID] {
 		p.seen[root.UID] = true
 		if len(root.Status.Conditions) > 0 {
-			p.allBreakers().Remember(p.limits.Thresholds, p.scope(), root.Namespace)
+			p.allBreakers().Restore(p.limits.Thresholds, p.scope(), root.Namespace)
 		}
 	}
 	w.Breakers = p.allBreakers().Snapshots().Of[p.limits.Thresholds].Snapshot

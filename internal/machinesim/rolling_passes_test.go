@@ -126,7 +126,7 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 	case rollout.Update:
 		for _, set := range v.Sets {
 			if i := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID }); set.Spec.Replicas != w.Owned[i].Spec.Replicas {
-				set = r.foresee(set, rollout.Fades(w.Deployment, w.Owned[i], set))
+				set = r.predict(set, rollout.IsReplaced(w.Deployment, w.Owned[i], set))
 			}
 			stored, goOn := put(r, r.sets, set)
 			if !goOn {
@@ -260,13 +260,13 @@ func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
 	return w
 }
 
-// foresee adds to a set that is about to be written the content of its next write.
-func (r *rolling) foresee(set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
+// predict adds to a set that is about to be written the content of its next write.
+func (r *rolling) predict(set *v1alpha1.MachineSet, isReplaced bool) *v1alpha1.MachineSet {
 	if !r.foresees {
 		return set
 	}
 	w := r.observeSet(set)
-	w.Fades = fades
+	w.IsReplaced = isReplaced
 	v := scale.Decide(w)
 	if v.Do == scale.ListLive {
 		r.listSet(&w)

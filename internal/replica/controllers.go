@@ -104,7 +104,7 @@ func (c *controllers) addDeployments(d *deps) (err error) {
 		Gate:  d.slots.gate(policy.Deployment),
 		Clock: d.wall, Workers: d.o.ConcurrentSyncs, KeepFromAutoscaler: d.o.Machine.ScaleDownAnnotation, CountMinReady: d.o.Machine.CountMinReady,
 		NoComponentsTaint: !d.o.Machine.ComponentsTaint,
-		Foresee:           c.sets.Foresee, Written: d.written,
+		Predict:           c.sets.Predict, Written: d.written,
 		Metrics: d.metrics, Tracer: d.tracer,
 	})
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// makeNew makes the new set, after the API server has confirmed that the cache misses none. making is false while the old
+// createNew creates the new set, after the API server has confirmed that the cache misses none. creating is false while the old
 // sets have to be changed first, or when it was tried.
-func makeNew(s *sets) (v Verdict, making bool) {
+func createNew(s *sets) (v Verdict, creating bool) {
 	switch w := s.w; {
 	case slices.ContainsFunc(w.Owned, orphansDependents):
-		return Verdict{Do: Rest}, true // the next set has to adopt the machines, and not to create others beside them
+		return Verdict{Do: Rest}, true // the next set has to adopt the machines, and not to create others in addition to them
 	case w.Done.CreateError != "", isRecreating(s.d) && !s.seemOldGone():
 		return Verdict{}, false
 	case w.LiveSets == nil:
@@ -26,12 +26,12 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	case isRecreating(s.d) && !s.areOldGone():
 		return Verdict{}, false
 	}
-	s.fresh = s.count(makeSet(s.d))
+	s.fresh = s.count(newMachineSet(s.d))
 	sizes := &sizing{sets: s}
 	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {
 		return v, true // the Nodes of the old machines are marked before the first new one is created
 	}
-	if len(s.old) == 0 { // else it grows in a write of its own: a create that takes effect late must not create machines
+	if len(s.old) == 0 { // else it grows in a separate write: a create that takes effect late must not create machines
 		sizes.step()
 	}
 	set := s.newSet()
@@ -64,14 +64,14 @@ func awaitCache() Verdict { return Verdict{Do: Rest, Wake: machinefacts.LateCach
 // adjust brings all sets to their next sizes and keeps them in step with the deployment; when there is nothing to change it
 // deletes sets that are beyond the revision history limit, and ends the pass.
 func adjust(s *sets) Verdict {
-	if v, busy := (inPlaceUpdates{s}).update(); busy {
+	if v, decided := (inPlaceUpdates{s}).update(); decided {
 		return v
 	}
 	sizes := &sizing{sets: s}
 	sizes.step()
 	grows := slices.ContainsFunc(s.all(), func(t *tally) bool { return t.size > t.set.Spec.Replicas })
 	switch { // a set that the cache does not show has machines that count
-	case sizes.blind:
+	case sizes.needsLive:
 		return Verdict{Do: ReadLive}
 	case grows && !s.w.Confirmed && s.w.LiveSets == nil:
 		return Verdict{Do: ListSets}
@@ -83,7 +83,7 @@ func adjust(s *sets) Verdict {
 	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {
 		return v
 	}
-	if v, busy := (inPlaceUpdates{s}).carryOn(); busy {
+	if v, decided := (inPlaceUpdates{s}).next(); decided {
 		return v
 	}
 	if outdated := s.outdated(); len(outdated) > 0 {

@@ -36,7 +36,7 @@ func Decide(w World) Verdict {
 		return untouched(w.Deployment, w.Now, v1alpha1.EventUndecodable, "The MachineDeployment is not reconciled: its MachineSet "+w.Undecodable[0].Name+
 			" cannot be decoded. Correct the field that the Event "+v1alpha1.EventUndecodable+" on the MachineSet names")
 	}
-	if w.MustLook {
+	if w.MustListOrphans {
 		return Verdict{Do: ListSets}
 	}
 	if v, moved := adopt(w, selector); moved {
@@ -50,7 +50,7 @@ func Decide(w World) Verdict {
 	if v, prepared := prepare(w); !prepared {
 		return v
 	}
-	if v, heeding := heed(w); heeding {
+	if v, decided := markNamed(w); decided {
 		return v
 	}
 	s := countSets(w)
@@ -63,7 +63,7 @@ func Decide(w World) Verdict {
 	case d.Spec.RollbackTo != nil:
 		return rollBack(w)
 	case s.fresh == nil:
-		if v, making := makeNew(s); making {
+		if v, creating := createNew(s); creating {
 			return v
 		}
 	}
@@ -77,11 +77,11 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 			return s.DeletionTimestamp != nil || w.Done.Moved[s.UID] || selector.Matches(labels.Set(s.Labels)) != matches
 		})
 	}
-	if orphans := unfit(w.Orphans, true); len(orphans) > 0 && !w.Done.Contest.IsLost() {
+	if orphans := unfit(w.Orphans, true); len(orphans) > 0 && !w.Done.AdoptionRace.IsLost() {
 		return Verdict{Do: Adopt, Sets: orphans}, true
 	}
-	if strangers := unfit(w.Owned, false); len(strangers) > 0 {
-		return Verdict{Do: Release, Sets: strangers}, true
+	if mismatched := unfit(w.Owned, false); len(mismatched) > 0 {
+		return Verdict{Do: Release, Sets: mismatched}, true
 	}
 	return Verdict{}, false
 }

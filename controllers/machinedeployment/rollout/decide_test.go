@@ -56,7 +56,7 @@ func worldOf(d *v1alpha1.MachineDeployment, sets ...*v1alpha1.MachineSet) World 
 // setOf is the set that the deployment's template makes, as it is after it was made.
 func setOf(d *v1alpha1.MachineDeployment, uid types.UID, replicas, running int32) *v1alpha1.MachineSet {
 	w := worldOf(d)
-	s := &sets{limits: limitsOf(d), w: w, d: d, fresh: &tally{set: makeSet(w.Deployment), size: replicas}}
+	s := &sets{limits: limitsOf(d), w: w, d: d, fresh: &tally{set: newMachineSet(w.Deployment), size: replicas}}
 	set := s.newSet()
 	setChanges{&sizing{sets: s}}.complement(s.fresh, set)
 	set.UID = uid
@@ -148,7 +148,7 @@ func TestDecide(t *testing.T) {
 		{name: "to be rolled back", world: worldOf(rolledBack, setOf(d, "s", 3, 3)), want: Save},
 		{name: "new, or with another selector", world: func() World {
 			w := worldOf(d, setOf(d, "s", 3, 3))
-			w.MustLook = true
+			w.MustListOrphans = true
 			return w
 		}(), want: ListSets},
 		{name: "machines on their way", world: worldOf(d, setOf(d, "s", 3, 1)), want: Rest, progressing: "True/NewMachineSetCreated"},
@@ -425,8 +425,8 @@ func TestFades(t *testing.T) {
 			after := before.DeepCopy()
 			after.Spec.Replicas = 2
 			tc.change(d, before, after)
-			if is := Fades(d, before, after); is != tc.is {
-				t.Errorf("it fades: %v", is)
+			if is := IsReplaced(d, before, after); is != tc.is {
+				t.Errorf("it is replaced: %v", is)
 			}
 		})
 	}

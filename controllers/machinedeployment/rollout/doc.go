@@ -2,7 +2,7 @@
 // function from what was observed (a World) to what to do (a Verdict).
 //
 // The deployment's new set is the one whose template equals the deployment's; all others are old. A deployment without a new
-// set gets one, under a name made of the template's hash, so that making it twice makes one set. How replicas move from
+// set gets one, under a name derived from the template's hash, so that creating it twice creates one set. How replicas move from
 // the old sets to the new one depends on the strategy:
 //
 //	RollingUpdate  step by step: the new set grows while there is room, the old ones shrink while enough machines are available
@@ -27,6 +27,6 @@
 // no machine to a set whose template it does not have.
 //
 // Guarantees, tested with generated worlds: no decision takes the available machines below replicas − maxUnavailable, nor all
-// of them above replicas + maxSurge; a rollout ends, and in the same state whatever the order of events; the finalizer is removed
+// of them above replicas + maxSurge; a rollout ends, and in the same state for every order of events; the finalizer is removed
 // only after a live list has shown no set.
 package rollout

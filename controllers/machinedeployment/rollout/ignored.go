@@ -40,7 +40,7 @@ func decideWithoutStrategy(w World) (v Verdict, decided bool) {
 		`set a strategy, as in {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, or delete it`), true
 }
 
-// isFresh reports whether the deployment was made a short while ago, and that no controller has written it.
+// isFresh reports whether the deployment was created a short while ago, and that no controller has written it.
 func isFresh(d *v1alpha1.MachineDeployment, now time.Time) bool {
 	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && now.Sub(d.CreationTimestamp.Time) < ignoredFor
 }

@@ -13,8 +13,8 @@ import (
 type inPlaceUpdates struct{ *sets }
 
 // update completes in-place updates before sizes are decided: Nodes carry what they should, and machines that were updated belong to
-// the set of their new template. It does so whatever the strategy is by now, so that updates that have begun end.
-func (s inPlaceUpdates) update() (v Verdict, busy bool) {
+// the set of their new template. It does so for each strategy, so that updates that have begun end.
+func (s inPlaceUpdates) update() (v Verdict, decided bool) {
 	if nodes := s.nodesOutOfStep(); len(nodes) > 0 {
 		return Verdict{Do: WriteNodes, Nodes: nodes}, true
 	}
@@ -31,8 +31,8 @@ func (s inPlaceUpdates) update() (v Verdict, busy bool) {
 	return Verdict{}, false
 }
 
-// carryOn does what follows when all sets have their sizes.
-func (s inPlaceUpdates) carryOn() (v Verdict, busy bool) {
+// next does what follows when all sets have their sizes.
+func (s inPlaceUpdates) next() (v Verdict, decided bool) {
 	if arrived := s.arrived(); len(arrived) > 0 {
 		return Verdict{Do: WriteMachines, Machines: arrived}, true
 	}
@@ -52,7 +52,7 @@ func (s *sizing) stepInPlace() {
 	l := s.limits
 	if s.isResized() && len(s.namedMachines) > 0 {
 		if s.w.Live == nil {
-			s.blind = true
+			s.needsLive = true
 			return
 		}
 		tooMany := -s.replicas
@@ -74,19 +74,19 @@ func (s *sizing) stepInPlace() {
 	shed(most, s.least(s.preserved()), s.fresh, s.old)
 }
 
-// dropNeverRan makes the old sets smaller by their machines that never ran. These have no Nodes to update, cost nothing that runs, and
-// may never fail: whatever waits for them would wait for as long as the template which they were created from cannot be created. A set
+// dropNeverRan shrinks the old sets by their machines that never ran. These have no Nodes to update, cost nothing that runs, and
+// may never fail: a rollout that waits for them would wait for as long as the template which they were created from cannot be created. A set
 // deletes them before all others, so that those which it has to delete anyway are counted once.
 //
-//	old 3, of which 1 never ran  →  old 2; then 3 stand for 2, and 1 is excess already: old 2
+//	old 3, of which 1 never ran  →  old 2; then 3 exist for 2, and 1 is excess already: old 2
 func dropNeverRan(old []*tally) {
 	for _, t := range old {
-		excess := max(t.standing-t.doomed-t.size, 0)
+		excess := max(t.standing-t.deleting-t.size, 0)
 		t.size -= min(max(t.neverRan-excess, 0), t.size)
 	}
 }
 
-// shed makes the old sets smaller until they have most machines together, the oldest first: at first by machines that are not
+// shed shrinks the old sets until they have most machines together, the oldest first: at first by machines that are not
 // available, then by available ones while there are more than the least. New machines that are not available yet have as many old ones
 // stay: these may be of use again before those are.
 //

@@ -6,7 +6,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// limits are what a rollout has to keep.
+// limits are the limits that a rollout has to comply with.
 type limits struct {
 	// replicas are wanted.
 	replicas int32

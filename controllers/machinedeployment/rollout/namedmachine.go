@@ -15,7 +15,7 @@ type namedMachine struct {
 	named
 
 	stage stage
-	// set and machine are nil in the stages unsure and gone. Of the machine the metadata are the newest that are known.
+	// set and machine are nil in the stages unread and gone. Of the machine the metadata are the newest that are known.
 	set     *v1alpha1.MachineSet
 	machine *v1alpha1.Machine
 	// failed reports whether it has failed.
@@ -26,12 +26,12 @@ type namedMachine struct {
 type stage int
 
 const (
-	// unsure: the cache does not show it, and the API server was not asked.
-	unsure stage = iota
+	// unread: the cache does not show it, and the API server was not read.
+	unread stage = iota
 	// gone: it does not exist any more, or is being deleted, or was never the deployment's.
 	gone
-	// excused: it has failed and is kept all the same.
-	excused
+	// exempt: it has failed and is kept all the same.
+	exempt
 	// unmarked: it does not have the mark for deletion yet.
 	unmarked
 	// marked: it has the mark; its set has not got the time of the mark yet, nor the size that belongs to it.
@@ -61,7 +61,7 @@ func namedMachines(w World) (all []namedMachine) {
 			u.stage = u.markedStage(changed)
 		}
 		if u.stage == unmarked && u.failed && machinefacts.IsKept(u.machine, w.Now) {
-			u.stage = excused
+			u.stage = exempt
 		}
 		all = append(all, u)
 	}
@@ -71,11 +71,11 @@ func namedMachines(w World) (all []namedMachine) {
 // markedStage returns the stage of a machine that is not being deleted.
 func (u namedMachine) markedStage(changed time.Time) stage {
 	mark := markOf(u.machine)
-	heard, _ := changedByScaler(u.set)
+	received, _ := changedByScaler(u.set)
 	switch {
 	case mark.IsZero() || u.machine.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered:
 		return unmarked
-	case mark.After(heard) && !u.at.After(changed):
+	case mark.After(received) && !u.at.After(changed):
 		return marked
 	}
 	return passedOn
@@ -117,21 +117,21 @@ func stageOf(set *v1alpha1.MachineSet, m metav1.Object) stage {
 	return unmarked
 }
 
-// heed marks the machines that are named, before any set gets the replicas that belong to the mark: a set that shrinks deletes those
+// markNamed marks the machines that are named, before any set gets the replicas that belong to the mark: a set that shrinks deletes those
 // that are marked. What remains to be done about them is decided on a live read.
-func heed(w World) (v Verdict, heeding bool) {
+func markNamed(w World) (v Verdict, decided bool) {
 	var open bool
 	for _, u := range namedMachines(w) {
 		switch u.stage {
-		case unsure, marked:
+		case unread, marked:
 			open = true
 		case unmarked:
 			open = true
 			v.Machines = append(v.Machines, u.withMark())
-		case excused:
+		case exempt:
 			if at, _ := machinefacts.TimeIn(u.machine, v1alpha1.AnnotationUncordonAt); !at.After(w.Now) {
 				open = true
-				v.Machines = append(v.Machines, u.spare(w.Now))
+				v.Machines = append(v.Machines, u.withUncordon(w.Now))
 			}
 		case gone, passedOn:
 		}
@@ -152,8 +152,8 @@ func heed(w World) (v Verdict, heeding bool) {
 func (u namedMachine) withMark() *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
 	since := u.since
-	if heard, _ := changedByScaler(u.set); !u.at.After(heard) {
-		since = inWords(heard.Add(time.Second))
+	if received, _ := changedByScaler(u.set); !u.at.After(received) {
+		since = inWords(received.Add(time.Second))
 	}
 	if markOf(m).IsZero() {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMarkedForDeletionTime, since)
@@ -163,12 +163,12 @@ func (u namedMachine) withMark() *v1alpha1.Machine {
 	return m
 }
 
-// cordoned is for how long the autoscaler may still cordon the Node of a machine that is not named any more: it looks at the names
+// cordoned is for how long the autoscaler may still cordon the Node of a machine that is not named any more: it reads the names
 // every 10 s.
 const cordoned = 15 * time.Second
 
-// spare returns a machine that stays, as it should stand: its Node was cordoned for nothing.
-func (u namedMachine) spare(now time.Time) *v1alpha1.Machine {
+// withUncordon returns a machine that is not deleted, in its desired state: the cordon of its Node is removed later.
+func (u namedMachine) withUncordon(now time.Time) *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationUncordonAt, inWords(now.Add(cordoned)))
 	return m
@@ -177,7 +177,7 @@ func (u namedMachine) spare(now time.Time) *v1alpha1.Machine {
 // stillNamed are the entries that remain on the deployment: of machines that are not being deleted, have not failed and are not kept.
 func (s report) stillNamed() (list []named) {
 	for _, u := range s.namedMachines {
-		if u.stage == gone || u.stage == excused || u.stage == passedOn && u.failed {
+		if u.stage == gone || u.stage == exempt || u.stage == passedOn && u.failed {
 			continue
 		}
 		list = append(list, u.named)
@@ -192,16 +192,16 @@ func (s setChanges) noteChange(t *tally, set *v1alpha1.MachineSet) {
 		return
 	}
 	last, _ := changedByScaler(set)
-	hear := func(at time.Time, since string) {
+	advance := func(at time.Time, since string) {
 		if at.After(last) {
 			last = at
 			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationLastReplicaChangeByScaler, since)
 		}
 	}
-	hear(changedByScaler(s.d))
+	advance(changedByScaler(s.d))
 	for _, u := range s.namedMachines {
 		if u.stage == marked && u.set.UID == set.UID {
-			hear(machinefacts.TimeIn(u.machine, v1alpha1.AnnotationMarkedForDeletionTime))
+			advance(machinefacts.TimeIn(u.machine, v1alpha1.AnnotationMarkedForDeletionTime))
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (s *sets) countNamed(t *tally) (n int32) {
 		}
 	}
 	live := s.w.Live.of(set)
-	heard, _ := changedByScaler(set)
+	received, _ := changedByScaler(set)
 	standing, leaving, withoutTime := int32(0), int32(0), int32(0)
 	for _, m := range live {
 		mark := markOf(m)
@@ -226,7 +226,7 @@ func (s *sets) countNamed(t *tally) (n int32) {
 			continue
 		case triggered && mark.IsZero():
 			withoutTime++
-		case triggered && !mark.After(heard):
+		case triggered && !mark.After(received):
 			leaving++
 		}
 		standing++

@@ -36,7 +36,7 @@ func templateHash(t *v1alpha1.MachineTemplateSpec, collisions *int32) string {
 	return strconv.FormatUint(uint64(h.Sum32()), 10)
 }
 
-// setName is the deployment's name, cut to fit, and five characters of the hash in an alphabet that makes no words.
+// setName is the deployment's name, cut to fit, and five characters of the hash in an alphabet that forms no words.
 func setName(deployment, hash string) string {
 	suffix := rand.SafeEncodeString(hash)
 	suffix = suffix[:min(hashLength, len(suffix))]
@@ -46,8 +46,8 @@ func setName(deployment, hash string) string {
 	return deployment + "-" + suffix
 }
 
-// makeSet returns the object of the new set, without replicas and annotations.
-func makeSet(d *v1alpha1.MachineDeployment) *v1alpha1.MachineSet {
+// newMachineSet returns the object of the new set, without replicas and annotations.
+func newMachineSet(d *v1alpha1.MachineDeployment) *v1alpha1.MachineSet {
 	hash := templateHash(&d.Spec.Template, d.Status.CollisionCount)
 	template := d.Spec.Template.DeepCopy()
 	template.CreationTimestamp = metav1.Time{}

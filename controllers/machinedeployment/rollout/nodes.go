@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// nodesOutOfStep returns the Nodes that do not carry what they should of an update in place, as they should stand.
+// nodesOutOfStep returns the Nodes whose labels and annotations of an update in place differ from the desired ones, in their desired state.
 func (s inPlaceUpdates) nodesOutOfStep() (changed []*corev1.Node) {
 	for _, t := range s.all() {
 		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
@@ -25,7 +25,7 @@ func (s inPlaceUpdates) nodesOutOfStep() (changed []*corev1.Node) {
 	return changed
 }
 
-// desiredNode is the Node of a machine as it should stand. A Node of an old machine is a candidate, and names its next set; once its
+// desiredNode returns the Node of a machine in its desired state. A Node of an old machine is a candidate, and names its next set; once its
 // update has begun only the agent's part changes that name (controllers/machineconfig/join/stamp). A Node whose machine has moved to that
 // set is freed, as is one that was updated for a set that does not exist any more.
 func (s inPlaceUpdates) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
@@ -41,7 +41,7 @@ func (s inPlaceUpdates) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.
 	case s.inPlace && t != s.fresh && s.fresh != nil:
 		n.Labels[v1alpha1.LabelCandidateForUpdate] = "true"
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
-	case n.Annotations[v1alpha1.AnnotationUpdateTo] != "": // else another client has made it a candidate
+	case n.Annotations[v1alpha1.AnnotationUpdateTo] != "": // else another client has labelled it as a candidate
 		delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
 		delete(n.Annotations, v1alpha1.AnnotationUpdateTo)
 	}

@@ -15,15 +15,15 @@ func rollUp(l limits, total, size int32) int32 {
 	return size + min(room, l.replicas-size)
 }
 
-// Fades reports whether a rollout which replaces machines makes an old set smaller, and will until it is empty. It is false where
+// IsReplaced reports whether a rollout which replaces machines shrinks an old set, until it is empty. It is false where
 // machines were chosen that are deleted first: the replicas have changed, or the cluster-autoscaler has named some.
-func Fades(d *v1alpha1.MachineDeployment, before, after *v1alpha1.MachineSet) bool {
+func IsReplaced(d *v1alpha1.MachineDeployment, before, after *v1alpha1.MachineSet) bool {
 	same := func(annotation string) bool { return before.Annotations[annotation] == after.Annotations[annotation] }
 	return !d.Spec.Paused && !IsInPlace(d) && !IsNewSet(d, after) && after.Spec.Replicas < before.Spec.Replicas &&
 		same(v1alpha1.AnnotationDesiredReplicas) && same(v1alpha1.AnnotationLastReplicaChangeByScaler)
 }
 
-// rollDown makes the old sets smaller. The sets may shrink by what they have together beyond the least that has to be
+// rollDown shrinks the old sets. The sets may shrink by what they have together beyond the least that has to be
 // available and beyond the new machines that are not available yet. Machines that are not available are deleted first,
 // whichever set they are in, and then available ones while there are more than the least, those of the oldest set first.
 //

@@ -36,7 +36,7 @@ func (s *sizing) follow() {
 	for _, t := range s.all() {
 		before[t] = t.size
 	}
-	defer s.squeeze(before)
+	defer s.deferGrowth(before)
 	switch {
 	case len(active) <= 1:
 		if only := s.main(active); only != nil {
@@ -47,16 +47,16 @@ func (s *sizing) follow() {
 			t.size = 0
 		}
 	case s.w.Live == nil:
-		s.blind = true
+		s.needsLive = true
 	case isRolling(s.d):
 		spread(s.limits, s.fresh, active, s.d.Status.Replicas)
 	}
 }
 
-// squeeze keeps a set from growing while machines exist that have to be deleted first. It continues when they are being deleted.
+// deferGrowth keeps a set from growing while machines exist that have to be deleted first. It continues when they are being deleted.
 //
-//	replicas 4 → 6, surge 2, old 1 and 3 stand, new 2 → 7: 3 + 7 are 2 more than 8  →  new 5
-func (s *sizing) squeeze(before map[*tally]int32) {
+//	replicas 4 → 6, surge 2, old 1 and 3 exist, new 2 → 7: 3 + 7 are 2 more than 8  →  new 5
+func (s *sizing) deferGrowth(before map[*tally]int32) {
 	beyond := -s.most()
 	for _, t := range s.all() {
 		beyond += t.stands()
@@ -65,7 +65,7 @@ func (s *sizing) squeeze(before map[*tally]int32) {
 		if part := min(beyond, t.size-before[t]); part > 0 {
 			t.size -= part
 			beyond -= part
-			s.squeezed += part
+			s.deferred += part
 		}
 	}
 }
@@ -83,8 +83,8 @@ var onlyRules = []onlyRule{
 		return min(t.size, s.most()), s.isBeyond(t) && !s.isResized()
 	}},
 	{"paused beyond the replicas, named machines not read", func(s *sizing, t *tally) (int32, bool) {
-		s.blind = s.blind || s.isBeyond(t) && s.w.Live == nil
-		return t.size, s.blind
+		s.needsLive = s.needsLive || s.isBeyond(t) && s.w.Live == nil
+		return t.size, s.needsLive
 	}},
 	{"paused beyond the replicas, some machines named", func(s *sizing, t *tally) (int32, bool) {
 		return min(max(t.size-t.named, s.replicas), s.most()), s.isBeyond(t) && (t.named > 0 || s.wasJustAmong(t))
@@ -103,7 +103,7 @@ func (s *sizing) sizeOnly(only *tally) {
 		}
 	}
 	if isRecreating(s.d) && only.size > before && !s.isOnly(only) {
-		only.size, s.squeezed = before, only.size-before
+		only.size, s.deferred = before, only.size-before
 	}
 }
 
@@ -124,10 +124,10 @@ func (s *sizing) isOnly(only *tally) bool {
 // wasJustAmong reports whether another set has had machines a moment ago: some of them still exist, or it got a change of the
 // replicas that this one has not got yet.
 func (s *sizing) wasJustAmong(only *tally) bool {
-	heard, _ := changedByScaler(only.set)
+	received, _ := changedByScaler(only.set)
 	return slices.ContainsFunc(s.all(), func(t *tally) bool {
 		later, _ := changedByScaler(t.set)
-		return t != only && (t.exist > 0 || later.After(heard))
+		return t != only && (t.exist > 0 || later.After(received))
 	})
 }
 
@@ -191,7 +191,7 @@ func spread(l limits, fresh *tally, active []*tally, before int32) {
 		t.size += part
 		change -= part
 	}
-	spare(least, byAge, sizes)
+	restoreAvailable(least, byAge, sizes)
 }
 
 // dropNamed takes from the sets those of their machines that the autoscaler has named, from the oldest set first, and no more than
@@ -232,9 +232,9 @@ func leastAfter(l limits, active []*tally) int32 {
 	return min(available, l.least(preserved))
 }
 
-// spare gives back to sets of available machines what others can do without: rounding must not cost an available machine
+// restoreAvailable gives back to sets of available machines what others can do without: rounding must not cost an available machine
 // that has to stay. sizes are from before the change.
-func spare(least int32, active []*tally, sizes map[*tally]int32) {
+func restoreAvailable(least int32, active []*tally, sizes map[*tally]int32) {
 	for range len(active) * len(active) {
 		missing := least
 		for _, t := range active {

@@ -52,8 +52,8 @@ func withSelecting(d *v1alpha1.MachineDeployment, all []chosen) *v1alpha1.Machin
 
 // selectNodes selects Nodes for their in-place update. The selection is written to the deployment first, so that any replica can
 // complete it. It is removed when it is seen done, and not with the next selection only: a Node that is a candidate once more, for
-// another template or after its update has failed, would be selected by an old entry, whatever the limits are by then.
-func (s inPlaceUpdates) selectNodes() (v Verdict, busy bool) {
+// another template or after its update has failed, would be selected by an old entry, without regard to the limits at that time.
+func (s inPlaceUpdates) selectNodes() (v Verdict, decided bool) {
 	noted := selecting(s.d)
 	open := slices.DeleteFunc(slices.Clone(noted), s.isSelectedOrOver)
 	if nodes := s.labelled(open); len(nodes) > 0 {
@@ -136,7 +136,7 @@ func (s inPlaceUpdates) choose(room int) (next []chosen) {
 	most := min(mostSelected(s.limits, s.least(s.preserved()), available, s.fresh.size, updating), int32(room))
 	for _, t := range s.old {
 		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
-			if int32(len(next)) < most && !t.intents.Dooms(m.UID) && s.mayBeSelected(t, m) {
+			if int32(len(next)) < most && !t.intents.Deletes(m.UID) && s.mayBeSelected(t, m) {
 				next = append(next, chosen{m.Name, m.UID})
 			}
 		}

@@ -77,8 +77,8 @@ func TestSelection_MachineIsNotShown(t *testing.T) {
 // TestSelection_OfMany_IsBounded: what is written can be read again.
 func TestSelection_OfMany_IsBounded(t *testing.T) {
 	st := inPlaceStory(t, "replicas=1010 surge=0 unavailable=1010", "a size=1010"+strings.Repeat(" Running/candidate", mostChosen+10), "b size=0 revision=2")
-	v, busy := inPlaceUpdates{countSets(st.w)}.selectNodes()
-	if !busy || v.Do != Save {
+	v, decided := inPlaceUpdates{countSets(st.w)}.selectNodes()
+	if !decided || v.Do != Save {
 		t.Fatalf("decided %s, want to save what is selected", v.Do)
 	}
 	if n := len(selecting(v.Deployment)); n != mostChosen {

@@ -13,7 +13,7 @@ import (
 // setChanges brings the objects of sets in step with their sizes and with the deployment.
 type setChanges struct{ *sizing }
 
-// changes returns the sets that are not as they should be, as they should stand. The new set is changed last.
+// changes returns the sets that differ from their desired state, in that state. The new set is changed last.
 func (s setChanges) changes() Verdict {
 	v := Verdict{Do: Update}
 	for _, t := range s.lastNew() {
@@ -70,7 +70,7 @@ func scaled(set *v1alpha1.MachineSet, from int32) Event {
 
 // noteScale records on a set what it was sized for, by which later changes are recognised.
 func (s setChanges) noteScale(set *v1alpha1.MachineSet) {
-	sizedFor := s.replicas - s.squeezed
+	sizedFor := s.replicas - s.deferred
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(sizedFor)))
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(sizedFor+s.surge)))
 }
@@ -99,7 +99,7 @@ func (s *sets) nameOfNew() string {
 // While machines are rolled, or updated in place, new pods keep off the Nodes of old machines where they can. A set that is the new one again has
 // no such annotation.
 //
-// While machines are replaced, in whatever way, the cluster-autoscaler must not remove any of them, neither old nor new. The annotation is
+// While machines are replaced, with any strategy, the cluster-autoscaler must not remove any of them, neither old nor new. The annotation is
 // true from the first step until the rollout is complete, and then false: Nodes of a set without it are not changed. It is false,
 // too, when only the end of the rollout was seen: the controller that began it has annotated the Nodes itself.
 func (s setChanges) annotateSet(t *tally, desired *v1alpha1.MachineSet) {
@@ -144,7 +144,7 @@ func (s setChanges) closeOrOpen(t *tally, desired *v1alpha1.MachineSet) {
 			}
 			desired.Labels[v1alpha1.LabelScaleUpDisabled] = "true"
 		}
-	case disabled && !isOld && awaited(t, s.w.Machines[t.set.UID]) == 0: // else a machine would be made twice
+	case disabled && !isOld && awaited(t, s.w.Machines[t.set.UID]) == 0: // else a machine would be created twice
 		delete(desired.Labels, v1alpha1.LabelScaleUpDisabled)
 	}
 }

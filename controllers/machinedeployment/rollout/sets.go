@@ -108,7 +108,7 @@ func (s *sets) isUnderWay() bool {
 func (s *sets) isComplete() bool { return s.isFilled() && s.fresh.exist == s.replicas }
 
 // isFilled reports whether all machines are of the current template, and as many can be used as are wanted. Others may exist
-// that are to be deleted.
+// that are pending deletion.
 func (s *sets) isFilled() bool {
 	return s.fresh != nil && !s.isUnderWay() && s.fresh.size == s.replicas && s.fresh.available() == s.replicas
 }

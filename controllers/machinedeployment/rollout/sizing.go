@@ -4,11 +4,11 @@ package rollout
 type sizing struct {
 	*sets
 
-	// blind reports whether several sets are to be resized, and that it is not known which of their machines the autoscaler has named.
-	blind bool
-	// squeezed is how many machines are due and have to wait, because others still exist that have to be deleted. The sets are sized for
+	// needsLive reports whether several sets have to be resized, and that it is not known which of their machines the autoscaler has named.
+	needsLive bool
+	// deferred is how many machines are due and have to wait, because others still exist that have to be deleted. The sets are sized for
 	// as many fewer meanwhile.
-	squeezed int32
+	deferred int32
 	// replaces reports whether the old sets shrink in this step because their machines are replaced, and not because the replicas were lowered.
 	replaces bool
 }

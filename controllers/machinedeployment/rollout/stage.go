@@ -57,7 +57,7 @@ func Waits(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet, v Verdic
 	return "the next step of a rollout"
 }
 
-// isInvalid reports whether the deployment is not reconciled until it is corrected. With a class that makes no VMs it is.
+// isInvalid reports whether the deployment is not reconciled until it is corrected. With a class of which no VM can be created it is.
 func isInvalid(st v1alpha1.MachineDeploymentStatus) bool {
 	valid := machinefacts.ConditionOfDeployment(&st, v1alpha1.MachineDeploymentValid)
 	return valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass

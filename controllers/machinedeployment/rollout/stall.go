@@ -16,10 +16,10 @@ import (
 // at once.
 const stallAfter = time.Minute
 
-// stalls looks for the cause for which a rollout makes no progress.
+// stalls finds the cause for which a rollout makes no progress.
 type stalls struct{ *sets }
 
-// stallCheck looks for one cause. find returns the condition RolloutStalled for it, whose message has the object, the fact, and what the user
+// stallCheck finds one cause. find returns the condition RolloutStalled for it, whose message has the object, the fact, and what the user
 // does about it; none when the rollout does not stall for it.
 type stallCheck struct {
 	name string

@@ -39,7 +39,7 @@ func (s stalls) findFailedUpdate() (cause machinefacts.Condition) {
 // findFrozen finds a new MachineSet that needs more machines and must not create any, because of one of its labels. The user
 // ends the freeze, or removes the label, when its cause is gone.
 func (s stalls) findFrozen() (cause machinefacts.Condition) {
-	if s.fresh == nil || !machinefacts.MakesNone(s.newSet()) || s.standing(s.fresh) >= s.fresh.size {
+	if s.fresh == nil || !machinefacts.CreatesNone(s.newSet()) || s.standing(s.fresh) >= s.fresh.size {
 		return cause
 	}
 	label, end := v1alpha1.LabelScaleUpDisabled, "remove the label when the in-place update is over"
@@ -101,7 +101,7 @@ func (s stalls) findTerminating() (cause machinefacts.Condition) {
 	return machinefacts.True(v1alpha1.ReasonMachinesTerminating, fmt.Sprintf("Machine %s is being deleted and counts until its deletion has ended; see its lastOperation", m.Name))
 }
 
-// findMissing finds a new MachineSet that has not created all of its machines. The user looks at its conditions and Events.
+// findMissing finds a new MachineSet that has not created all of its machines. The user reads its conditions and Events.
 func (s stalls) findMissing() (cause machinefacts.Condition) {
 	if s.fresh == nil || s.standing(s.fresh) >= s.fresh.size {
 		return cause
@@ -133,7 +133,7 @@ func (s stalls) findHeld() (cause machinefacts.Condition) {
 }
 
 // findNotDeleted finds an old MachineSet that has more machines than its replicas, has observed them, and deletes none. The user
-// looks at its conditions and Events.
+// reads its conditions and Events.
 func (s stalls) findNotDeleted() (cause machinefacts.Condition) {
 	for _, t := range s.old {
 		if n := s.standing(t); n > t.set.Spec.Replicas && t.set.Generation == t.set.Status.ObservedGeneration {

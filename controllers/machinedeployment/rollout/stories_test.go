@@ -161,7 +161,7 @@ func (s *story) set(words []string) {
 	s.Helper()
 	d := s.w.Deployment.DeepCopy()
 	d.Spec.Template.Annotations = map[string]string{"template": words[0]}
-	set := makeSet(d)
+	set := newMachineSet(d)
 	set.Name, set.UID = "d-"+words[0], types.UID(words[0])
 	set.CreationTimestamp = metav1.NewTime(born.Add(time.Duration(len(s.w.Owned)-100) * time.Minute))
 	set.Annotations = map[string]string{v1alpha1.AnnotationRevision: "1", "mine": "yes"}
@@ -186,11 +186,11 @@ func (s *story) set(words []string) {
 		case "coming":
 			set.Annotations[v1alpha1.AnnotationIntents] = fmt.Sprintf(`{"set":%q,"next":9,"create":[%d]}`, set.UID, n)
 		case "deleting":
-			var doomed []string
+			var deleting []string
 			for name := range strings.SplitSeq(value, ",") {
-				doomed = append(doomed, fmt.Sprintf(`{"name":%q,"uid":%q}`, name, name))
+				deleting = append(deleting, fmt.Sprintf(`{"name":%q,"uid":%q}`, name, name))
 			}
-			set.Annotations[v1alpha1.AnnotationIntents] = fmt.Sprintf(`{"set":%q,"next":9,"delete":[%s]}`, set.UID, strings.Join(doomed, ","))
+			set.Annotations[v1alpha1.AnnotationIntents] = fmt.Sprintf(`{"set":%q,"next":9,"delete":[%s]}`, set.UID, strings.Join(deleting, ","))
 		case "refused":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
 				Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue, Reason: value, Message: "a webhook says no",

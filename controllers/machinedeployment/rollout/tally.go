@@ -18,10 +18,10 @@ type tally struct {
 	intents machinefacts.Intents
 	// size is how many machines the set should have. Decisions change it, in memory.
 	size int32
-	// exist is how many machines it has, those that are being deleted and those that it is about to make included: also such as
-	// it has decided to make when it was larger.
+	// exist is how many machines it has, those that are being deleted and those that it is about to create included: also such as
+	// it has decided to create when it was larger.
 	exist int32
-	// running are the machines that can be used, whether or not the set is to become smaller. Those are not among them that it has
+	// running are the machines that can be used, whether or not the set has to shrink. Those are not among them that it has
 	// decided to delete, nor those whose turn it is to be updated in place.
 	running int32
 	// preserved are those that have failed and are kept. A set that shrinks deletes them last.
@@ -31,14 +31,14 @@ type tally struct {
 	// decided to delete, nor preserved ones.
 	neverRan int32
 	// named are machines that the autoscaler does not want any more, and that the size does not account for yet. They are counted
-	// when the API server was asked.
+	// when the API server was read.
 	named int32
-	// updating are the machines whose turn it is to be updated in place, whether or not they look as if they could be used.
+	// updating are the machines whose turn it is to be updated in place, whether or not they seem usable.
 	updating int32
-	// leaving are the machines that are being deleted, and standing all others, those that it has decided to make included. Of
-	// those, doomed are the ones that it has decided to delete.
-	leaving, standing, doomed int32
-	// seen is what the cache shows, for people.
+	// leaving are the machines that are being deleted, and standing all others, those that it has decided to create included. Of
+	// those, deleting are the ones that it has decided to delete.
+	leaving, standing, deleting int32
+	// seen has the counts of the cache, for people.
 	seen seen
 }
 
@@ -62,20 +62,20 @@ func (s *sets) count(set *v1alpha1.MachineSet) *tally {
 		if available {
 			t.seen.available++
 		}
-		if t.intents.Dooms(m.UID) {
-			t.doomed++
+		if t.intents.Deletes(m.UID) {
+			t.deleting++
 		}
 		updates := isUpdating(s.d, w.Nodes, m)
 		switch {
 		case updates:
 			t.updating++
-		case available && !t.intents.Dooms(m.UID):
+		case available && !t.intents.Deletes(m.UID):
 			t.running++
 		}
 		if machinefacts.IsPreservedFailed(m, w.Now) {
 			t.seen.preserved++
 		}
-		if neverRan(m, w.Now) && !t.intents.Dooms(m.UID) && !updates {
+		if neverRan(m, w.Now) && !t.intents.Deletes(m.UID) && !updates {
 			t.neverRan++
 		}
 	}
@@ -102,9 +102,9 @@ func (t *tally) recount() { t.exist = t.leaving + t.stands() }
 
 // stands is how many machines are not being deleted when the set has reached its size. What it has decided to delete exists until
 // then, and does not count for the size.
-func (t *tally) stands() int32 { return max(t.standing, t.size+t.doomed) }
+func (t *tally) stands() int32 { return max(t.standing, t.size+t.deleting) }
 
-// awaited returns how many machines a set has decided to make that are not among those that are seen.
+// awaited returns how many machines a set has decided to create that are not among those that are seen.
 func awaited[T metav1.Object](t *tally, seen []T) int32 {
 	return int32(len(machinefacts.Awaited(t.intents, t.set, seen)))
 }

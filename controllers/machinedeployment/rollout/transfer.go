@@ -23,7 +23,7 @@ func (s inPlaceUpdates) transfers() (v Verdict, moves bool) {
 		gone := map[*tally][]string{}
 		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
 			node := nodeOf(s.w.Nodes, m)
-			if node == nil || t.intents.Dooms(m.UID) || !isUpdated(m, node) {
+			if node == nil || t.intents.Deletes(m.UID) || !isUpdated(m, node) {
 				continue
 			}
 			if to := s.destination(t, node); to != nil && to != t {
@@ -46,7 +46,7 @@ func isClosed(set *v1alpha1.MachineSet) bool {
 	return disabled
 }
 
-// transferred is a machine as it stands in its new set: with the values of the template of that one, and a label that keeps it
+// transferred returns a machine as it is in its new set: with the values of the template of that one, and a label that keeps it
 // from counting as one too many there until the set's size includes it. Name, VM and slot stay.
 func transferred(m *v1alpha1.Machine, from, to *v1alpha1.MachineSet) *v1alpha1.Machine {
 	m = m.DeepCopy()
@@ -56,7 +56,7 @@ func transferred(m *v1alpha1.Machine, from, to *v1alpha1.MachineSet) *v1alpha1.M
 	m.Labels = exchange(m.Labels, from.Spec.Selector.MatchLabels, to.Spec.Selector.MatchLabels)
 	m.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
 	m.Annotations = exchange(m.Annotations, machinefacts.TemplateAnnotations(&from.Spec.Template), machinefacts.TemplateAnnotations(&to.Spec.Template))
-	delete(m.Annotations, v1alpha1.AnnotationOrdinal) // it counts the machines that the other set has made
+	delete(m.Annotations, v1alpha1.AnnotationOrdinal) // it counts the machines that the other set has created
 	m.Spec.Class = to.Spec.Template.Spec.Class
 	return m
 }

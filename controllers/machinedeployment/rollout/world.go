@@ -33,14 +33,14 @@ type World struct {
 	KeepFromAutoscaler bool
 	// Orphans are the sets of the namespace, as the cache shows them, that have no controller.
 	Orphans []*v1alpha1.MachineSet
-	// MustLook reports whether the deployment is new or has changed its selector: orphans may match that are in other slots.
-	MustLook bool
+	// MustListOrphans reports whether the deployment is new or has changed its selector: orphans may match that are in other slots.
+	MustListOrphans bool
 	// LiveSets are the UIDs of the deployment's sets as the API server has them; nil when it was not read in this pass.
 	LiveSets map[types.UID]bool
 	// Released is how many sets of the namespace the deployment has released, as the API server has them. It is known when LiveSets is.
 	Released int
-	// Confirmed reports whether the API server was asked before, and that the cache shows all sets that there were, and that were
-	// made since.
+	// Confirmed reports whether the API server was read before, and that the cache shows all sets that existed then, and that were
+	// created since.
 	Confirmed bool
 	// Live are the machines as the API server has them; nil when it was not read in this pass, or when machines have changed since. When
 	// it was read, Deployment is as the API server has it, too.
@@ -50,7 +50,7 @@ type World struct {
 	// Nodes are those of the machines, as the cache shows them or as this pass has written them, by name. Where machines are not
 	// updated in place those are missing that carry nothing of such an update.
 	Nodes map[string]*corev1.Node
-	// Done is what this pass has done.
+	// Done contains what this pass has done.
 	Done Done
 }
 
@@ -80,12 +80,12 @@ func (w *World) Wrote(set *v1alpha1.MachineSet) {
 	w.Owned[i] = set
 }
 
-// Done is what a pass has done already.
+// Done contains what a pass has done already.
 type Done struct {
 	// Moved are the sets whose adoption or release was tried.
 	Moved map[types.UID]bool
-	// Contest is that of the orphans that were to be adopted.
-	Contest machinefacts.Contest
+	// AdoptionRace is that of the orphans that were to be adopted.
+	AdoptionRace machinefacts.AdoptionRace
 	// Deleted are the sets whose deletion was accepted.
 	Deleted map[types.UID]bool
 	// Collided reports whether the name of the new set belongs to another set.
@@ -109,20 +109,20 @@ const (
 	ListSets Action = "ListSets"
 	// ReadLive reads the deployment, and lists the machines of its sets, from the API server.
 	ReadLive Action = "ReadLive"
-	// Mark writes Verdict.Machines, each with the metadata as they should stand.
+	// Mark writes Verdict.Machines, each with its desired metadata.
 	Mark Action = "Mark"
-	// WriteNodes writes Verdict.Nodes, each as it should stand.
+	// WriteNodes writes Verdict.Nodes, each in its desired state.
 	WriteNodes Action = "WriteNodes"
-	// WriteMachines writes Verdict.Machines, each as it should stand.
+	// WriteMachines writes Verdict.Machines, each in its desired state.
 	WriteMachines Action = "WriteMachines"
-	// Adopt makes the deployment the controller of Verdict.Sets.
+	// Adopt sets the deployment as the controller of Verdict.Sets.
 	Adopt Action = "Adopt"
 	// Release removes the deployment's owner reference from Verdict.Sets, which do not match the selector any more, or remain when the
 	// deployment is deleted.
 	Release Action = "Release"
-	// Create makes Verdict.Sets[0].
+	// Create creates Verdict.Sets[0].
 	Create Action = "Create"
-	// Update writes Verdict.Sets, each as it should stand.
+	// Update writes Verdict.Sets, each in its desired state.
 	Update Action = "Update"
 	// Delete deletes Verdict.Sets.
 	Delete Action = "Delete"
@@ -131,7 +131,7 @@ const (
 // Verdict is a decision.
 type Verdict struct {
 	Do Action
-	// Deployment as it should stand, with Rest and Save; nil means as it is.
+	// Deployment in its desired state, with Rest and Save; nil means as it is.
 	Deployment *v1alpha1.MachineDeployment
 	// Sets that the action is about.
 	Sets []*v1alpha1.MachineSet

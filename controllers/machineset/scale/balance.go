@@ -58,7 +58,7 @@ func balance(w World, in machinefacts.Intents) Verdict {
 		}
 	}
 	v := rest(w)
-	v.Untidy = b.isUntidy()
+	v.AllObserved = b.allObserved()
 	return v
 }
 
@@ -73,7 +73,7 @@ func (b *balancing) readNamed() (v Verdict, decided bool) {
 }
 
 func (b *balancing) withdrawFrozen() (v Verdict, decided bool) {
-	if !machinefacts.MakesNone(b.w.Set) {
+	if !machinefacts.CreatesNone(b.w.Set) {
 		return Verdict{}, false
 	}
 	if sees(b.w) {
@@ -88,7 +88,7 @@ func (b *balancing) coming() int { return len(awaited(b.w, b.next)) }
 func (b *balancing) createMissing() (v Verdict, decided bool) {
 	missing := int(b.w.Set.Spec.Replicas) - len(b.counted) - b.coming()
 	isDelayed := b.next.Losses.Wait(b.w.Set.Generation, b.w.Now) > 0 // see losses.go
-	if missing <= 0 || isDelayed || machinefacts.MakesNone(b.w.Set) || !hasRoomFor(missing, b.next) {
+	if missing <= 0 || isDelayed || machinefacts.CreatesNone(b.w.Set) || !hasRoomFor(missing, b.next) {
 		return Verdict{}, false
 	}
 	if sees(b.w) {
@@ -107,7 +107,7 @@ func (b *balancing) deleteSurplus() (v Verdict, decided bool) {
 	ranked := rank(w, deletable(w, own))
 	switch {
 	case len(ranked)+coming == 0: // all are held, and the API server is not read for nothing
-	case w.Fades && coming == 0:
+	case w.IsReplaced && coming == 0:
 		discard(w, &b.next, ranked, excess)
 	case w.Live == nil:
 		return Verdict{Do: ListLive}, true // the order of deletion may have changed a moment ago
@@ -121,8 +121,8 @@ func (b *balancing) deleteSurplus() (v Verdict, decided bool) {
 }
 
 func (b *balancing) record() (v Verdict, decided bool) {
-	isTidied := b.isUntidy() && !b.w.TidyLater
-	if !grew(b.recorded, b.next) && !isTidied && !isStale(b.w, b.recorded) && b.withdrawn == 0 && spared(b.w, b.recorded) == 0 {
+	removesObserved := b.allObserved() && !b.w.KeepObserved
+	if !grew(b.recorded, b.next) && !removesObserved && !isStale(b.w, b.recorded) && b.withdrawn == 0 && obsoleteDeletions(b.w, b.recorded) == 0 {
 		return Verdict{}, false
 	}
 	set := b.w.Set.DeepCopy()
@@ -130,8 +130,8 @@ func (b *balancing) record() (v Verdict, decided bool) {
 	return Verdict{Do: Save, Set: set}, true
 }
 
-// isUntidy reports whether all recorded intents are observed.
-func (b *balancing) isUntidy() bool { return settled(b.next) && !settled(b.recorded) }
+// allObserved reports whether all recorded intents are observed.
+func (b *balancing) allObserved() bool { return settled(b.next) && !settled(b.recorded) }
 
 func (b *balancing) updateMachines() (v Verdict, decided bool) {
 	changed := outOfStep(b.w, b.counted)
@@ -145,14 +145,14 @@ func rest(w World) Verdict {
 	}
 	set := w.Set.DeepCopy()
 	set.Status = status(w)
-	return Verdict{Do: Rest, Set: set, Wake: nextChange(w), Events: news(w, set.Status)}
+	return Verdict{Do: Rest, Set: set, Wake: nextChange(w), Events: statusEvents(w, set.Status)}
 }
 
 // counted returns the machines that are neither being deleted nor recorded for deletion. The answer of the API server has
 // precedence over the cache: a machine that it does not return for the set was deleted, or belongs to another set by now.
 func counted(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	for _, m := range w.Owned {
-		if m.DeletionTimestamp != nil || in.Dooms(m.UID) || w.Done.Deleted[m.UID] {
+		if m.DeletionTimestamp != nil || in.Deletes(m.UID) || w.Done.Deleted[m.UID] {
 			continue
 		}
 		if live, requested := w.live(m); requested && (live == nil || live.DeletionTimestamp != nil) {
@@ -163,7 +163,7 @@ func counted(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	return all
 }
 
-// deleteAlways records for deletion the machines that are deleted whatever their number: those that have failed and must be replaced, and those
+// deleteAlways records for deletion the machines that are deleted for any number of machines: those that have failed and must be replaced, and those
 // that the cluster-autoscaler has chosen. A machine that is about to be preserved is not deleted; the next pass observes whether it
 // is preserved.
 func (b *balancing) deleteAlways() (v Verdict, decided bool) {
@@ -180,9 +180,9 @@ func (b *balancing) deleteAlways() (v Verdict, decided bool) {
 		why := whyNamed(w, m)
 		if !chosen {
 			why = whyFailed(w, m)
-			lose(w, &b.next, m)
+			recordLoss(w, &b.next, m)
 		}
-		b.next.Delete = append(b.next.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Failed: !chosen, Why: why})
+		b.next.Delete = append(b.next.Delete, machinefacts.Deletion{Name: m.Name, UID: m.UID, Failed: !chosen, Why: why})
 		return true
 	})
 	return Verdict{}, false
@@ -226,7 +226,7 @@ func isTransferred(w World, m *v1alpha1.Machine) bool {
 	return w.newest(m).Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }
 
-// hasRoomFor reports whether so many creations may be recorded now. If they do not fit into a batch beside the pending ones,
+// hasRoomFor reports whether so many creations may be recorded now. If they do not fit into a batch next to the pending ones,
 // all pending ones are observed first: each batch costs a write of the set and a list of the API server.
 func hasRoomFor(missing int, in machinefacts.Intents) bool {
 	return len(in.Create) == 0 || missing <= burst-len(in.Create)
@@ -247,13 +247,13 @@ func order(w World, in *machinefacts.Intents, count int) {
 
 // discard records the first of the machines for deletion: count, or fewer if they do not fit into a batch.
 func discard(w World, in *machinefacts.Intents, ranked []*v1alpha1.Machine, count int) {
-	var spared *v1alpha1.Machine
+	var kept *v1alpha1.Machine
 	if count < len(ranked) {
-		spared = ranked[count]
+		kept = ranked[count]
 	}
 	exist := int(w.Set.Spec.Replicas) + count
 	for _, m := range ranked[:min(count, burst-len(in.Delete), len(ranked))] {
-		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Why: whySurplus(w, m, spared, exist)})
+		in.Delete = append(in.Delete, machinefacts.Deletion{Name: m.Name, UID: m.UID, Why: whySurplus(w, m, kept, exist)})
 	}
 }
 

@@ -140,7 +140,7 @@ func (c *cluster) pass(current bool) {
 		case ListLive:
 			w.Live = c.list()
 		case Create:
-			if machinefacts.MakesNone(w.Set) {
+			if machinefacts.CreatesNone(w.Set) {
 				c.t.Fatalf("machines %v are made for a set that is frozen", v.Ordinals)
 			}
 			for _, ordinal := range v.Ordinals {
@@ -154,7 +154,7 @@ func (c *cluster) pass(current bool) {
 				if c.held && !machinefacts.NeverRan(m) {
 					c.t.Fatalf("machine %s in phase %q is deleted while deletions are held", m.Name, m.Status.CurrentStatus.Phase)
 				}
-				if in, err := machinefacts.ReadIntents(w.Set); err == nil && machinefacts.IsFrozen(w.Set) && slices.ContainsFunc(in.Delete, func(d machinefacts.Doomed) bool { return d.UID == m.UID && d.Failed }) {
+				if in, err := machinefacts.ReadIntents(w.Set); err == nil && machinefacts.IsFrozen(w.Set) && slices.ContainsFunc(in.Delete, func(d machinefacts.Deletion) bool { return d.UID == m.UID && d.Failed }) {
 					c.t.Fatalf("machine %s is replaced in a set that is frozen", m.Name)
 				}
 				if c.dies() {
@@ -339,7 +339,7 @@ func (c *cluster) scale(replicas int) {
 // freeze, or end the freeze.
 func (c *cluster) freeze() {
 	c.changeSet(func(set *v1alpha1.MachineSet) {
-		if machinefacts.MakesNone(set) {
+		if machinefacts.CreatesNone(set) {
 			delete(set.Labels, v1alpha1.LabelFreeze)
 			delete(set.Labels, v1alpha1.LabelScaleUpDisabled)
 			return

@@ -48,7 +48,7 @@ func TestReplicaFailureIsForTheAPIServerOnly(t *testing.T) {
 			}
 			var got []string
 			is := status(tc.w)
-			for _, event := range news(tc.w, is) {
+			for _, event := range statusEvents(tc.w, is) {
 				if event.Reason == v1alpha1.ReasonRemarks {
 					t.Errorf("a remark is an Event: %v", event)
 				}

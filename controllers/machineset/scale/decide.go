@@ -40,7 +40,7 @@ func Decide(w World) Verdict {
 	if v, requested := unfreeze(w); requested {
 		return v
 	}
-	if w.MustLook {
+	if w.MustListOrphans {
 		return Verdict{Do: ListLive}
 	}
 	if v, moved := adopt(w, selector); moved {
@@ -64,14 +64,14 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	matching := slices.DeleteFunc(slices.Clone(w.Orphans), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Adopted[m.UID] || !selector.Matches(labels.Set(m.Labels))
 	})
-	if len(matching) > 0 && !w.Done.Contest.IsLost() {
+	if len(matching) > 0 && !w.Done.AdoptionRace.IsLost() {
 		return Verdict{Do: Adopt, Machines: matching}, true
 	}
-	strangers := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
+	mismatched := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Adopted[m.UID] || w.Undecodable[m.UID] || selector.Matches(labels.Set(m.Labels))
 	})
-	if len(strangers) > 0 {
-		return Verdict{Do: Release, Machines: strangers}, true
+	if len(mismatched) > 0 {
+		return Verdict{Do: Release, Machines: mismatched}, true
 	}
 	return Verdict{}, false
 }
@@ -79,13 +79,13 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 // carryOut returns the action for recorded intents that are not observed yet. Any holder that finds an intent completes it.
 // Machines are deleted before others are created: otherwise there would be more than desired in between.
 func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
-	doomed := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
-		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.Dooms(m.UID) || spares(w, in, m)
+	deletions := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
+		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.Deletes(m.UID) || isDeletionObsolete(w, in, m)
 	})
-	if open := untried(w, doomed); len(open) > 0 && w.Done.DeleteError == "" {
+	if open := untried(w, deletions); len(open) > 0 && w.Done.DeleteError == "" {
 		return Verdict{Do: Delete, Machines: open, Reasons: reasons(open, in.Reason)}, true
 	}
-	if len(doomed) > 0 || w.Done.CreateError != "" || spared(w, in) > 0 || machinefacts.MakesNone(w.Set) {
+	if len(deletions) > 0 || w.Done.CreateError != "" || obsoleteDeletions(w, in) > 0 || machinefacts.CreatesNone(w.Set) {
 		return Verdict{}, false
 	}
 	var missing []int64
@@ -111,7 +111,7 @@ func decideDelete(w World) Verdict {
 	if slices.Contains(w.Set.Finalizers, metav1.FinalizerOrphanDependents) {
 		// Its machines are orphaned: the garbage collector removes their owner reference before it deletes the set. With our finalizer the
 		// set would be there for longer than the garbage collector's, and its MachineDeployment would take it for one that is deleted with its
-		// machines, and create others beside them.
+		// machines, and create others in addition to them.
 		return release(w)
 	}
 	remaining := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
@@ -145,5 +145,5 @@ func invalid(w World, reason, problem string) Verdict {
 	set := w.Set.DeepCopy()
 	set.Status.ObservedGeneration = set.Generation
 	machinefacts.SetConditionOfSet(&set.Status, v1alpha1.MachineSetValid, machinefacts.False(reason, "The MachineSet is not acted on until it is corrected: "+problem), w.Now)
-	return Verdict{Do: Rest, Set: set, Events: news(w, set.Status)}
+	return Verdict{Do: Rest, Set: set, Events: statusEvents(w, set.Status)}
 }

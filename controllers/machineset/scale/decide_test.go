@@ -126,7 +126,7 @@ func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
 				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
 			}}
-			machinefacts.Intents{Next: 2, Create: []int64{1}, Delete: []machinefacts.Doomed{{Name: "m", UID: "m-uid", Failed: tc.failed}}}.Write(set)
+			machinefacts.Intents{Next: 2, Create: []int64{1}, Delete: []machinefacts.Deletion{{Name: "m", UID: "m-uid", Failed: tc.failed}}}.Write(set)
 			w := World{Now: born, Set: set, Owned: []*v1alpha1.Machine{machine(tc.phase)}, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}}}}
 			v := Decide(w)
 			if v.Do != tc.want {
@@ -145,15 +145,15 @@ func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 // A tenant can write any intents on its sets. What no controller has written is not carried out, and is reported.
 func TestForgedIntents(t *testing.T) {
 	numbers := func(n int) string { return strings.TrimSuffix(strings.Repeat("7,", n), ",") }
-	doomed := func(n int) string { return strings.TrimSuffix(strings.Repeat(`{"name":"m","uid":"u"},`, n), ",") }
+	deletions := func(n int) string { return strings.TrimSuffix(strings.Repeat(`{"name":"m","uid":"u"},`, n), ",") }
 	for name, tc := range map[string]struct {
 		intents string
 		valid   bool
 	}{
-		"as many as can be":           {`{"next":9,"create":[` + numbers(burst) + `],"delete":[` + doomed(burst) + `]}`, true},
+		"as many as can be":           {`{"next":9,"create":[` + numbers(burst) + `],"delete":[` + deletions(burst) + `]}`, true},
 		"more to create than can be":  {`{"next":9,"create":[` + numbers(burst+1) + `]}`, false},
 		"45000 to create":             {`{"next":9,"create":[` + numbers(45_000) + `]}`, false},
-		"more to delete than can be":  {`{"next":9,"delete":[` + doomed(burst+1) + `]}`, false},
+		"more to delete than can be":  {`{"next":9,"delete":[` + deletions(burst+1) + `]}`, false},
 		"256 KiB that are no intents": {strings.Repeat("x", 256<<10), false},
 		"many that are negative":      {`{"next":-1,"create":[` + numbers(45_000) + `]}`, false},
 	} {

@@ -12,7 +12,7 @@
 // A machine's name is derived from the set's UID and an ordinal that is never used again in the set's life, so the same
 // intent, executed twice, creates one machine.
 //
-// Guarantees, tested with generated worlds: no decision makes counted machines exceed spec.replicas, or fall below it; a preserved
+// Guarantees, tested with generated worlds: with no decision do counted machines exceed spec.replicas, or fall below it; a preserved
 // machine is deleted last; a frozen set creates no machines and replaces none; the finalizer is removed only after a live list has
 // returned no machine.
 package scale

@@ -26,14 +26,14 @@ func held(w World) machinefacts.Condition {
 	switch {
 	case metav1.GetControllerOfNoCopy(w.Set) == nil, w.Held && w.HeldBy == "": // the latter: what holds them is not known yet
 		return machinefacts.ConditionOfSet(&w.Set.Status, v1alpha1.MachineSetDeletionsHeld)
-	case w.HeldBy == "" || !anyWaits(w):
+	case w.HeldBy == "" || !anyHeld(w):
 		return machinefacts.Condition{}
 	}
 	return machinefacts.True(v1alpha1.ReasonHoldAnnotation, "Machines wait to be deleted. Deletions are held by the "+w.HeldBy)
 }
 
-// anyWaits reports whether a machine has to be deleted and is not, because deletions are held: the set has too many that ran, or is deleted itself.
-func anyWaits(w World) bool {
+// anyHeld reports whether a machine has to be deleted and is not, because deletions are held: the set has too many that ran, or is deleted itself.
+func anyHeld(w World) bool {
 	waiting := 0
 	for _, m := range w.Owned {
 		if m.DeletionTimestamp == nil && holds(w, m) && !isTransferred(w, m) {

@@ -8,9 +8,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// lose records that a machine has failed and is about to be deleted. A set whose machines fail as soon as they are created, because of a
+// recordLoss records that a machine has failed and is about to be deleted. A set whose machines fail as soon as they are created, because of a
 // timeout in its template for example, would else create and delete VMs without end.
-func lose(w World, in *machinefacts.Intents, m *v1alpha1.Machine) {
+func recordLoss(w World, in *machinefacts.Intents, m *v1alpha1.Machine) {
 	if ordinal, ok := machinefacts.OrdinalIn(w.Set, m); ok {
 		in.Losses = in.Losses.Then(ordinal, nextOrdinal(w, *in), w.Set.Generation, w.Now)
 	}

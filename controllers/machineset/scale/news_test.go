@@ -36,7 +36,7 @@ func TestEventsOfWhatIsRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := World{Now: born, Set: labeledSet(), Done: test.done}
 			w.Set.Status.Conditions = test.before
-			if diff := cmp.Diff(test.want, news(w, status(w))); diff != "" {
+			if diff := cmp.Diff(test.want, statusEvents(w, status(w))); diff != "" {
 				t.Errorf("Events (-want +got):\n%s", diff)
 			}
 		})

@@ -8,14 +8,14 @@ import (
 )
 
 // withoutObserved returns the intents without those that are observed: for machines that the cache shows, and for machines that are being deleted or
-// do not exist. Those for machines that were recorded for deletion and are spared are left out, too.
+// do not exist. Those for machines that were recorded for deletion and are kept are left out, too.
 func withoutObserved(w World, in machinefacts.Intents) machinefacts.Intents {
 	out := in.Clone()
 	seen := machinefacts.SeenOrdinals(w.Set, w.Owned)
 	out.Create = slices.DeleteFunc(out.Create, func(o int64) bool { return seen[o] || w.Done.Occupied[o] })
-	out.Delete = slices.DeleteFunc(out.Delete, func(d machinefacts.Doomed) bool {
+	out.Delete = slices.DeleteFunc(out.Delete, func(d machinefacts.Deletion) bool {
 		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
-			return m.UID == d.UID && m.DeletionTimestamp == nil && !sparesDoomed(w, d, m)
+			return m.UID == d.UID && m.DeletionTimestamp == nil && !isObsolete(w, d, m)
 		})
 	})
 	out.Leaving = leaving(w, in)
@@ -32,13 +32,13 @@ func awaited(w World, in machinefacts.Intents) []int64 {
 
 // isUnmade reports whether the API server, which was read, has no machine for an ordinal.
 func isUnmade(w World) func(ordinal int64) bool {
-	made := map[int64]bool{}
+	created := map[int64]bool{}
 	for _, m := range w.Live.Owned {
 		if o, ok := machinefacts.OrdinalIn(w.Set, m); ok {
-			made[o] = true
+			created[o] = true
 		}
 	}
-	return func(ordinal int64) bool { return !made[ordinal] && !w.Done.Created[ordinal] }
+	return func(ordinal int64) bool { return !created[ordinal] && !w.Done.Created[ordinal] }
 }
 
 // withdraw removes up to most of the creations for which may returns true, the last ones first, and returns how many. Their
@@ -53,10 +53,10 @@ func withdraw(in *machinefacts.Intents, most int, may func(ordinal int64) bool) 
 	return withdrawn
 }
 
-// spared returns how many machines were recorded for deletion and are spared.
-func spared(w World, in machinefacts.Intents) (n int) {
+// obsoleteDeletions returns how many machines were recorded for deletion and are kept.
+func obsoleteDeletions(w World, in machinefacts.Intents) (n int) {
 	for _, m := range w.Owned {
-		if spares(w, in, m) {
+		if isDeletionObsolete(w, in, m) {
 			n++
 		}
 	}
@@ -66,7 +66,7 @@ func spared(w World, in machinefacts.Intents) (n int) {
 // grew reports whether a new intent was added.
 func grew(before, after machinefacts.Intents) bool {
 	return after.Next != before.Next ||
-		slices.ContainsFunc(after.Delete, func(d machinefacts.Doomed) bool { return !before.Dooms(d.UID) })
+		slices.ContainsFunc(after.Delete, func(d machinefacts.Deletion) bool { return !before.Deletes(d.UID) })
 }
 
 // isStale reports whether the machine of a recorded creation is being deleted already. Such an intent is removed at once:

@@ -66,19 +66,19 @@ func TestSettle_OccupiedOrdinal_IsNotCreated(t *testing.T) {
 	}
 }
 
-// A machine that is being deleted already is not spared any more.
+// A machine that is being deleted already is not kept any more.
 func TestSpares_MachineThatIsBeingDeleted(t *testing.T) {
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "s"}}
 	m := numbered(set, 1, "1")
 	m.Status.CurrentStatus.Phase = v1alpha1.MachineRunning
-	in := machinefacts.Intents{Delete: []machinefacts.Doomed{{Name: m.Name, UID: m.UID, Failed: true}}}
+	in := machinefacts.Intents{Delete: []machinefacts.Deletion{{Name: m.Name, UID: m.UID, Failed: true}}}
 	for deleted, want := range map[bool]bool{false: true, true: false} {
 		m.DeletionTimestamp = nil
 		if deleted {
 			m.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		}
-		if got := spares(World{Set: set}, in, m); got != want {
-			t.Errorf("deleted: %t: spared: %t, want %t", deleted, got, want)
+		if got := isDeletionObsolete(World{Set: set}, in, m); got != want {
+			t.Errorf("deleted: %t: kept: %t, want %t", deleted, got, want)
 		}
 	}
 }

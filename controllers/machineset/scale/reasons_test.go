@@ -83,7 +83,7 @@ func TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion(t *testi
 		{"rolled out, without a live list", func() World {
 			w := reasonWorld(1, "m", "n")
 			w.Set.Annotations[v1alpha1.AnnotationReplacedBy] = "new"
-			w.Fades, w.Live = true, nil
+			w.IsReplaced, w.Live = true, nil
 			return w
 		}, receipt.Reason{Rule: receipt.RolledOut, Evidence: "rollout to MachineSet new, 2 machines for 1 replicas"}},
 		{"unhealthy", func() World {
@@ -134,8 +134,8 @@ func TestReasons_StayOnTheSet_UntilTheMachineRecordsItsDeletion(t *testing.T) {
 	w := reasonWorld(1, "m", "n")
 	w.Set = Decide(w).Set
 	w.Owned[0].DeletionTimestamp, w.Live = &metav1.Time{Time: w.Now}, nil
-	if v := Decide(w); v.Do != Rest || v.Untidy {
-		t.Errorf("verdict %s, untidy %t; want that the observed intent stays", v.Do, v.Untidy)
+	if v := Decide(w); v.Do != Rest || v.AllObserved {
+		t.Errorf("verdict %s, untidy %t; want that the observed intent stays", v.Do, v.AllObserved)
 	}
 	next := w
 	next.Set = w.Set.DeepCopy()
@@ -148,7 +148,7 @@ func TestReasons_StayOnTheSet_UntilTheMachineRecordsItsDeletion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, known := in.Reason("m"); !known || in.Dooms("m") {
+	if _, known := in.Reason("m"); !known || in.Deletes("m") {
 		t.Errorf("intents %v, want the reason of m beside the next intent", in)
 	}
 	w.Owned[0].Status.CurrentStatus.Phase = v1alpha1.MachineTerminating
@@ -166,7 +166,7 @@ func TestReasons_OfManyLeavingMachines_AreBounded(t *testing.T) {
 		m := reasonWorld(0, name).Owned[0]
 		m.DeletionTimestamp = &metav1.Time{Time: born}
 		w.Owned = append(w.Owned, m)
-		in.Leaving = append(in.Leaving, machinefacts.Doomed{Name: name, UID: m.UID})
+		in.Leaving = append(in.Leaving, machinefacts.Deletion{Name: name, UID: m.UID})
 	}
 	got := leaving(w, in)
 	if len(got) != burst || !slices.Equal(got, in.Leaving[burst:]) {

@@ -39,7 +39,7 @@ type bench struct {
 //	refused                the API server refuses to create machines; not-deleted: to delete them
 //	minReadySeconds: 90    which is applied
 //	tidy-later             observed intents may stay recorded for a while
-//	fades                  a rollout is replacing all machines
+//	isReplaced                  a rollout is replacing all machines
 //	held                   deletions are held
 //	deleted                the set is being deleted
 func newBench(t *testing.T, s scenario.Scenario) *bench {
@@ -76,9 +76,9 @@ func newBench(t *testing.T, s scenario.Scenario) *bench {
 		case "not-deleted":
 			b.Done.DeleteError = "no"
 		case "tidy-later":
-			b.TidyLater = true
+			b.KeepObserved = true
 		case "fades":
-			b.Fades = true
+			b.IsReplaced = true
 		case "held":
 			b.Held = true
 		case "deleted":
@@ -139,7 +139,7 @@ func (b *bench) intend(in *machinefacts.Intents, words []string) {
 			continue
 		}
 		name := strings.TrimSuffix(word, "!")
-		in.Delete = append(in.Delete, machinefacts.Doomed{Name: name, UID: types.UID(name), Failed: name != word})
+		in.Delete = append(in.Delete, machinefacts.Deletion{Name: name, UID: types.UID(name), Failed: name != word})
 	}
 }
 
@@ -296,7 +296,7 @@ func (b *bench) describe(v Verdict) string {
 			lines[0] += ": the status is not written"
 			break
 		}
-		if v.Untidy {
+		if v.AllObserved {
 			lines = append(lines, "observed intents are still recorded")
 		}
 		lines[0] += fmt.Sprintf(": %d there, %d ready, %d available", v.Set.Status.Replicas, v.Set.Status.ReadyReplicas, v.Set.Status.AvailableReplicas)
@@ -315,8 +315,8 @@ func split(ordinals []int64) (texts []string) {
 	return texts
 }
 
-func names(doomed []machinefacts.Doomed) (texts []string) {
-	for _, d := range doomed {
+func names(deletions []machinefacts.Deletion) (texts []string) {
+	for _, d := range deletions {
 		texts = append(texts, d.Name+map[bool]string{true: "!"}[d.Failed])
 	}
 	return texts

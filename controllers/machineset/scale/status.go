@@ -115,10 +115,10 @@ func createFailure(failed []v1alpha1.MachineSummary) machinefacts.Condition {
 	return machinefacts.Condition{}
 }
 
-// news returns the Events of a status that is about to be written: what is wrong with the set, or all that the API server has
+// statusEvents returns the Events of a status that is about to be written: what is wrong with the set, or all that the API server has
 // rejected in this pass. What the previous status contains is not reported again. ReplicaFailure has room for one reason, so
 // that a second one is reported together with the first one, and not again while that lasts.
-func news(w World, written v1alpha1.MachineSetStatus) (events []Event) {
+func statusEvents(w World, written v1alpha1.MachineSetStatus) (events []Event) {
 	conditions := func(t v1alpha1.MachineSetConditionType) (before, is machinefacts.Condition) {
 		return machinefacts.ConditionOfSet(&w.Set.Status, t), machinefacts.ConditionOfSet(&written, t)
 	}

@@ -36,7 +36,7 @@ func Waits(w World, v Verdict) string {
 		return "a correction by a user"
 	case w.Live != nil && !sees(w):
 		return "caches that are late"
-	case excess < 0 && machinefacts.MakesNone(set):
+	case excess < 0 && machinefacts.CreatesNone(set):
 		return "the end of a freeze"
 	case excess < 0 && delayed != nil && delayed.Wait(set.Generation, w.Now) > 0:
 		return "the end of a delay of creations"

@@ -27,9 +27,9 @@ type World struct {
 	Undecodable map[types.UID]bool
 	// Orphans are the cached machines of the namespace without a controller.
 	Orphans []*v1alpha1.Machine
-	// MustLook reports whether the set is new or has changed its selector: orphans may match that are in other slots.
-	MustLook bool
-	// ClassProblem is what keeps machines of the set's class from getting VMs, as far as it is known; "" if nothing does, or a machine of the set
+	// MustListOrphans reports whether the set is new or has changed its selector: orphans may match that are in other slots.
+	MustListOrphans bool
+	// ClassProblem is the reason that keeps machines of the set's class from getting VMs, as far as it is known; "" if nothing does, or a machine of the set
 	// has one.
 	ClassProblem string
 	// ClassUnknown reports whether no check of the class has succeeded since this process has the set: what its status says still holds.
@@ -44,15 +44,15 @@ type World struct {
 	HeldBy string
 	// CountMinReady reports whether a machine is available only after it has been so for the set's minReadySeconds.
 	CountMinReady bool
-	// TidyLater reports whether intents that are all observed are removed with the next ones, or when this is no longer true: a set
+	// KeepObserved reports whether intents that are all observed are removed with the next ones, or when this is no longer true: a set
 	// whose machines are replaced one by one has new ones every few seconds.
-	TidyLater bool
-	// Fades reports whether a rollout is replacing all machines of the set: the order of their deletion makes no difference, so
+	KeepObserved bool
+	// IsReplaced reports whether a rollout is replacing all machines of the set: the order of their deletion makes no difference, so
 	// that the API server is not read for it.
-	Fades bool
+	IsReplaced bool
 	// Live is the answer of the API server; nil if it was not read in this pass.
 	Live *Live
-	// Done is what this pass has done.
+	// Done contains what this pass has done.
 	Done Done
 }
 
@@ -64,7 +64,7 @@ type Live struct {
 	Names map[string]bool
 }
 
-// Done is what a pass has done already.
+// Done contains what a pass has done already.
 type Done struct {
 	// Created are the ordinals whose machines exist now.
 	Created map[int64]bool
@@ -79,8 +79,8 @@ type Done struct {
 	Adopted map[types.UID]bool
 	// Released are the names of the machines that were released.
 	Released []string
-	// Contest is that of the orphans that were to be adopted.
-	Contest machinefacts.Contest
+	// AdoptionRace is that of the orphans that were to be adopted.
+	AdoptionRace machinefacts.AdoptionRace
 	// Updated are the machines whose update was tried, whether or not the API server has accepted it.
 	Updated map[types.UID]bool
 	// CreateError and DeleteError are the errors of creations and deletions; "" if there was none.
@@ -100,7 +100,7 @@ const (
 	ListLive Action = "ListLive"
 	// CheckClass finds out World.ClassProblem.
 	CheckClass Action = "CheckClass"
-	// Adopt makes the set the controller of Verdict.Machines.
+	// Adopt sets the set as the controller of Verdict.Machines.
 	Adopt Action = "Adopt"
 	// Release removes the set's owner reference from Verdict.Machines, which do not match the selector any more.
 	Release Action = "Release"
@@ -125,8 +125,8 @@ type Verdict struct {
 	Ordinals []int64
 	// Wake is the time until the next verdict without an event, with Rest; 0 means never.
 	Wake time.Duration
-	// Untidy reports whether all intents are observed and still recorded on the set, with Rest.
-	Untidy bool
+	// AllObserved reports whether all intents are observed and still recorded on the set, with Rest.
+	AllObserved bool
 	// Waiting is what the set waits for, with Rest, as Waits returns it. It is for traces: the caller of Decide sets it.
 	Waiting string
 	// Events report what has changed with the status of Set, with Rest.
@@ -189,7 +189,7 @@ func (v Verdict) whyDeleted() string {
 }
 
 // live returns what the API server has returned for a machine; nil means that it was deleted or no longer belongs to the set.
-// asked reports whether the API server was read.
+// requested reports whether the API server was read.
 func (w World) live(m *v1alpha1.Machine) (meta *metav1.ObjectMeta, requested bool) {
 	if w.Live == nil {
 		return nil, false

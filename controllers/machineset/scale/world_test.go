@@ -53,7 +53,7 @@ func (c *cluster) settle() {
 	if c.held {
 		c.hold()
 	}
-	if machinefacts.MakesNone(c.set()) {
+	if machinefacts.CreatesNone(c.set()) {
 		c.freeze()
 	}
 	c.quiet()

@@ -123,7 +123,7 @@ func (s state) count(before Count) *Counter {
 func doomed(set *v1alpha1.MachineSet, machines ...*v1alpha1.Machine) {
 	in := machinefacts.Intents{Next: 100}
 	for _, m := range machines {
-		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID})
+		in.Delete = append(in.Delete, machinefacts.Deletion{Name: m.Name, UID: m.UID})
 	}
 	in.Write(set)
 }

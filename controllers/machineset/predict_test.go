@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestForesee: a new size and the intents that follow from it are one write, and the machines come of it all the same.
-func TestForesee(t *testing.T) {
+// TestPredict: a new size and the intents that follow from it are one write, and the machines come of it all the same.
+func TestPredict(t *testing.T) {
 	for name, tc := range map[string]struct {
 		replicas int32
 		want     string
@@ -26,17 +26,17 @@ func TestForesee(t *testing.T) {
 				set := b.set().DeepCopy()
 				set.Spec.Replicas = tc.replicas
 				before := set.DeepCopy()
-				foreseen := b.controller.Foresee(b.Context(), set, false)
+				predicted := b.controller.Predict(b.Context(), set, false)
 				if !reflect.DeepEqual(set, before) {
 					t.Error("the set that was given has changed")
 				}
-				intents := foreseen.Annotations[v1alpha1.AnnotationIntents]
-				if !strings.Contains(intents, tc.want) || foreseen.Spec.Replicas != tc.replicas || foreseen.ResourceVersion != set.ResourceVersion {
-					t.Errorf("foreseen are %d replicas, version %s, and %s; want %s", foreseen.Spec.Replicas, foreseen.ResourceVersion, intents, tc.want)
+				intents := predicted.Annotations[v1alpha1.AnnotationIntents]
+				if !strings.Contains(intents, tc.want) || predicted.Spec.Replicas != tc.replicas || predicted.ResourceVersion != set.ResourceVersion {
+					t.Errorf("predicted are %d replicas, version %s, and %s; want %s", predicted.Spec.Replicas, predicted.ResourceVersion, intents, tc.want)
 				}
 				b.server.Forget()
 				b.patch(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}},"spec":{"replicas":%d}}`,
-					foreseen.ResourceVersion, v1alpha1.AnnotationIntents, intents, tc.replicas)
+					predicted.ResourceVersion, v1alpha1.AnnotationIntents, intents, tc.replicas)
 				b.pass(time.Minute)
 				if n := b.standing(); n != int(tc.replicas) {
 					t.Errorf("%d machines, want %d", n, tc.replicas)
@@ -59,23 +59,23 @@ func (b *bench) standing() (n int) {
 	return n
 }
 
-// A set that is being reconciled at this moment is not foreseen.
-func TestASetThatIsBusyIsNotForeseen(t *testing.T) {
+// A set that is being reconciled at this moment is not predicted.
+func TestPredict_SetIsBusy_IsNotPredicted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(2)
 		set := b.set().DeepCopy()
 		set.Spec.Replicas = 3
 		release := b.controller.lock(set.UID)
-		if got := b.controller.Foresee(b.Context(), set, false); got != set {
-			t.Errorf("foreseen is %v", got.Annotations)
+		if got := b.controller.Predict(b.Context(), set, false); got != set {
+			t.Errorf("predicted is %v", got.Annotations)
 		}
 		release()
-		if got := b.controller.Foresee(b.Context(), set, false); got == set {
-			t.Error("nothing is foreseen after its pass has ended")
+		if got := b.controller.Predict(b.Context(), set, false); got == set {
+			t.Error("nothing is predicted after its pass has ended")
 		}
 		set.Spec.Template.Spec.Class.Name = "other"
-		if got := b.controller.Foresee(b.Context(), set, false); got == set {
-			t.Error("nothing is foreseen of a set whose class has to be checked")
+		if got := b.controller.Predict(b.Context(), set, false); got == set {
+			t.Error("nothing is predicted of a set whose class has to be checked")
 		}
 	})
 }
@@ -97,16 +97,16 @@ func TestIntentsOfASetInARolloutAreRemovedLater(t *testing.T) {
 				})
 				stand := func() bool { return strings.Contains(b.set().Annotations[v1alpha1.AnnotationIntents], "create") }
 				b.patch(`{"spec":{"replicas":2}}`)
-				b.pass(tidyAfter / 2)
+				b.pass(keepObserved / 2)
 				if n := len(b.machines()); n != 2 || stand() != tc.stand {
 					t.Errorf("%d machines, intents stand: %v; want 2, %v", n, stand(), tc.stand)
 				}
 				ended := b.set().DeepCopy()
 				ended.Annotations[v1alpha1.AnnotationRolling] = v1alpha1.RollingFalse
-				if foreseen := b.controller.Foresee(b.Context(), ended, false); strings.Contains(foreseen.Annotations[v1alpha1.AnnotationIntents], "create") {
-					t.Errorf("they are not removed at the end of the rollout: %s", foreseen.Annotations[v1alpha1.AnnotationIntents])
+				if predicted := b.controller.Predict(b.Context(), ended, false); strings.Contains(predicted.Annotations[v1alpha1.AnnotationIntents], "create") {
+					t.Errorf("they are not removed at the end of the rollout: %s", predicted.Annotations[v1alpha1.AnnotationIntents])
 				}
-				b.pass(tidyAfter)
+				b.pass(keepObserved)
 				if stand() {
 					t.Errorf("they stand still: %s", b.set().Annotations[v1alpha1.AnnotationIntents])
 				}

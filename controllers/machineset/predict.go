@@ -10,11 +10,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 )
 
-// Foresee returns a set that is about to be written, with the intents that this controller would record on it next, so that new
+// Predict returns a set that is about to be written, with the intents that this controller would record on it next, so that new
 // replicas and the intents for them are one write. That is as safe as two writes, because the intents are based on the same
 // version of the set. The set is returned unchanged while another decision about it is in progress, and if the API server
-// cannot be read. fades is scale.World.Fades.
-func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
+// cannot be read. isReplaced is for scale.World.IsReplaced.
+func (c *Controller) Predict(ctx context.Context, set *v1alpha1.MachineSet, isReplaced bool) *v1alpha1.MachineSet {
 	defer c.forgetIfGone(set)
 	c.mu.Lock()
 	known := c.known(set.UID)
@@ -24,7 +24,7 @@ func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet, fade
 	}
 	defer known.busy.Unlock()
 	w := c.observe(set)
-	w.Fades, w.MustCheckClass = fades, false
+	w.IsReplaced, w.MustCheckClass = isReplaced, false
 	for range 2 {
 		verdict := c.decide(&w)
 		switch verdict.Do { //nolint:exhaustive // the other actions are left to the set's own pass
@@ -60,17 +60,17 @@ func (c *Controller) known(set types.UID) *done {
 	return known
 }
 
-// untidy records whether the intents on a set are all observed, and returns how long they may remain; 0 when there are none.
-func (c *Controller) untidy(set types.UID, are bool) time.Duration {
+// allObserved records whether the intents on a set are all observed, and returns how long they may remain; 0 when there are none.
+func (c *Controller) allObserved(set types.UID, are bool) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, now := c.known(set), c.own.Now()
 	switch {
 	case !are:
-		known.untidy = time.Time{}
+		known.allObserved = time.Time{}
 		return 0
-	case known.untidy.IsZero():
-		known.untidy = now
+	case known.allObserved.IsZero():
+		known.allObserved = now
 	}
-	return max(tidyAfter-now.Sub(known.untidy), time.Millisecond)
+	return max(keepObserved-now.Sub(known.allObserved), time.Millisecond)
 }

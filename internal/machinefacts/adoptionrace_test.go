@@ -2,8 +2,8 @@ package machinefacts
 
 import "testing"
 
-func TestContest(t *testing.T) {
-	var c Contest
+func TestAdoptionRace(t *testing.T) {
+	var c AdoptionRace
 	for i, tc := range []struct {
 		changed, again, lost bool
 	}{
