@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// put makes MachineSet s with one machine to have, in the labels and with the template of the deployment, but without a hash.
+// put creates MachineSet s with one replica, in the labels and with the template of the deployment, but without a hash.
 func (b *bench) put(change func(*v1alpha1.MachineSet)) {
 	b.Helper()
 	labels := map[string]string{v1alpha1.LabelName: "d"}
@@ -48,7 +48,7 @@ func (b *bench) patchSet(format string, args ...any) {
 	b.server.Merge("machinesets", "n", "s", fmt.Sprintf(format, args...))
 }
 
-// TestAdoption: a deployment adopts whatever set matches its selector, has no controller, and stays; it is one of its sets then, the
+// TestAdoption: a deployment adopts each set that matches its selector, has no controller, and stays; it is one of its sets then, the
 // new one if it has the template. It does so also if the set is in another slot, which the cache does not show.
 func TestAdoption(t *testing.T) {
 	owned := func(controller bool) func(*v1alpha1.MachineSet) {
@@ -159,7 +159,7 @@ func TestAdoptionThatIsRefused(t *testing.T) {
 	})
 }
 
-// hide makes MachineSet s one of another slot: this process sees no event of it.
+// hide moves MachineSet s to another slot: this process sees no event of it.
 func (b *bench) hide() { b.view.Sets.Remove(types.NamespacedName{Namespace: "n", Name: "s"}, "") }
 
 // A set in another slot is adopted although the first attempt fails: no event causes another one. The deployment is paused, so that it
@@ -219,7 +219,7 @@ func TestNothingIsRememberedOfADeploymentThatIsGone(t *testing.T) {
 	})
 }
 
-// TestASetThatHasChangedIsAdopted as it is, though the cache shows it as it was, and none is made in its place.
+// TestASetThatHasChangedIsAdopted as it is, though the cache shows it as it was, and none is created in its place.
 func TestASetThatHasChangedIsAdopted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.put(func(*v1alpha1.MachineSet) {})

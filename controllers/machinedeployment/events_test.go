@@ -65,7 +65,7 @@ func onBench(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *
 	})
 }
 
-// create makes a MachineDeployment of two machines.
+// create creates a MachineDeployment of two machines.
 func (b *bench) create(change ...func(*v1alpha1.MachineDeploymentSpec)) {
 	b.Helper()
 	b.createUnlabeled(change...)
@@ -73,7 +73,7 @@ func (b *bench) create(change ...func(*v1alpha1.MachineDeploymentSpec)) {
 	b.pass(time.Minute)
 }
 
-// createUnlabeled makes one that is in no slot yet.
+// createUnlabeled creates one that is in no slot yet.
 func (b *bench) createUnlabeled(change ...func(*v1alpha1.MachineDeploymentSpec)) {
 	b.Helper()
 	labels := map[string]string{v1alpha1.LabelName: "d"}

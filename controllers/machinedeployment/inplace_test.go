@@ -53,7 +53,7 @@ func (n *nodeServer) is(stage string) {
 	})
 }
 
-// createInPlace makes a MachineDeployment whose one machine runs, on its Node.
+// createInPlace creates a MachineDeployment whose one machine runs, on its Node.
 func (b *bench) createInPlace(n *nodeServer) {
 	b.Helper()
 	one, none := intstr.FromInt32(1), intstr.FromInt32(0)

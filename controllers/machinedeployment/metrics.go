@@ -22,7 +22,7 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 	type deployment = *v1alpha1.MachineDeployment
 	return append([]telemetry.Gauge[deployment]{
 		telemetry.OfAll("mcm_machine_deployment_items_total", "MachineDeployments.", func(all []deployment) float64 { return float64(len(all)) }),
-		telemetry.OfEach("mcm_machine_deployment_info", "A MachineDeployment, when it was made, and its strategy.", reportInfo,
+		telemetry.OfEach("mcm_machine_deployment_info", "A MachineDeployment, when it was created, and its strategy.", reportInfo,
 			"createdAt", "spec_strategy_type"),
 		telemetry.OfEach("mcm_machine_deployment_status_condition", "A condition: 1 is True, 0 False, 2 Unknown.", reportConditions, "condition"),
 		telemetry.Number("mcm_machine_deployment_status_available_replicas", "Machines that are available.",

@@ -22,7 +22,7 @@ const scraped = `
 # HELP mcm_machine_deployment_failed_machines A machine whose last operation failed.
 # TYPE mcm_machine_deployment_failed_machines gauge
 mcm_machine_deployment_failed_machines{failed_machine_last_operation_machine_operation_type="Create",failed_machine_last_operation_state="Failed",failed_machine_name="m",failed_machine_owner_ref="set",failed_machine_provider_id="cloud:///1",name="d",namespace="n"} 1
-# HELP mcm_machine_deployment_info A MachineDeployment, when it was made, and its strategy.
+# HELP mcm_machine_deployment_info A MachineDeployment, when it was created, and its strategy.
 # TYPE mcm_machine_deployment_info gauge
 mcm_machine_deployment_info{createdAt="1767323045",name="d",namespace="n",spec_strategy_type="RollingUpdate"} 1
 # HELP mcm_machine_deployment_info_spec_min_ready_seconds Seconds for which a machine has to be ready, where that counts.

@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// runs makes a machine of the set that has the template of the deployment. It begins to run now.
+// runs adds a machine of the set that has the template of the deployment. It begins to run now.
 func (b *bench) runs(name string) {
 	b.Helper()
 	set := b.current()

@@ -28,7 +28,7 @@ func (b *bench) addMachines(names ...string) *v1alpha1.MachineSet {
 	return set
 }
 
-// scaleDown is what the cluster-autoscaler writes.
+// scaleDown writes the same as the cluster-autoscaler.
 func (b *bench) scaleDown(replicas int, names ...string) {
 	b.Helper()
 	at := time.Now().UTC().Format(time.RFC3339)
@@ -44,7 +44,7 @@ func (b *bench) since(first int) (requests []string) {
 	return requests
 }
 
-// TestNamedMachinesAreMarkedAfterALiveRead: first the deployment and the machines are read past all caches, then the machines
+// TestNamedMachinesAreMarkedAfterALiveRead: first the deployment and the machines are read uncached, then the machines
 // are marked, and then the set has its size. When the machines are on their way out the names go in one write.
 func TestNamedMachinesAreMarkedAfterALiveRead(t *testing.T) {
 	onBench(t, func(b *bench) {

@@ -113,8 +113,8 @@ func TestSetsThatDriftAreReplacedAFewTimes(t *testing.T) {
 // mostReplaced is how many sets are created in the place of those that were released.
 const mostReplaced = 2
 
-// TestTheNewSetWasMadeByARequestThatWasNotAnswered: it is taken for what it is.
-func TestTheNewSetWasMadeByARequestThatWasNotAnswered(t *testing.T) {
+// TestCreate_EarlierRequestNotAnswered_SetIsFound: the new set is found under its name.
+func TestCreate_EarlierRequestNotAnswered_SetIsFound(t *testing.T) {
 	onBench(t, func(b *bench) {
 		lost := 0
 		b.server.Lose(func(r apiserver.Request) error {
@@ -135,8 +135,8 @@ func TestTheNewSetWasMadeByARequestThatWasNotAnswered(t *testing.T) {
 	})
 }
 
-// TestTheNewSetIsThereByTheTimeItIsMade, because a request of before took effect just then: it is no collision.
-func TestTheNewSetIsThereByTheTimeItIsMade(t *testing.T) {
+// TestCreate_EarlierRequestTakesEffect_IsNoCollision: an earlier request takes effect at the moment of the creation.
+func TestCreate_EarlierRequestTakesEffect_IsNoCollision(t *testing.T) {
 	twice := 0
 	onBench(t, func(b *bench) {
 		b.create()
@@ -159,7 +159,7 @@ func TestTheNewSetIsThereByTheTimeItIsMade(t *testing.T) {
 	})
 }
 
-// TestSetsAreListedLiveOnce: that the cache shows the set which was just made is enough to make it larger.
+// TestSetsAreListedLiveOnce: that the cache shows the set which was just created suffices to scale it up.
 func TestSetsAreListedLiveOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
@@ -170,7 +170,7 @@ func TestSetsAreListedLiveOnce(t *testing.T) {
 			t.Fatalf("the deployment's sets are %v, want one of 3", mine)
 		}
 		if after := b.server.Count("list machinesets"); before == 0 || after != before {
-			t.Errorf("the sets were listed %d times before the one is made larger, and %d times with that", before, after)
+			t.Errorf("the sets were listed %d times before the one is scaled up, and %d times with that", before, after)
 		}
 	})
 }
@@ -192,12 +192,12 @@ func TestSees(t *testing.T) {
 		}
 	}
 	c.recordCreated(d.UID, "a")
-	check("the API server was not asked", false, "a")
+	check("the API server was not read", false, "a")
 	c.recordLive(d.UID, map[types.UID]bool{"a": true, "b": true}, sets("a"))
 	check("one is missing", false, "a")
 	check("both are there", true, "a", "b")
 	c.recordCreated(d.UID, "c")
-	check("one was made", false, "a", "b")
+	check("one was created", false, "a", "b")
 	check("and is shown", true, "a", "b", "c")
 	check("one has gone, which was seen", true, "a", "c")
 	c.recordLive(d.UID, map[types.UID]bool{"c": true}, sets("a", "c"))

@@ -30,12 +30,12 @@ func (b *bench) invalid() *v1alpha1.MachineDeploymentCondition {
 	return &conditions[i]
 }
 
-func TestNoSetIsMadeBesideOneThatCannotBeDecoded(t *testing.T) {
+func TestNoSetIsCreatedNextToOneThatCannotBeDecoded(t *testing.T) {
 	for name, patch := range map[string]string{
 		"nothing changes":          `{}`,
 		"the template changes":     `{"spec":{"template":{"spec":{"class":{"name":"new"}}}}}`,
 		"the replicas change":      `{"spec":{"replicas":5}}`,
-		"it is to be rolled back":  `{"spec":{"rollbackTo":{"revision":1}}}`,
+		"a rollback is requested":  `{"spec":{"rollbackTo":{"revision":1}}}`,
 		"the selector has changed": `{"spec":{"selector":{"matchLabels":{"name":"d","more":"d"}},"template":{"metadata":{"labels":{"more":"d"}}}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestASetWithoutControllerThatCannotBeDecodedIsAdopted(t *testing.T) {
 			t.Error("it is not adopted")
 		}
 		if all := b.server.List("machinesets"); len(all) != 1 {
-			t.Errorf("there are %d sets, want none beside it", len(all))
+			t.Errorf("there are %d sets, want none next to it", len(all))
 		}
 	})
 }
@@ -137,7 +137,7 @@ func TestAMachineThatCannotBeDecodedCountsInARollout(t *testing.T) {
 		b.pass(time.Minute)
 		for _, set := range b.mine() {
 			if set.Spec.Replicas != 1 { // m2 and n1, and m1 still has its VM
-				t.Errorf("set %s (old: %t) is to have %d machines, want 1", set.Name, set.UID == old.UID, set.Spec.Replicas)
+				t.Errorf("set %s (old: %t) has a size of %d machines, want 1", set.Name, set.UID == old.UID, set.Spec.Replicas)
 			}
 		}
 	})

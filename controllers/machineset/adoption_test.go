@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// hide makes a machine one of another slot: this process sees no event of it.
+// hide moves a machine to another slot: this process sees no event of it.
 func (b *bench) hide(name string) {
 	b.controller.cfg.View.Machines.Remove(types.NamespacedName{Namespace: "n", Name: name}, "")
 }

@@ -57,7 +57,7 @@ func (b *bench) changeClass(to string) {
 
 const noVM = v1alpha1.ReasonInvalidClass + ": No machine gets a VM: there is no Secret"
 
-func TestClassThatMakesNoVMs_IsReportedBeforeAMachineIsCreated_UntilItDoes(t *testing.T) {
+func TestClassWithoutVMs_IsReportedBeforeAMachineIsCreated_UntilItDoes(t *testing.T) {
 	class := &checks{problem: "there is no Secret"}
 	onBench(t, func(b *bench) {
 		b.create(0)
@@ -256,7 +256,7 @@ func TestClassOfASetThatARolloutReplaces_IsNotChecked(t *testing.T) {
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 
-// A check writes on the class which fields the driver does not know. That is no change of the class that leads to another check, whatever a driver answers.
+// A check writes on the class which fields the driver does not know. That is no change of the class that leads to another check, for each answer of a driver.
 func TestClassCheck_OwnWrite_LeadsToNoCheck(t *testing.T) {
 	var b *bench
 	checks := 0
@@ -270,7 +270,7 @@ func TestClassCheck_OwnWrite_LeadsToNoCheck(t *testing.T) {
 	}, func(cfg *Config) {
 		cfg.ClassProblem = func(context.Context, types.NamespacedName) (string, error) {
 			checks++
-			time.Sleep(20 * time.Millisecond) // in which a call would be made
+			time.Sleep(20 * time.Millisecond) // in which a call would be sent
 			b.server.AddJSON("machineclasses", fmt.Sprintf(`{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c",
 				"annotations":{%q:"a%d"}}}`, v1alpha1.AnnotationUnknownFields, checks))
 			return "its driver refuses fields", nil

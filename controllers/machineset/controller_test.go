@@ -91,7 +91,7 @@ func TestMachinesGetNoMetadataOfControllersFromTheirTemplate(t *testing.T) {
 	})
 }
 
-// A set adopts what Kubernetes' sets adopt: whatever matches its selector, has no controller, and stays.
+// A set adopts what Kubernetes' sets adopt: all that match its selector, has no controller, and stays.
 func TestAdoption(t *testing.T) {
 	labelled := func(value string) func(*v1alpha1.Machine) {
 		return func(m *v1alpha1.Machine) { m.Labels[v1alpha1.LabelName] = value }
@@ -136,7 +136,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// An orphan that is not any more as the cache shows it is adopted as it is, and none is made in its place.
+// An orphan that is not any more as the cache shows it is adopted as it is, and none is created in its place.
 func TestAnOrphanThatHasChangedIsAdopted(t *testing.T) {
 	var view *objectcache.View
 	onBench(t, func(b *bench) {

@@ -82,7 +82,7 @@ func TestRefusedMachinesAreTriedOneAtATime(t *testing.T) {
 		b.server.Fault(nil)
 		b.pass(10 * time.Minute)
 		if n := len(b.machines()); n != 100 {
-			t.Errorf("%d machines were made in the end, want 100", n)
+			t.Errorf("%d machines were created in the end, want 100", n)
 		}
 	})
 }

@@ -47,7 +47,7 @@ type lateWorld struct {
 	most, fewest, lost int
 }
 
-// However late each cache is, whatever the API server refuses or does not answer, and wherever a process ends: there are
+// However late each cache is, for all that the API server refuses or does not answer, and wherever a process ends: there are
 // never more machines than desired, never fewer than desired and left, and in the end as many as desired.
 func TestSetConvergesWithALateCache(t *testing.T) {
 	for seed := range uint64(worlds.Some(lateWorlds)) {
@@ -124,7 +124,7 @@ func (w *lateWorld) fault(r apiserver.Request, what string) error {
 	return errors.New(what)
 }
 
-// look is what must hold whenever a machine was made or deleted.
+// look checks the invariants after each creation and deletion of a machine.
 func (w *lateWorld) look(r apiserver.Request) {
 	if r.Resource != "machines" || r.Verb != "create" && r.Verb != "delete" {
 		return
@@ -218,7 +218,7 @@ func (w *lateWorld) orphan() {
 	w.patchMachine(m.Name, patch)
 }
 
-// fail makes a machine fail, with a disruption; or makes a failed one recover.
+// fail sets a machine to Failed, with a disruption; or has a failed one recover.
 func (w *lateWorld) fail() {
 	standing := w.standing()
 	if len(standing) == 0 {

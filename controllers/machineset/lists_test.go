@@ -147,7 +147,7 @@ const noFailures = `
 controller_runtime_reconcile_errors_total{controller="machineset"} 0
 `
 
-// TestMachineThatNeverShowsIsListedAgain: the list that has it is used while the cache may be late, and not for ever. No pass fails for it.
+// TestMachineThatNeverShowsIsListedAgain: the list that has it is used while the cache may be late, and not permanently. No pass fails for it.
 func TestMachineThatNeverShowsIsListedAgain(t *testing.T) {
 	var view *objectcache.View
 	var source counting
@@ -199,7 +199,7 @@ func TestNewMachine_NameIsInTheList_GetsTheNext(t *testing.T) {
 	})
 }
 
-// TestSetThatLeavesTheCacheDuringItsPass: the pass is completed, with a list of its own.
+// TestSetThatLeavesTheCacheDuringItsPass: the pass is completed, with a separate list.
 func TestSetThatLeavesTheCacheDuringItsPass(t *testing.T) {
 	var view *objectcache.View
 	var source counting

@@ -33,7 +33,7 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineSet] {
 	type set = *v1alpha1.MachineSet
 	return []telemetry.Gauge[set]{
 		telemetry.OfAll("mcm_machine_set_items_total", "MachineSets.", func(sets []set) float64 { return float64(len(sets)) }),
-		telemetry.OfEach("mcm_machine_set_info", "A MachineSet, when it was made, and the class of its template.", reportInfo,
+		telemetry.OfEach("mcm_machine_set_info", "A MachineSet, when it was created, and the class of its template.", reportInfo,
 			"createdAt", "spec_machine_class_api_group", "spec_machine_class_kind", "spec_machine_class_name"),
 		telemetry.Number("mcm_machine_set_info_spec_replicas", "Machines that are wanted.",
 			func(s set) int32 { return s.Spec.Replicas }),

@@ -23,7 +23,7 @@ const reported = `
 # HELP mcm_machine_set_failed_machines A machine whose last operation failed.
 # TYPE mcm_machine_set_failed_machines gauge
 mcm_machine_set_failed_machines{failed_machine_last_operation_machine_operation_type="Create",failed_machine_last_operation_state="Failed",failed_machine_name="m",failed_machine_owner_ref="set",failed_machine_provider_id="cloud:///1",name="set",namespace="n"} 1
-# HELP mcm_machine_set_info A MachineSet, when it was made, and the class of its template.
+# HELP mcm_machine_set_info A MachineSet, when it was created, and the class of its template.
 # TYPE mcm_machine_set_info gauge
 mcm_machine_set_info{createdAt="1767323045",name="set",namespace="n",spec_machine_class_api_group="g",spec_machine_class_kind="MachineClass",spec_machine_class_name="c"} 1
 # HELP mcm_machine_set_info_spec_min_ready_seconds Seconds for which a machine has to be ready, where that counts.

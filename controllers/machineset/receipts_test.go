@@ -80,7 +80,7 @@ func TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot(t *testing.T)
 			return strings.HasPrefix(event, "*v1alpha1.Machine Deleting: Started to delete Machine ")
 		})
 		if len(r.events) != 2 {
-			b.Fatalf("Events beside those on machines: %q, want one on the set and one on the deployment", r.events)
+			b.Fatalf("Events in addition to those on machines: %q, want one on the set and one on the deployment", r.events)
 		}
 		for i, about := range []string{"*v1alpha1.MachineDeployment", "*v1alpha1.MachineSet"} {
 			if !strings.HasPrefix(r.events[i], about+" SuccessfulDelete: Deleted 7 machines, by ") || !strings.Contains(r.events[i], "ScaledDown: 8 machines for 1 replicas") ||

@@ -36,7 +36,7 @@ func TestAMachineThatCannotBeDecodedCounts(t *testing.T) {
 		bad := b.breaks(b.machines()[1].Name)
 		b.pass(time.Hour)
 		if n := b.standing(); n != 3 {
-			t.Fatalf("%d machines, want 3: none is made for one that cannot be decoded", n)
+			t.Fatalf("%d machines, want 3: none is created for one that cannot be decoded", n)
 		}
 		if got := b.set().Status.Replicas; got != 3 {
 			t.Errorf("status.replicas is %d, want 3", got)
@@ -150,7 +150,7 @@ func TestAnOrphanThatCannotBeDecodedIsAdopted(t *testing.T) {
 	}
 }
 
-// The name of a machine that is about to be made can belong to one that cannot be decoded and is not the set's.
+// The name of a machine that is about to be created can belong to one that cannot be decoded and is not the set's.
 func TestNameIsInUseByAnUndecodableMachine(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(0)

@@ -84,7 +84,7 @@ func TestRootsShowThatTheServerIsAway(t *testing.T) {
 	})
 }
 
-// twoTargets has a target cluster of its own for the namespace "other".
+// twoTargets has a separate target cluster for the namespace "other".
 type twoTargets struct{ one, other *target.Cluster }
 
 func (t twoTargets) For(namespace string) (*target.Cluster, error) {

@@ -123,7 +123,7 @@ func TestExhaustedBudgetHoldsReplacements(t *testing.T) {
 	})
 }
 
-// A replacement is reserved under a name of its own: the next failure of the same machine counts again.
+// A replacement is reserved under a separate name: the next failure of the same machine counts again.
 func TestReplacementsUseTheBudget(t *testing.T) {
 	withBudget(t, "1", func(b *budgeted) {
 		b.show(0)
@@ -187,7 +187,7 @@ func TestDeletedRootReservesNothing(t *testing.T) {
 	})
 }
 
-// Where nothing is to be replaced, a budget that is not known is no error.
+// Where no machine has to be replaced, a budget that is not known is no error.
 func TestBudgetOfARootAtRest(t *testing.T) {
 	b := newBench(t)
 	defer b.end()

@@ -41,7 +41,7 @@ func (b *bench) expectOpen() {
 func TestForgedMachinesDoNotKeepTheBreakerClosed(t *testing.T) {
 	for name, node := range map[string]func(i int) string{
 		"they name no Node":                 func(int) string { return "" },
-		"they name Nodes that do not exist": func(i int) string { return fmt.Sprint("made-up-", i) },
+		"they name Nodes that do not exist": func(i int) string { return fmt.Sprint("invented-", i) },
 		"they name Nodes of other machines": func(i int) string { return fmt.Sprint("s-", i%6) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (n *namespaces) Annotation(namespace, key string) (value string, ok bool) {
 
 func (n *namespaces) OnChange(changed func(string)) { n.changed = append(n.changed, changed) }
 
-// annotate sets the annotation of a Namespace, and makes Namespaces known.
+// annotate sets the annotation of a Namespace, and has Namespaces be known.
 func (n *namespaces) annotate(namespace, text string) {
 	n.mu.Lock()
 	n.known = true

@@ -13,7 +13,7 @@ import (
 )
 
 // Circuit breakers with the thresholds of annotations are open in the namespaces that use them exactly where they would be if these
-// were the only thresholds, whatever others come and go.
+// were the only thresholds, while others are added and removed.
 func TestThresholdsAreIndependent(t *testing.T) {
 	worlds.Check(t, 3, func(t *rapid.T) {
 		draw := func(label string) Thresholds {

@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Disruptions are read as they were written, and the annotations of other clients stay, whatever the type of the root is. A root without
+// Disruptions are read as they were written, and the annotations of other clients stay, for each type of root. A root without
 // disruptions has no annotation for them.
 func TestWriteDisruptions_AreReadAgain(t *testing.T) {
 	recorded := []Disruption{{Name: "m", UID: "u", Since: metav1.NewTime(start)}}

@@ -249,7 +249,7 @@ func TestReport_OfEarlierSlots(t *testing.T) {
 	}
 }
 
-// A report has the machines of all slots of a namespace, and the namespaces with most of them, whatever their names are.
+// A report has the machines of all slots of a namespace, and the namespaces with most of them, with any names.
 func TestReports_NamespacesOfAllSlots(t *testing.T) {
 	own := Own{0: {}, 1: {}}
 	for slot := range own {

@@ -26,7 +26,7 @@ const (
 	badAfter = 20 * time.Minute
 )
 
-// fault is what happens to the machines of a cluster.
+// fault happens to the machines of a cluster.
 type fault struct {
 	name string
 	// hits reports whether the machine is not Ready now because of the fault.
@@ -81,7 +81,7 @@ type simulatedMachine struct {
 	born   time.Duration
 }
 
-// simulatedCluster has one MachineDeployment in each of up to three zones, as Gardener makes them.
+// simulatedCluster has one MachineDeployment in each of up to three zones, as Gardener creates them.
 type simulatedCluster struct {
 	limits      Limits
 	fault       fault
@@ -222,7 +222,7 @@ type rule struct {
 }
 
 // TestLandscape writes to testdata/landscape.txt how many machines are replaced in clusters of the sizes of a landscape, by fault and
-// rule: the number of machines that have to be not Ready, beside their share, and what happens where a circuit breaker stays open.
+// rule: the number of machines that have to be not Ready, in addition to their share, and what happens where a circuit breaker stays open.
 func TestLandscape(t *testing.T) {
 	const clusters = 150
 	sizes := sizes(rand.New(rand.NewPCG(1, 1)), clusters)

@@ -53,7 +53,7 @@ func worldOf(d *v1alpha1.MachineDeployment, sets ...*v1alpha1.MachineSet) World 
 	return w
 }
 
-// setOf is the set that the deployment's template makes, as it is after it was made.
+// setOf returns the set of the deployment's template, as it is after its creation.
 func setOf(d *v1alpha1.MachineDeployment, uid types.UID, replicas, running int32) *v1alpha1.MachineSet {
 	w := worldOf(d)
 	s := &sets{limits: limitsOf(d), w: w, d: d, fresh: &tally{set: newMachineSet(w.Deployment), size: replicas}}
@@ -74,7 +74,7 @@ func older(uid types.UID, age time.Duration, replicas int32) *v1alpha1.MachineSe
 	return set
 }
 
-// reported is what a condition says; "" when there is none.
+// reported returns the status, reason and message of a condition; "" when there is none.
 func reported(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) string {
 	if c := machinefacts.MachineDeploymentCondition(&s, t); c != nil {
 		return string(c.Status) + "/" + c.Reason
@@ -109,7 +109,7 @@ func TestDecide(t *testing.T) {
 			w.LiveSets = map[types.UID]bool{}
 			return w
 		}(), want: Create},
-		{name: "the set could not be made", world: func() World {
+		{name: "the set could not be created", world: func() World {
 			w := worldOf(d)
 			w.Done.CreateError = "no"
 			return w
@@ -142,7 +142,7 @@ func TestDecide(t *testing.T) {
 		}(), want: ListSets},
 		{name: "to be rolled back, another set is not shown", world: func() World {
 			w := worldOf(rolledBack, setOf(d, "s", 3, 3))
-			w.LiveSets = map[types.UID]bool{"s": true, "made a moment ago": true}
+			w.LiveSets = map[types.UID]bool{"s": true, "created a moment ago": true}
 			return w
 		}(), want: Rest},
 		{name: "to be rolled back", world: worldOf(rolledBack, setOf(d, "s", 3, 3)), want: Save},
@@ -179,7 +179,7 @@ func TestDecide(t *testing.T) {
 			w.Deployment.DeletionTimestamp = &now
 			return w
 		}(), want: Delete},
-		{name: "set deleted, its machines are to stay", world: func() World {
+		{name: "set deleted, its machines have to stay", world: func() World {
 			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
 			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "2"
 			w.LiveSets = map[types.UID]bool{w.Owned[0].UID: true}
@@ -193,7 +193,7 @@ func TestDecide(t *testing.T) {
 			w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &now, []string{v1alpha1.FinalizerName}
 			return w
 		}(), want: Create},
-		{name: "the class of the new set makes no VMs", world: func() World {
+		{name: "no VM of the class of the new set can be created", world: func() World {
 			fresh := setOf(d, "s", 3, 0)
 			fresh.Status.Conditions = []v1alpha1.MachineSetCondition{{Type: v1alpha1.MachineSetValid, Status: "False", Reason: v1alpha1.ReasonInvalidClass}}
 			return worldOf(d, fresh)
@@ -287,11 +287,11 @@ func TestTheNewSet(t *testing.T) {
 	}
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"a": "b"}
 	if !IsNewSet(d, set) {
-		t.Error("a Node template that has changed makes a new set")
+		t.Error("a Node template that has changed leads to a new set")
 	}
 	d.Spec.Template.Annotations = map[string]string{"a": "b"}
 	if IsNewSet(d, set) {
-		t.Error("a template annotation that has changed makes no new set")
+		t.Error("a template annotation that has changed leads to no new set")
 	}
 	if got := setName("a-very-long-name-of-a-machine-deployment-that-does-not-fit-into-a-label", "2415498538"); len(got) > maxSetName {
 		t.Errorf("the name %s has %d characters", got, len(got))
@@ -432,7 +432,7 @@ func TestFades(t *testing.T) {
 	}
 }
 
-// TestUnreadableIntents: what a set is about to make or delete is not known when its intents cannot be read, so that its machines
+// TestUnreadableIntents: what a set is about to create or delete is not known when its intents cannot be read, so that its machines
 // cannot be counted. As in the MachineSet controller nothing is decided on such a set, until it is corrected or deleted.
 func TestUnreadableIntents(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -79,11 +79,11 @@ func TestAbsurdNumbers(t *testing.T) {
 		}
 		for _, set := range v.Sets {
 			if n := set.Spec.Replicas; n < 0 || n > validation.MaxReplicas {
-				t.Fatalf("MachineSet %s is to have %d machines", set.Name, n)
+				t.Fatalf("MachineSet %s has a size of %d machines", set.Name, n)
 			}
 		}
 		if v.Do == Create && len(sets) == 0 && v.Sets[0].Spec.Replicas != d.Spec.Replicas {
-			t.Fatalf("the first MachineSet is to have %d machines, want %d", v.Sets[0].Spec.Replicas, d.Spec.Replicas)
+			t.Fatalf("the first MachineSet has a size of %d machines, want %d", v.Sets[0].Spec.Replicas, d.Spec.Replicas)
 		}
 	})
 }

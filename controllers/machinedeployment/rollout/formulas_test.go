@@ -61,7 +61,7 @@ func eachRow(t *testing.T, table string, test func(r *row)) {
 	}
 }
 
-// read reads "name arithmetic = value" and checks the arithmetic. Without a value it is what it comes to.
+// read reads "name arithmetic = value" and checks the arithmetic. Without a value it is the result.
 func (r *row) read(term string) {
 	name, rest, _ := strings.Cut(term, " ")
 	if name == "gone" {

@@ -35,7 +35,7 @@ func withRecordedStrategy(w *World) {
 }
 
 // TestDeploymentsWithoutStrategyThatAreReconciled checks that the first write records it, and that the deployment is reconciled from then
-// on whatever becomes of its sets.
+// on the later states of its sets.
 func TestDeploymentsWithoutStrategyThatAreReconciled(t *testing.T) {
 	w := ignored()
 	w.Now = born
@@ -77,7 +77,7 @@ func TestDeploymentIgnoredByMCMIsNotReconciled(t *testing.T) {
 			set := setOf(w.Deployment, "s", 3, 3)
 			w.Owned, w.LiveSets["s"] = append(w.Owned, set), true
 		}, Save, false},
-		"it was made a moment ago": {func(w *World) { w.Now = born.Add(ignoredFor - time.Second) }, Save, false},
+		"it was created a moment ago": {func(w *World) { w.Now = born.Add(ignoredFor - time.Second) }, Save, false},
 		"it names a strategy": {func(w *World) {
 			w.Deployment.Spec.Strategy.Type = v1alpha1.RecreateMachineDeploymentStrategyType
 		}, Save, false},

@@ -57,10 +57,10 @@ func TestSelection_MachineIsNotShown(t *testing.T) {
 		do   Action
 		left int // machines that are about to be selected
 	}{
-		"the API server was not asked": {nil, ReadLive, 1},
-		"it has the machine":           {map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}, {UID: "a-7"}}, "b": {{UID: "another"}}}, Rest, 1},
-		"it has others":                {map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}}}, Save, 0},
-		"it has none":                  {map[types.UID][]*metav1.ObjectMeta{}, Save, 0},
+		"the API server was not read": {nil, ReadLive, 1},
+		"it has the machine":          {map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}, {UID: "a-7"}}, "b": {{UID: "another"}}}, Rest, 1},
+		"it has others":               {map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}}}, Save, 0},
+		"it has none":                 {map[types.UID][]*metav1.ObjectMeta{}, Save, 0},
 	} {
 		w := inPlaceStory(t, "selecting=a-7", "a size=2 for=3 kept tainted closed Running/candidate Running/candidate", "b size=2 revision=2 kept Running/joined Pending").w
 		if tc.live != nil {

@@ -16,7 +16,7 @@ import (
 type stallCase struct {
 	check, when, deployment string
 	sets                    []string
-	// uncached is how many machines of old sets the API server has and the cache does not; -1 when the API server was not asked.
+	// uncached is how many machines of old sets the API server has and the cache does not; -1 when the API server was not read.
 	uncached int
 	// want is the reason, and about what the message has to name; "" when the check must find nothing.
 	want, about string
@@ -130,7 +130,7 @@ var stallCases = []stallCase{
 		want: v1alpha1.ReasonMachinesNotDeleted, about: "not in the cache: 1",
 	},
 	{check: "old machines not in the cache", when: "the API server has none", sets: []string{"a size=0", "b size=1 Running"}},
-	{check: "old machines not in the cache", when: "the API server was not asked", deployment: "strategy=Recreate", sets: []string{"a size=0", "b size=1 Running"}, uncached: -1},
+	{check: "old machines not in the cache", when: "the API server was not read", deployment: "strategy=Recreate", sets: []string{"a size=0", "b size=1 Running"}, uncached: -1},
 	{
 		check: "in-place update in progress", when: "a Node is selected", deployment: "strategy=InPlaceUpdate",
 		sets: []string{"a size=1 Running/selected", "b size=0"}, want: v1alpha1.ReasonMachinesUpdating, about: "a-0 is being updated in place",
@@ -153,7 +153,7 @@ var stallCases = []stallCase{
 		sets: []string{"a size=2 Running/labelled Running/candidate", "b size=0"}, want: v1alpha1.ReasonNodesNotSelected, about: "in-place update: 1;",
 	},
 	{
-		check: "Nodes not selected", when: "their updates are to another template", deployment: "strategy=InPlaceUpdate manual",
+		check: "Nodes not selected", when: "their updates have another template", deployment: "strategy=InPlaceUpdate manual",
 		sets: []string{"a size=1 Running/candidate+to-c", "b size=0"},
 	},
 	{

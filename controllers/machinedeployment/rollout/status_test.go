@@ -66,7 +66,7 @@ func TestCounts(t *testing.T) {
 			counts{All: 3, Ready: 2, Available: 2, Unavailable: 4},
 		},
 		{
-			"more are available than the sets are to have",
+			"more are available than the sets should have",
 			machines{0, "Running"},
 			machines{1, "Running Available"},
 			&machines{1, "Running"},

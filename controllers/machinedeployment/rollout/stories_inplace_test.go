@@ -41,7 +41,7 @@ func selectingOf(d *v1alpha1.MachineDeployment) string {
 	return names
 }
 
-// node makes the Node of a machine. Its words, with + between them:
+// node adds the Node of a machine. Its words, with + between them:
 //
 //	joined        it has nothing of an update
 //	candidate     it is a candidate to be updated to b, and the machine's side has seen it
@@ -52,7 +52,7 @@ func selectingOf(d *v1alpha1.MachineDeployment) string {
 //	come          its machine has come to this set, which may not know it yet
 //	waiting       it is updated and free again, and waits for its critical components
 //	labelled      a user has selected it, and the machine controller has not recorded it
-//	barred        another client has removed the label that makes it a candidate
+//	barred        another client has removed the label of a candidate
 //	unshown       the cache does not show it
 func (s *story) node(set *v1alpha1.MachineSet, m *v1alpha1.Machine, words string) {
 	s.Helper()

@@ -28,9 +28,9 @@ import (
 //	                                  notaint (updated Nodes get no taint critical-components-not-ready)
 //	progressing: True/Reason 5s       the condition, and how old it is; half a minute if it is not given
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not given,
-//	                                  revision=, kept and tainted (marks), by= (the set that replaces its machines), frozen, refused= (why it cannot make or delete
-//	                                  machines), uncreatable (a VM of it could not be created), coming= (the ordinal of a machine that it is about to make), deleting= (machines that it is about
-//	                                  to delete: a-0,a-1), invalid, held (its deletions are), closed (it must not make machines while they are updated in place), ending (it is being deleted); and its machines, Running:20s where it matters for how long,
+//	                                  revision=, kept and tainted (marks), by= (the set that replaces its machines), frozen, refused= (why it cannot create or delete
+//	                                  machines), uncreatable (a VM of it could not be created), coming= (the ordinal of a machine that it is about to create), deleting= (machines that it is about
+//	                                  to delete: a-0,a-1), invalid, held (its deletions are), closed (it must not create machines while they are updated in place), ending (it is being deleted); and its machines, Running:20s where it matters for how long,
 //	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
 //	left: 1                           machines of old sets that the API server has
 //	named: a-0~5m b-1                 machines that the autoscaler names, and how long ago; changed: 5m is when it changed the replicas.

@@ -141,7 +141,7 @@ func (c *cluster) pass(current bool) {
 			w.Live = c.list()
 		case Create:
 			if machinefacts.CreatesNone(w.Set) {
-				c.t.Fatalf("machines %v are made for a set that is frozen", v.Ordinals)
+				c.t.Fatalf("machines %v are created for a set that is frozen", v.Ordinals)
 			}
 			for _, ordinal := range v.Ordinals {
 				if c.dies() {
@@ -184,7 +184,7 @@ func (c *cluster) pass(current bool) {
 // maxActions is as many as a pass may take in the controller.
 const maxActions = 32
 
-// list is what the API server answers.
+// list returns the answer of the API server.
 func (c *cluster) list() *Live {
 	live := &Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
 	for uid, m := range c.machines() {

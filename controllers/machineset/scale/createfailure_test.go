@@ -10,7 +10,7 @@ import (
 )
 
 // TestReplicaFailureIsForTheAPIServerOnly: Gardener's health check takes ReplicaFailure for a broken MachineDeployment, so the
-// error of a cloud has a condition of its own.
+// error of a cloud has its own condition.
 func TestReplicaFailureIsForTheAPIServerOnly(t *testing.T) {
 	failed := func(kind v1alpha1.MachineOperationType) func(*v1alpha1.Machine) {
 		return func(m *v1alpha1.Machine) {

@@ -37,5 +37,5 @@ func frozen(w World) machinefacts.Condition {
 		return is
 	}
 	return machinefacts.True(v1alpha1.ReasonFreezeLabel,
-		"The MachineSet has the label "+v1alpha1.LabelFreeze+"=True, and makes no machines")
+		"The MachineSet has the label "+v1alpha1.LabelFreeze+"=True, and creates no machines")
 }

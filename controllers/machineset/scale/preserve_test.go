@@ -49,7 +49,7 @@ func TestAutoPreserve(t *testing.T) {
 		machines []*v1alpha1.Machine
 		want     map[string]string // value by machine
 	}{
-		{"none is to be", 0, []*v1alpha1.Machine{failed(1, nil)}, nil},
+		{"none may be", 0, []*v1alpha1.Machine{failed(1, nil)}, nil},
 		{"one", 1, []*v1alpha1.Machine{failed(1, nil)}, map[string]string{"m1": v1alpha1.PreserveAuto}},
 		{"the newest", 2, []*v1alpha1.Machine{failed(1, nil), failed(3, nil), failed(2, nil)}, map[string]string{"m1": v1alpha1.PreserveAuto, "m2": v1alpha1.PreserveAuto}},
 		{"no room", 1, []*v1alpha1.Machine{failed(1, nil), failed(2, auto)}, nil},

@@ -135,7 +135,7 @@ func TestReasons_StayOnTheSet_UntilTheMachineRecordsItsDeletion(t *testing.T) {
 	w.Set = Decide(w).Set
 	w.Owned[0].DeletionTimestamp, w.Live = &metav1.Time{Time: w.Now}, nil
 	if v := Decide(w); v.Do != Rest || v.AllObserved {
-		t.Errorf("verdict %s, untidy %t; want that the observed intent stays", v.Do, v.AllObserved)
+		t.Errorf("verdict %s, all observed %t; want that the observed intent stays", v.Do, v.AllObserved)
 	}
 	next := w
 	next.Set = w.Set.DeepCopy()
@@ -149,7 +149,7 @@ func TestReasons_StayOnTheSet_UntilTheMachineRecordsItsDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, known := in.Reason("m"); !known || in.Deletes("m") {
-		t.Errorf("intents %v, want the reason of m beside the next intent", in)
+		t.Errorf("intents %v, want the reason of m in addition to the next intent", in)
 	}
 	w.Owned[0].Status.CurrentStatus.Phase = v1alpha1.MachineTerminating
 	if v := Decide(w); v.Do != Save {

@@ -92,7 +92,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestFailedMachines: the status lists the machines whose last operation has failed, whatever their phase, in the order of
+// TestFailedMachines: the status lists the machines whose last operation has failed, in each phase, in the order of
 // their names. Preserved ones are left out: they are known.
 func TestFailedMachines(t *testing.T) {
 	after := func(kind v1alpha1.MachineOperationType, state v1alpha1.MachineState) func(*v1alpha1.Machine) {

@@ -17,7 +17,7 @@ func TestOutOfStep(t *testing.T) {
 		NodeTemplateSpec:     v1alpha1.NodeTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "a"}}},
 		MachineConfiguration: &v1alpha1.MachineConfiguration{MachineDrainTimeout: &metav1.Duration{Duration: time.Hour}},
 	}
-	// of is a machine as the set makes them, and then changed.
+	// of is a machine as the set creates them, and then changed.
 	of := func(change func(*v1alpha1.Machine)) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m"}, Spec: *template.DeepCopy()}
 		m.Spec.ProviderID = "cloud:///i-1"
@@ -29,12 +29,12 @@ func TestOutOfStep(t *testing.T) {
 		change func(*v1alpha1.Machine)
 		in     bool // in step
 	}{
-		{"as it was made", func(*v1alpha1.Machine) {}, true},
+		{"as it was created", func(*v1alpha1.Machine) {}, true},
 		{"another nodeTemplate", func(m *v1alpha1.Machine) { m.Spec.NodeTemplateSpec.Labels = nil }, false},
 		{"another configuration", func(m *v1alpha1.Machine) { m.Spec.MachineConfiguration = nil }, false},
 		{"another kind of class", func(m *v1alpha1.Machine) { m.Spec.Class.Kind = "AWSMachineClass" }, false},
 		{"another class, which needs another machine", func(m *v1alpha1.Machine) { m.Spec.Class.Name = "d" }, true},
-		{"a creation timeout of its own", func(m *v1alpha1.Machine) {
+		{"its own creation timeout", func(m *v1alpha1.Machine) {
 			m.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: "5m"}
 			m.Spec.MachineCreationTimeout = &metav1.Duration{Duration: 5 * time.Minute}
 		}, true},

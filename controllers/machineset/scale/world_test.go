@@ -18,7 +18,7 @@ import (
 const rounds = 20
 
 // However stale the caches and wherever processes die, there are never more machines than were wanted and never fewer than
-// were wanted and are left, none is made while the set is frozen, none that has run is deleted while deletions are held, and in the end
+// were wanted and are left, none is created while the set is frozen, none that has run is deleted while deletions are held, and in the end
 // there are as many as are wanted.
 func TestScaling(t *testing.T) {
 	worlds.Check(t, rounds, func(t *rapid.T) {
