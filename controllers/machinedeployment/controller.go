@@ -317,7 +317,7 @@ func (c *Controller) recordLive(deployment types.UID, live map[types.UID]bool, s
 
 // recordCreated records a set that was created.
 func (c *Controller) recordCreated(deployment, set types.UID) {
-	if unseen, known := c.unseenOf(deployment); known {
+	if unseen := c.unseenOf(deployment); unseen != nil {
 		unseen[set] = true
 	}
 }
@@ -325,17 +325,17 @@ func (c *Controller) recordCreated(deployment, set types.UID) {
 // sees reports whether the API server was read for the deployment's sets, and the given ones, which the cache shows, are all
 // that existed then and all that were created since.
 func (c *Controller) sees(deployment types.UID, shown []*v1alpha1.MachineSet) bool {
-	unseen, known := c.unseenOf(deployment)
+	unseen := c.unseenOf(deployment)
 	for _, set := range shown {
 		delete(unseen, set.UID)
 	}
-	return known && len(unseen) == 0
+	return unseen != nil && len(unseen) == 0
 }
 
-// unseenOf returns the sets that exist and that the cache has not shown yet; known is false if that is not known. One worker at
-// a time reconciles a deployment, and it may change the result.
-func (c *Controller) unseenOf(deployment types.UID) (unseen map[types.UID]bool, known bool) {
-	found, known := c.unseen.Load(deployment)
-	unseen, _ = found.(map[types.UID]bool)
-	return unseen, known
+// unseenOf returns the sets that exist and that the cache has not shown yet; nil if that is not known. One worker at a time reconciles a
+// deployment, and it may change the result.
+func (c *Controller) unseenOf(deployment types.UID) map[types.UID]bool {
+	found, _ := c.unseen.Load(deployment)
+	unseen, _ := found.(map[types.UID]bool)
+	return unseen
 }

@@ -26,7 +26,7 @@ func createNew(s *sets) (v Verdict, creating bool) {
 	case isRecreating(s.d) && !s.areOldGone():
 		return Verdict{}, false
 	}
-	s.fresh = s.count(newMachineSet(s.d))
+	s.newSet = s.count(newMachineSet(s.d))
 	sizes := &sizing{sets: s}
 	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {
 		return v, true // the Nodes of the old machines are marked before the first new one is created
@@ -34,9 +34,9 @@ func createNew(s *sets) (v Verdict, creating bool) {
 	if len(s.old) == 0 { // else it grows in a separate write: a create that takes effect late must not create machines
 		sizes.step()
 	}
-	set := s.newSet()
-	set.Spec.Replicas = s.fresh.size
-	setChanges{sizes}.complement(s.fresh, set)
+	set := s.newSet.set
+	set.Spec.Replicas = s.newSet.size
+	setChanges{sizes}.complement(s.newSet, set)
 	v = Verdict{Do: Create, Sets: []*v1alpha1.MachineSet{set}}
 	if beginsWithSet(s.d, s.w.Owned) {
 		v.Events = append(v.Events, started(set.Annotations[v1alpha1.AnnotationRevision], set))
@@ -77,7 +77,7 @@ func adjust(s *sets) Verdict {
 		return Verdict{Do: ListSets}
 	case s.w.LiveSets != nil && grows && unseen(s.w.Owned, s.w.LiveSets):
 		return awaitCache()
-	case isRecreating(s.d) && s.fresh != nil && s.fresh.size < s.replicas && s.seemOldGone() && s.mustCountOld():
+	case isRecreating(s.d) && s.newSet != nil && s.newSet.size < s.replicas && s.seemOldGone() && s.mustCountOld():
 		return Verdict{Do: ReadLive}
 	}
 	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {

@@ -62,7 +62,7 @@ func Decide(w World) Verdict {
 		return awaitCache()
 	case d.Spec.RollbackTo != nil:
 		return rollBack(w)
-	case s.fresh == nil:
+	case s.newSet == nil:
 		if v, creating := createNew(s); creating {
 			return v
 		}

@@ -56,9 +56,9 @@ func worldOf(d *v1alpha1.MachineDeployment, sets ...*v1alpha1.MachineSet) World 
 // setOf returns the set of the deployment's template, as it is after its creation.
 func setOf(d *v1alpha1.MachineDeployment, uid types.UID, replicas, running int32) *v1alpha1.MachineSet {
 	w := worldOf(d)
-	s := &sets{limits: limitsOf(d), w: w, d: d, fresh: &tally{set: newMachineSet(w.Deployment), size: replicas}}
-	set := s.newSet()
-	setChanges{&sizing{sets: s}}.complement(s.fresh, set)
+	s := &sets{limits: limitsOf(d), w: w, d: d, newSet: &tally{set: newMachineSet(w.Deployment), size: replicas}}
+	set := s.newSet.set
+	setChanges{&sizing{sets: s}}.complement(s.newSet, set)
 	set.UID = uid
 	set.Spec.Replicas = replicas
 	set.Status = v1alpha1.MachineSetStatus{Replicas: replicas, ReadyReplicas: running, AvailableReplicas: running}

@@ -38,7 +38,7 @@ func (s report) rolloutEvents(st v1alpha1.MachineDeploymentStatus) (all []Event)
 		}
 		if is == v1alpha1.ReasonNewMachineSetAvailable {
 			all = append(all, Event{v1alpha1.EventRolloutComplete, fmt.Sprintf("The rollout of revision %s is complete: machine set %s has %d machines",
-				s.d.Annotations[v1alpha1.AnnotationRevision], s.newSet().Name, st.UpdatedReplicas)})
+				s.d.Annotations[v1alpha1.AnnotationRevision], s.newSet.set.Name, st.UpdatedReplicas)})
 		}
 	} else if is == v1alpha1.ReasonProgressDeadlineExceeded && s.d.Spec.Paused && wasStalled != nil { // which Progressing does not report
 		all = append(all, s.paused())

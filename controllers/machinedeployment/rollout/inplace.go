@@ -66,12 +66,12 @@ func (s *sizing) stepInPlace() {
 	} else {
 		dropNeverRan(s.old)
 	}
-	s.fresh.size = rollUp(l, s.total(), s.fresh.size)
-	most := max(s.most()-s.fresh.size, 0)
-	if s.fresh.size == s.replicas && !s.d.Spec.Paused {
+	s.newSet.size = rollUp(l, s.total(), s.newSet.size)
+	most := max(s.most()-s.newSet.size, 0)
+	if s.newSet.size == s.replicas && !s.d.Spec.Paused {
 		most = 0
 	}
-	shed(most, s.least(s.preserved()), s.fresh, s.old)
+	shed(most, s.least(s.preserved()), s.newSet, s.old)
 }
 
 // dropNeverRan shrinks the old sets by their machines that never ran. These have no Nodes to update, cost nothing that runs, and
@@ -92,13 +92,13 @@ func dropNeverRan(old []*tally) {
 //
 //	most 0, least 3; new 3 of which 2 are available; old 2 of which 1 is available
 //	  budget 2 + 2 − 3 = 1; idle 2 − 1 = 1: old 2 − min(1, 1) = 1; spare 2 + 1 − 3 = 0: old 1
-func shed(most, least int32, fresh *tally, old []*tally) {
-	sizes, available := int32(0), fresh.available()
+func shed(most, least int32, newSet *tally, old []*tally) {
+	sizes, available := int32(0), newSet.available()
 	for _, t := range old {
 		sizes += t.size
 		available += t.available()
 	}
-	budget := min(sizes-most, sizes+fresh.available()-least)
+	budget := min(sizes-most, sizes+newSet.available()-least)
 	for _, spare := range []int32{0, max(available-least, 0)} {
 		for _, t := range old {
 			for budget > 0 && t.size > 0 {
@@ -133,7 +133,7 @@ func (s inPlaceUpdates) isSource(t *tally) bool {
 func (s inPlaceUpdates) destination(t *tally, node *corev1.Node) *tally {
 	name := node.Annotations[v1alpha1.AnnotationUpdateTo]
 	if name == "" { // of a rollout that another controller has begun
-		return s.fresh
+		return s.newSet
 	}
 	for _, other := range s.all() {
 		if other.set.Name == name && other.set.DeletionTimestamp == nil {

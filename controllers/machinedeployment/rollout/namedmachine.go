@@ -188,7 +188,7 @@ func (s report) stillNamed() (list []named) {
 // noteChange writes to a set, with the size that belongs to it, until when marked machines may be deleted now. All that are named are
 // marked by then.
 func (s setChanges) noteChange(t *tally, set *v1alpha1.MachineSet) {
-	if t != s.fresh && t.isEmpty() {
+	if t != s.newSet && t.isEmpty() {
 		return
 	}
 	last, _ := changedByScaler(set)

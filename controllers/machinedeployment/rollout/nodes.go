@@ -34,13 +34,13 @@ func (s inPlaceUpdates) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.
 	case isUpdated(m, node) && (to == t || to == nil):
 		machinefacts.EndInPlaceUpdate(n, !s.w.NoComponentsTaint)
 	case hasBegun(node):
-		if isOf := n.Annotations[v1alpha1.AnnotationUpdateTo]; isOf == "" && s.fresh != nil && t != s.fresh {
-			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
+		if isOf := n.Annotations[v1alpha1.AnnotationUpdateTo]; isOf == "" && s.newSet != nil && t != s.newSet {
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateTo, s.newSet.set.Name)
 		}
-	case s.inPlace && t != s.fresh && s.d.Spec.Paused: // it stays as it was when the rollout was paused
-	case s.inPlace && t != s.fresh && s.fresh != nil:
+	case s.inPlace && t != s.newSet && s.d.Spec.Paused: // it stays as it was when the rollout was paused
+	case s.inPlace && t != s.newSet && s.newSet != nil:
 		n.Labels[v1alpha1.LabelCandidateForUpdate] = "true"
-		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateTo, s.newSet.set.Name)
 	case n.Annotations[v1alpha1.AnnotationUpdateTo] != "": // else another client has labelled it as a candidate
 		delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
 		delete(n.Annotations, v1alpha1.AnnotationUpdateTo)

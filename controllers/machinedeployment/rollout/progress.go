@@ -30,7 +30,7 @@ func (s report) progress(st v1alpha1.MachineDeploymentStatus) (next machinefacts
 	switch {
 	case s.d.DeletionTimestamp != nil:
 		return unknown(v1alpha1.ReasonDeleting, "The deployment is being deleted, after its machine sets and their machines")
-	case s.fresh == nil && s.w.Done.CreateError != "":
+	case s.newSet == nil && s.w.Done.CreateError != "":
 		return machinefacts.False(v1alpha1.ReasonMachineSetCreateError, s.w.Done.CreateError)
 	case s.d.Spec.Paused && last == v1alpha1.ReasonProgressDeadlineExceeded:
 		return next
@@ -40,8 +40,8 @@ func (s report) progress(st v1alpha1.MachineDeploymentStatus) (next machinefacts
 		return unknown(v1alpha1.ReasonDeploymentPaused, "Deployment is paused")
 	case s.isComplete():
 		return machinefacts.True(v1alpha1.ReasonNewMachineSetAvailable,
-			fmt.Sprintf("MachineSet %q has successfully progressed.", s.newSet().Name))
-	case last == v1alpha1.ReasonNewMachineSetAvailable && s.fresh != nil && !s.isUnderWay() && s.newSet().Annotations[v1alpha1.AnnotationRolling] != v1alpha1.RollingTrue:
+			fmt.Sprintf("MachineSet %q has successfully progressed.", s.newSet.set.Name))
+	case last == v1alpha1.ReasonNewMachineSetAvailable && s.newSet != nil && !s.isUnderWay() && s.newSet.set.Annotations[v1alpha1.AnnotationRolling] != v1alpha1.RollingTrue:
 		return next
 	case last == "" && s.isFilled(): // its status was lost, and it shrinks: no rollout begins, and none is reported
 		return next
@@ -49,7 +49,7 @@ func (s report) progress(st v1alpha1.MachineDeploymentStatus) (next machinefacts
 		return unknown(v1alpha1.ReasonDeploymentResumed, "Deployment is resumed")
 	case s.begins(last):
 		return s.beginning()
-	case s.fresh != nil && hasMoved(s.d.Status, st):
+	case s.newSet != nil && hasMoved(s.d.Status, st):
 		return s.moved()
 	case s.isOverdue():
 		return machinefacts.False(v1alpha1.ReasonProgressDeadlineExceeded,
@@ -68,24 +68,23 @@ func (s report) begins(last string) bool {
 	case "", v1alpha1.ReasonNewMachineSetAvailable, v1alpha1.ReasonMachineSetCreateError:
 		return true
 	}
-	return s.d.Generation != s.d.Status.ObservedGeneration && s.fresh != nil && s.fresh.running == 0
+	return s.d.Generation != s.d.Status.ObservedGeneration && s.newSet != nil && s.newSet.running == 0
 }
 
 func (s report) beginning() machinefacts.Condition {
-	newSet := s.newSet()
 	switch {
-	case newSet == nil:
+	case s.newSet == nil:
 		return s.moved()
-	case newSet.Annotations[v1alpha1.AnnotationRevisionHistory] != "":
-		return machinefacts.True(v1alpha1.ReasonFoundNewMachineSet, fmt.Sprintf("Found new machine set %q", newSet.Name))
+	case s.newSet.set.Annotations[v1alpha1.AnnotationRevisionHistory] != "":
+		return machinefacts.True(v1alpha1.ReasonFoundNewMachineSet, fmt.Sprintf("Found new machine set %q", s.newSet.set.Name))
 	}
-	return machinefacts.True(v1alpha1.ReasonNewMachineSetCreated, fmt.Sprintf("Created new machine set %q", newSet.Name))
+	return machinefacts.True(v1alpha1.ReasonNewMachineSetCreated, fmt.Sprintf("Created new machine set %q", s.newSet.set.Name))
 }
 
 func (s report) moved() machinefacts.Condition {
 	message := "Old machines are deleted before there is a new machine set."
-	if newSet := s.newSet(); newSet != nil {
-		message = fmt.Sprintf("MachineSet %q is progressing.", newSet.Name)
+	if s.newSet != nil {
+		message = fmt.Sprintf("MachineSet %q is progressing.", s.newSet.set.Name)
 	}
 	return machinefacts.True(v1alpha1.ReasonMachineSetUpdated, message)
 }

@@ -31,13 +31,13 @@ func IsReplaced(d *v1alpha1.MachineDeployment, before, after *v1alpha1.MachineSe
 //	  budget 11 − 10 − (1 − 1) = 1, idle 0, spare 11 − 10 = 1  →  old 9
 //	least 8; new 3 of which 0; old 8 of which 6 are available
 //	  budget 11 − 8 − (3 − 0) = 0  →  old 8
-func rollDown(least int32, fresh *tally, old []*tally) {
-	all, available := fresh.size, fresh.available()
+func rollDown(least int32, newSet *tally, old []*tally) {
+	all, available := newSet.size, newSet.available()
 	for _, t := range old {
 		all += t.size
 		available += t.available()
 	}
-	budget := all - least - (fresh.size - fresh.available())
+	budget := all - least - (newSet.size - newSet.available())
 	if budget <= 0 {
 		return
 	}

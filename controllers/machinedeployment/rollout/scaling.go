@@ -49,7 +49,7 @@ func (s *sizing) follow() {
 	case s.w.Live == nil:
 		s.needsLive = true
 	case isRolling(s.d):
-		spread(s.limits, s.fresh, active, s.d.Status.Replicas)
+		spread(s.limits, s.newSet, active, s.d.Status.Replicas)
 	}
 }
 
@@ -109,13 +109,13 @@ func (s *sizing) sizeOnly(only *tally) {
 
 // isBeyond reports whether a rollout is paused and has left the set with more machines than the replicas.
 func (s *sizing) isBeyond(t *tally) bool {
-	isRolled := t != s.fresh || s.isUnderWay() || t.size > desiredOf(t.set)
+	isRolled := t != s.newSet || s.isUnderWay() || t.size > desiredOf(t.set)
 	return s.d.Spec.Paused && isRolling(s.d) && isRolled && s.replicas > 0 && t.size > s.replicas
 }
 
 // isOnly reports whether no other set has a machine.
 func (s *sizing) isOnly(only *tally) bool {
-	if only == s.fresh {
+	if only == s.newSet {
 		return s.areOldGone()
 	}
 	return !slices.ContainsFunc(s.all(), func(t *tally) bool { return t != only && t.exist > 0 })
@@ -136,8 +136,8 @@ func (s *sizing) main(active []*tally) *tally {
 	switch {
 	case len(active) > 0:
 		return active[0]
-	case s.fresh != nil:
-		return s.fresh
+	case s.newSet != nil:
+		return s.newSet
 	}
 	for _, t := range slices.Backward(s.old) {
 		if t.set.DeletionTimestamp == nil {
@@ -149,7 +149,7 @@ func (s *sizing) main(active []*tally) *tally {
 
 // isSaturated reports whether the new set has all of its machines.
 func (s *sizing) isSaturated() bool {
-	t := s.fresh
+	t := s.newSet
 	return t != nil && t.size == s.replicas && t.available() == s.replicas && desiredOf(t.set) == s.replicas
 }
 
@@ -161,20 +161,20 @@ func (s *sizing) isSaturated() bool {
 //	replicas 10 → 5, surge 1, old 8, new 3, sized for 11: allowed 6, so 5 are deleted
 //	  old ⌊8 × 6 / 11⌉ − 8 = 4 − 8 = −4, new ⌊3 × 6 / 11⌉ − 3 = 2 − 3 = −1  →  old 4, new 2
 //	replicas 10 → 8, surge 1, old 7, new 3 of which 2 are named: 8 are left, and 8 to 9 allowed  →  old 7, new 1
-func spread(l limits, fresh *tally, active []*tally, before int32) {
+func spread(l limits, newSet *tally, active []*tally, before int32) {
 	change := l.most()
 	for _, t := range active {
 		change -= t.size
 	}
 	change += dropNamed(active, l.surge-change)
-	if fresh == nil {
-		fresh = active[len(active)-1]
+	if newSet == nil {
+		newSet = active[len(active)-1]
 	}
 	switch {
-	case change >= 0 && change <= l.surge && desiredOf(fresh.set) > l.replicas:
+	case change >= 0 && change <= l.surge && desiredOf(newSet.set) > l.replicas:
 		return // as many as are wanted: where the replicas fall, none is created
 	case change >= 0:
-		fresh.size += change
+		newSet.size += change
 		return
 	}
 	byAge := slices.Clone(active)

@@ -125,15 +125,15 @@ func (s inPlaceUpdates) labelled(open []chosen) (nodes []*corev1.Node) {
 
 // choose returns the machines whose Nodes are selected next, those of the oldest set first, as far as there is room for them.
 func (s inPlaceUpdates) choose(room int) (next []chosen) {
-	if !s.inPlace || isManual(s.d) || s.d.Spec.Paused || s.fresh == nil {
+	if !s.inPlace || isManual(s.d) || s.d.Spec.Paused || s.newSet == nil {
 		return nil
 	}
-	available, updating := s.fresh.available(), int32(0)
+	available, updating := s.newSet.available(), int32(0)
 	for _, t := range s.old {
 		available += t.available()
 		updating += t.updating
 	}
-	most := min(mostSelected(s.limits, s.least(s.preserved()), available, s.fresh.size, updating), int32(room))
+	most := min(mostSelected(s.limits, s.least(s.preserved()), available, s.newSet.size, updating), int32(room))
 	for _, t := range s.old {
 		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
 			if int32(len(next)) < most && !t.intents.Deletes(m.UID) && s.mayBeSelected(t, m) {
@@ -149,8 +149,8 @@ func (s inPlaceUpdates) choose(room int) (next []chosen) {
 //
 //	replicas 3, least 3: available 3 + 1 new, new 1, updating 0  →  min(4 − 3, 3 − 1 − 0) = 1
 //	replicas 3, least 2: available 2, new 0, updating 1          →  min(2 − 2, 3 − 0 − 1) = 0
-func mostSelected(l limits, least, available, fresh, updating int32) int32 {
-	return max(min(available-least, l.replicas-fresh-updating), 0)
+func mostSelected(l limits, least, available, newSize, updating int32) int32 {
+	return max(min(available-least, l.replicas-newSize-updating), 0)
 }
 
 // mayBeSelected reports whether a machine is available, and its Node waits for its selection: the machine controller has recorded so.
@@ -158,7 +158,7 @@ func (s inPlaceUpdates) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 	node := nodeOf(s.w.Nodes, m)
 	available, _ := s.availableIn(t.set, m)
 	return available && node != nil && !isUpdating(s.d, s.w.Nodes, m) && machinefacts.IsInPlaceCandidate(node) && machinefacts.InPlaceStage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
-		node.Annotations[v1alpha1.AnnotationUpdateTo] == s.fresh.set.Name
+		node.Annotations[v1alpha1.AnnotationUpdateTo] == s.newSet.set.Name
 }
 
 // waiting counts the Nodes that wait to be selected.

@@ -37,13 +37,13 @@ func (s setChanges) changes() Verdict {
 // complement sets the labels and annotations of a set that belong to its size.
 func (s setChanges) complement(t *tally, desired *v1alpha1.MachineSet) {
 	switch {
-	case t == s.fresh:
+	case t == s.newSet:
 		syncNew(s.d, s.w.Owned, desired)
 	case t.exist > 0: // the timeouts of machines do not depend on what they are created from; one without machines keeps those of its revision
 		desired.Spec.Template.Spec.MachineConfiguration = s.d.Spec.Template.Spec.MachineConfiguration.DeepCopy()
 	}
 	switch {
-	case t == s.fresh || t.size > 0:
+	case t == s.newSet || t.size > 0:
 		s.noteScale(desired)
 	case s.wasNew(t):
 		// It is written once more, before another set grows in its place: so a late write of a process that has ended
@@ -78,17 +78,17 @@ func (s setChanges) noteScale(set *v1alpha1.MachineSet) {
 // noteReplaced records on a set that gets another size which set replaces its machines. The set reports it as the reason of their deletion.
 func (s setChanges) noteReplaced(t *tally, set *v1alpha1.MachineSet) {
 	switch {
-	case t != s.fresh && s.replaces && set.Spec.Replicas < t.set.Spec.Replicas:
+	case t != s.newSet && s.replaces && set.Spec.Replicas < t.set.Spec.Replicas:
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationReplacedBy, s.nameOfNew())
-	case t == s.fresh || set.Spec.Replicas != t.set.Spec.Replicas:
+	case t == s.newSet || set.Spec.Replicas != t.set.Spec.Replicas:
 		delete(set.Annotations, v1alpha1.AnnotationReplacedBy)
 	}
 }
 
 // nameOfNew returns the name of the new set: that which it will have while there is none.
 func (s *sets) nameOfNew() string {
-	if s.fresh != nil {
-		return s.fresh.set.Name
+	if s.newSet != nil {
+		return s.newSet.set.Name
 	}
 	return setName(s.d.Name, templateHash(&s.d.Spec.Template, s.d.Status.CollisionCount))
 }
@@ -105,7 +105,7 @@ func (s *sets) nameOfNew() string {
 func (s setChanges) annotateSet(t *tally, desired *v1alpha1.MachineSet) {
 	underWay := s.isUnderWay()
 	switch {
-	case t == s.fresh:
+	case t == s.newSet:
 		delete(desired.Annotations, v1alpha1.AnnotationPreferNoSchedule)
 	case underWay && !s.d.Spec.Paused && (isRolling(s.d) || s.inPlace) && !t.isEmpty():
 		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1alpha1.AnnotationPreferNoSchedule, v1alpha1.PreferNoScheduleTrue)
@@ -113,7 +113,7 @@ func (s setChanges) annotateSet(t *tally, desired *v1alpha1.MachineSet) {
 	s.closeOrOpen(t, desired)
 	rolling := desired.Annotations[v1alpha1.AnnotationRolling]
 	switch {
-	case t != s.fresh && t.isEmpty():
+	case t != s.newSet && t.isEmpty():
 	case (underWay || s.succeeds(t)) && s.w.KeepFromAutoscaler:
 		metav1.SetMetaDataAnnotation(&desired.ObjectMeta, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
 	case s.isComplete() && (rolling == v1alpha1.RollingTrue || rolling == "" && s.wasTakenOver()),
@@ -123,7 +123,9 @@ func (s setChanges) annotateSet(t *tally, desired *v1alpha1.MachineSet) {
 }
 
 // succeeds reports whether a set is created after all old machines were deleted: its rollout ends with its own machines.
-func (s setChanges) succeeds(t *tally) bool { return t == s.fresh && t.set.UID == "" && len(s.old) > 0 }
+func (s setChanges) succeeds(t *tally) bool {
+	return t == s.newSet && t.set.UID == "" && len(s.old) > 0
+}
 
 // wasTakenOver reports whether a rollout that another controller began, and of which no old machine is left, is not reported as complete.
 func (s setChanges) wasTakenOver() bool {
@@ -135,7 +137,7 @@ func (s setChanges) wasTakenOver() bool {
 // set of a rollback is kept from it, too, until all updates to the earlier template have ended.
 func (s setChanges) closeOrOpen(t *tally, desired *v1alpha1.MachineSet) {
 	_, disabled := desired.Labels[v1alpha1.LabelScaleUpDisabled]
-	isOld := t != s.fresh && s.fresh != nil && s.inPlace
+	isOld := t != s.newSet && s.newSet != nil && s.inPlace
 	switch {
 	case inPlaceUpdates{s.sets}.isSource(t), isOld && s.isUnderWay() && !s.d.Spec.Paused && !t.isEmpty():
 		if !disabled {

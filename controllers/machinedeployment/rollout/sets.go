@@ -15,8 +15,8 @@ type sets struct {
 	d *v1alpha1.MachineDeployment
 	// inPlace reports whether machines are updated in place, and that there are Nodes for it.
 	inPlace bool
-	// fresh is the new set; nil while there is none.
-	fresh *tally
+	// newSet is the new set; nil while there is none.
+	newSet *tally
 	// old are all others, the oldest first, those included that are being deleted.
 	old []*tally
 	// namedMachines are the machines that the autoscaler has named.
@@ -28,12 +28,12 @@ func countSets(w World) *sets {
 	s := &sets{
 		limits: limitsOf(w.Deployment), w: w, d: w.Deployment, inPlace: IsInPlace(w.Deployment) && !w.NoTarget, namedMachines: namedMachines(w),
 	}
-	fresh := NewSet(w.Deployment, w.Owned)
+	newSet := NewSet(w.Deployment, w.Owned)
 	for _, set := range machinefacts.OldestFirst(w.Owned) {
 		t := s.count(set)
 		t.named = s.countNamed(t)
-		if fresh != nil && set.UID == fresh.UID {
-			s.fresh = t
+		if newSet != nil && set.UID == newSet.UID {
+			s.newSet = t
 		} else {
 			s.old = append(s.old, t)
 		}
@@ -43,18 +43,18 @@ func countSets(w World) *sets {
 
 // all returns all sets, the new one first.
 func (s *sets) all() []*tally {
-	if s.fresh == nil {
+	if s.newSet == nil {
 		return s.old
 	}
-	return append([]*tally{s.fresh}, s.old...)
+	return append([]*tally{s.newSet}, s.old...)
 }
 
 // lastNew returns all sets, the new one last.
 func (s *sets) lastNew() []*tally {
-	if s.fresh == nil {
+	if s.newSet == nil {
 		return s.old
 	}
-	return append(slices.Clone(s.old), s.fresh)
+	return append(slices.Clone(s.old), s.newSet)
 }
 
 // wasNew reports whether a set was the new one until the template changed.
@@ -75,14 +75,6 @@ func (s *sets) active() (active []*tally) {
 	return active
 }
 
-// newSet is the object of the new set; nil while there is none.
-func (s *sets) newSet() *v1alpha1.MachineSet {
-	if s.fresh == nil {
-		return nil
-	}
-	return s.fresh.set
-}
-
 // total is how many machines exist.
 func (s *sets) total() (n int32) {
 	for _, t := range s.all() {
@@ -101,16 +93,16 @@ func (s *sets) preserved() (n int32) {
 
 // isUnderWay reports whether machines of an old template are left that have to be replaced.
 func (s *sets) isUnderWay() bool {
-	return (s.fresh != nil || !s.d.Spec.Paused) && slices.ContainsFunc(s.old, func(t *tally) bool { return !t.isEmpty() })
+	return (s.newSet != nil || !s.d.Spec.Paused) && slices.ContainsFunc(s.old, func(t *tally) bool { return !t.isEmpty() })
 }
 
 // isComplete reports whether all machines are of the current template, can be used, and are as many as are wanted.
-func (s *sets) isComplete() bool { return s.isFilled() && s.fresh.exist == s.replicas }
+func (s *sets) isComplete() bool { return s.isFilled() && s.newSet.exist == s.replicas }
 
 // isFilled reports whether all machines are of the current template, and as many can be used as are wanted. Others may exist
 // that are pending deletion.
 func (s *sets) isFilled() bool {
-	return s.fresh != nil && !s.isUnderWay() && s.fresh.size == s.replicas && s.fresh.available() == s.replicas
+	return s.newSet != nil && !s.isUnderWay() && s.newSet.size == s.replicas && s.newSet.available() == s.replicas
 }
 
 // areOldGone reports whether no machine is left of the old sets. A cache that shows none proves nothing.

@@ -17,18 +17,18 @@ type sizing struct {
 func (s *sizing) step() {
 	s.replaces = true
 	switch matches := s.d.Spec.Paused || !isRolling(s.d) && !isRecreating(s.d); {
-	case s.inPlace && s.fresh != nil:
+	case s.inPlace && s.newSet != nil:
 		s.replaces = !s.isLowered()
 		s.stepInPlace()
-	case s.fresh != nil && s.isResized(), matches && (s.isResized() || len(s.active()) <= 1):
+	case s.newSet != nil && s.isResized(), matches && (s.isResized() || len(s.active()) <= 1):
 		s.replaces = len(s.active()) > 1 && s.isSaturated()
 		s.follow()
 	case matches:
 	case isRecreating(s.d):
 		s.recreate()
-	case isRolling(s.d) && s.fresh != nil: // else the old ones stay as they are until it is created
-		s.fresh.size = rollUp(s.limits, s.total(), s.fresh.size)
-		rollDown(s.least(s.preserved()), s.fresh, s.old)
+	case isRolling(s.d) && s.newSet != nil: // else the old ones stay as they are until it is created
+		s.newSet.size = rollUp(s.limits, s.total(), s.newSet.size)
+		rollDown(s.least(s.preserved()), s.newSet, s.old)
 	}
 }
 
@@ -37,7 +37,7 @@ func (s *sizing) recreate() {
 	for _, t := range s.old {
 		t.size = 0
 	}
-	if s.fresh != nil && (s.fresh.size > s.replicas || s.areOldGone()) {
-		s.fresh.size = rollUp(s.limits, s.total(), s.fresh.size) // its own machines may be being deleted, from when it was an old set
+	if s.newSet != nil && (s.newSet.size > s.replicas || s.areOldGone()) {
+		s.newSet.size = rollUp(s.limits, s.total(), s.newSet.size) // its own machines may be being deleted, from when it was an old set
 	}
 }

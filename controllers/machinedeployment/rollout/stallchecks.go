@@ -39,19 +39,19 @@ func (s stalls) findFailedUpdate() (cause machinefacts.Condition) {
 // findFrozen finds a new MachineSet that needs more machines and must not create any, because of one of its labels. The user
 // ends the freeze, or removes the label, when its cause is gone.
 func (s stalls) findFrozen() (cause machinefacts.Condition) {
-	if s.fresh == nil || !machinefacts.CreatesNone(s.newSet()) || s.standing(s.fresh) >= s.fresh.size {
+	if s.newSet == nil || !machinefacts.CreatesNone(s.newSet.set) || s.standing(s.newSet) >= s.newSet.size {
 		return cause
 	}
 	label, end := v1alpha1.LabelScaleUpDisabled, "remove the label when the in-place update is over"
-	if machinefacts.IsFrozen(s.newSet()) {
+	if machinefacts.IsFrozen(s.newSet.set) {
 		label, end = v1alpha1.LabelFreeze, "end the freeze with the annotation "+v1alpha1.AnnotationUnfreeze+"=true when its cause is gone"
 	}
-	return machinefacts.True(v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not create machines while it has the label %s; %s", s.newSet().Name, label, end))
+	return machinefacts.True(v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not create machines while it has the label %s; %s", s.newSet.set.Name, label, end))
 }
 
 // findFailedCreation finds a new machine that could not be created. The user corrects what the error names, or rolls back.
 func (s stalls) findFailedCreation() (cause machinefacts.Condition) {
-	m := s.first(s.fresh, hasFailedCreation)
+	m := s.first(s.newSet, hasFailedCreation)
 	if m == nil {
 		return cause
 	}
@@ -64,7 +64,7 @@ func (s stalls) findFailedCreation() (cause machinefacts.Condition) {
 func (s stalls) findRejected() (cause machinefacts.Condition) {
 	for _, t := range s.all() {
 		c := machinefacts.ConditionOfSet(&t.set.Status, v1alpha1.MachineSetReplicaFailure)
-		if c.IsTrue() && (t == s.fresh || c.Reason == v1alpha1.ReasonFailedDelete) {
+		if c.IsTrue() && (t == s.newSet || c.Reason == v1alpha1.ReasonFailedDelete) {
 			return machinefacts.True(c.Reason, fmt.Sprintf("API server rejects requests of MachineSet %s: %s", t.set.Name, c.Message))
 		}
 	}
@@ -103,11 +103,11 @@ func (s stalls) findTerminating() (cause machinefacts.Condition) {
 
 // findMissing finds a new MachineSet that has not created all of its machines. The user reads its conditions and Events.
 func (s stalls) findMissing() (cause machinefacts.Condition) {
-	if s.fresh == nil || s.standing(s.fresh) >= s.fresh.size {
+	if s.newSet == nil || s.standing(s.newSet) >= s.newSet.size {
 		return cause
 	}
 	return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New MachineSet %s has %d of %d machines; see its conditions and Events",
-		s.newSet().Name, s.standing(s.fresh), s.fresh.size))
+		s.newSet.set.Name, s.standing(s.newSet), s.newSet.size))
 }
 
 // findInvalid finds an old MachineSet that is not reconciled because its spec or its intents are invalid. The user corrects what
@@ -198,12 +198,12 @@ func (s stalls) findNotSelectable() (cause machinefacts.Condition) {
 }
 
 // updatesInPlace reports whether old machines remain that are updated in place to the template of a new MachineSet.
-func (s *sets) updatesInPlace() bool { return s.inPlace && s.fresh != nil && s.isUnderWay() }
+func (s *sets) updatesInPlace() bool { return s.inPlace && s.newSet != nil && s.isUnderWay() }
 
 // firstUnavailable returns the first machine of the new MachineSet, by name, that is not available and not being deleted.
 func (s stalls) firstUnavailable() *v1alpha1.Machine {
-	return s.first(s.fresh, func(m *v1alpha1.Machine) bool {
-		available, _ := s.availableIn(s.fresh.set, m)
+	return s.first(s.newSet, func(m *v1alpha1.Machine) bool {
+		available, _ := s.availableIn(s.newSet.set, m)
 		return !available && m.DeletionTimestamp == nil
 	})
 }

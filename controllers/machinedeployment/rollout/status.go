@@ -53,8 +53,8 @@ func status(all *sets) v1alpha1.MachineDeploymentStatus {
 			}
 		}
 	}
-	if s.fresh != nil {
-		st.UpdatedReplicas = s.fresh.seen.all
+	if s.newSet != nil {
+		st.UpdatedReplicas = s.newSet.seen.all
 	}
 	st.UnavailableReplicas = max(wanted-st.AvailableReplicas, 0)
 	set := func(of v1alpha1.MachineDeploymentConditionType, is machinefacts.Condition) {
@@ -75,8 +75,8 @@ func status(all *sets) v1alpha1.MachineDeploymentStatus {
 // validity returns the condition Valid.
 func (s report) validity() machinefacts.Condition {
 	class := machinefacts.Condition{}
-	if s.fresh != nil {
-		if is := machinefacts.ConditionOfSet(&s.fresh.set.Status, v1alpha1.MachineSetValid); is.Reason == v1alpha1.ReasonInvalidClass {
+	if s.newSet != nil {
+		if is := machinefacts.ConditionOfSet(&s.newSet.set.Status, v1alpha1.MachineSetValid); is.Reason == v1alpha1.ReasonInvalidClass {
 			class = is
 		}
 	}
