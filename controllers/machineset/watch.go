@@ -76,3 +76,30 @@ func (c *Controller) forgetIfGone(set *v1alpha1.MachineSet) {
 		c.forget(set.UID)
 	}
 }
+
+// countsMinReady reports whether minReadySeconds applies to a set.
+func (c *Controller) countsMinReady(set *v1alpha1.MachineSet) bool {
+	if root, known := ownerref.RootOfSet(c.cfg.View, set); known {
+		return ownerref.CountsMinReady(root, c.cfg.CountMinReady)
+	}
+	return c.cfg.CountMinReady
+}
+
+// deploymentChanged enqueues the sets of a deployment when its annotation about minReadySeconds has changed.
+func (c *Controller) deploymentChanged(before, after *v1alpha1.MachineDeployment) {
+	if after == nil || minReadyAnnotation(before) == minReadyAnnotation(after) {
+		return
+	}
+	for _, set := range c.cfg.View.Sets.In(after.Namespace) {
+		if metav1.IsControlledBy(set, after) {
+			c.runner.Enqueue(objectcache.Key(set))
+		}
+	}
+}
+
+func minReadyAnnotation(d *v1alpha1.MachineDeployment) string {
+	if d == nil {
+		return ""
+	}
+	return d.Annotations[v1alpha1.AnnotationCountMinReady]
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,4 +148,24 @@ func statusEvents(w World, written v1alpha1.MachineSetStatus) (events []Event) {
 		}
 	}
 	return events
+}
+
+// availability reports whether a machine is available; and if only time is missing, how much.
+func availability(w World, m *v1alpha1.Machine) (available bool, in time.Duration) {
+	return machinefacts.Available(m, machinefacts.MinReady(w.Set, w.CountMinReady), w.Now)
+}
+
+// nextChange returns when, from now, time alone changes the status: another machine is available, the preservation of a failed one ends,
+// or a condition; 0 when none of these is about to happen.
+func nextChange(w World) (next time.Duration) {
+	for _, m := range w.Owned {
+		if _, in := availability(w, m); in > 0 {
+			next = machinefacts.Sooner(next, in)
+		}
+	}
+	if is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetMachinesReleased); is != nil {
+		next = machinefacts.Sooner(next, releasedStill(w.Now, is))
+	}
+	next = machinefacts.Sooner(next, lossesChange(w))
+	return machinefacts.Sooner(next, machinefacts.PreservationEnds(w.Owned, w.Now))
 }
