@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 func TestOutOfStep(t *testing.T) {
@@ -23,6 +24,12 @@ func TestOutOfStep(t *testing.T) {
 		m.Spec.ProviderID = "cloud:///i-1"
 		change(m)
 		return m
+	}
+	updated := func(w World) []*v1alpha1.Machine {
+		if v := balance(w, machinefacts.Intents{}); v.Do == Update {
+			return v.Machines
+		}
+		return nil
 	}
 	for _, tc := range []struct {
 		name   string
@@ -44,10 +51,10 @@ func TestOutOfStep(t *testing.T) {
 		}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			set := &v1alpha1.MachineSet{Spec: v1alpha1.MachineSetSpec{Template: v1alpha1.MachineTemplateSpec{Spec: template}}}
+			set := &v1alpha1.MachineSet{Spec: v1alpha1.MachineSetSpec{Replicas: 1, Template: v1alpha1.MachineTemplateSpec{Spec: template}}}
 			m := of(tc.change)
 			before := m.DeepCopy()
-			changed := outOfStep(World{Set: set}, []*v1alpha1.Machine{m})
+			changed := updated(World{Set: set, Owned: []*v1alpha1.Machine{m}})
 			if diff := cmp.Diff(before, m); diff != "" {
 				t.Errorf("the machine that was given has changed:\n%s", diff)
 			}
@@ -61,11 +68,11 @@ func TestOutOfStep(t *testing.T) {
 			if diff := cmp.Diff(want.Spec, changed[0].Spec); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if again := outOfStep(World{Set: set}, changed); len(again) > 0 {
+			if again := updated(World{Set: set, Owned: changed}); len(again) > 0 {
 				t.Error("it is out of step still")
 			}
-			tried := World{Set: set, Done: Done{Updated: map[types.UID]bool{m.UID: true}}}
-			if again := outOfStep(tried, []*v1alpha1.Machine{m}); len(again) > 0 {
+			tried := World{Set: set, Owned: []*v1alpha1.Machine{m}, Done: Done{Updated: map[types.UID]bool{m.UID: true}}}
+			if again := updated(tried); len(again) > 0 {
 				t.Error("it is tried twice in a pass")
 			}
 		})
