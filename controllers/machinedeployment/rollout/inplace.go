@@ -39,7 +39,7 @@ func (s inPlaceUpdates) next() (v Verdict, decided bool) {
 	return s.selectNodes()
 }
 
-// stepInPlace gives the sets their next sizes. The new set grows while there is room, and the old ones shrink only by machines
+// stepInPlace sets the next sizes of the sets. The new set grows while there is room, and the old ones shrink only by machines
 // that are more than there may be: those beyond replicas + surge, and when the new set has its size, all that are left. While it
 // is paused no machine is created beyond the replicas, and none is deleted because it is old.
 //

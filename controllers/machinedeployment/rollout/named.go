@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// named is an entry of the list in which the cluster-autoscaler names the machines that it does not want any more.
+// named is an entry of the list in which the cluster-autoscaler names the machines to delete.
 type named struct {
 	machine string
 	// at is when it was named, and since the same as text; an older autoscaler does not write it, and both are zero.
@@ -50,7 +50,7 @@ func writeNamed(d *v1alpha1.MachineDeployment, list []named) {
 	metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
 }
 
-// upgradeNamed gives entries without a time that of the last change of the replicas. Where the autoscaler does not write that
+// upgradeNamed adds the time of the last change of the replicas to entries without a time. Where the autoscaler does not write that
 // one, either, both are now.
 func upgradeNamed(d *v1alpha1.MachineDeployment, now time.Time) {
 	list := readNamed(d)

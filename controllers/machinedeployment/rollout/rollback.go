@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// rollBack gives the deployment the template of an earlier revision, and removes the request for it, in one write. What follows is a
+// rollBack sets the template of an earlier revision on the deployment, and removes the request for it, in one write. What follows is a
 // rollout like any other, to a set that exists already.
 func rollBack(w World) Verdict {
 	d := w.Deployment.DeepCopy()
@@ -56,7 +56,7 @@ func findRevision(owned []*v1alpha1.MachineSet, desired int64) (called string, s
 	return fmt.Sprint(desired), nil
 }
 
-// restore gives the deployment template and annotations of a set. Annotations that only the deployment has stay.
+// restore copies template and annotations of a set to the deployment. Annotations that only the deployment has stay.
 func restore(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) {
 	template := set.Spec.Template.DeepCopy()
 	delete(template.Labels, v1alpha1.LabelMachineTemplateHash)

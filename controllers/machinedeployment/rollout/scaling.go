@@ -194,7 +194,7 @@ func spread(l limits, newSet *tally, active []*tally, before int32) {
 	restoreAvailable(least, byAge, sizes)
 }
 
-// dropNamed takes from the sets those of their machines that the autoscaler has named, from the oldest set first, and no more than
+// dropNamed shrinks the sets by those of their machines that the autoscaler has named, from the oldest set first, and no more than
 // are too many: the rest is replaced in the same set.
 func dropNamed(active []*tally, most int32) (named int32) {
 	for _, t := range active {
@@ -232,7 +232,7 @@ func leastAfter(l limits, active []*tally) int32 {
 	return min(available, l.least(preserved))
 }
 
-// restoreAvailable gives back to sets of available machines what others can do without: rounding must not cost an available machine
+// restoreAvailable moves replicas to sets with available machines from sets with others: rounding must not cost an available machine
 // that has to stay. sizes are from before the change.
 func restoreAvailable(least int32, active []*tally, sizes map[*tally]int32) {
 	for range len(active) * len(active) {

@@ -1,6 +1,6 @@
 package rollout
 
-// sizing gives sets their next sizes, in memory.
+// sizing decides the next sizes of sets, in memory.
 type sizing struct {
 	*sets
 
@@ -13,7 +13,7 @@ type sizing struct {
 	replaces bool
 }
 
-// step gives the sets their next sizes.
+// step sets the next sizes of the sets.
 func (s *sizing) step() {
 	s.replaces = true
 	switch matches := s.d.Spec.Paused || !isRolling(s.d) && !isRecreating(s.d); {
@@ -32,7 +32,7 @@ func (s *sizing) step() {
 	}
 }
 
-// recreate takes all machines from the old sets, and gives the new set its own when none of them is left.
+// recreate scales the old sets to 0, and the new one to the replicas when no machine of the old ones is left.
 func (s *sizing) recreate() {
 	for _, t := range s.old {
 		t.size = 0

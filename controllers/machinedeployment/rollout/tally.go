@@ -30,7 +30,7 @@ type tally struct {
 	// they do not fail, because a machine of the same template would not fare better. Those are not among them that the set has
 	// decided to delete, nor preserved ones.
 	neverRan int32
-	// named are machines that the autoscaler does not want any more, and that the size does not account for yet. They are counted
+	// named are machines that the autoscaler has named, and that the size does not account for yet. They are counted
 	// when the API server was read.
 	named int32
 	// updating are the machines whose turn it is to be updated in place, whether or not they seem usable.
@@ -100,7 +100,7 @@ func neverRan(m *v1alpha1.Machine, now time.Time) bool {
 // recount recalculates how many machines exist after the set got another size.
 func (t *tally) recount() { t.exist = t.leaving + t.stands() }
 
-// stands is how many machines are not being deleted when the set has reached its size. What it has decided to delete exists until
+// stands returns how many machines are not being deleted when the set has reached its size. What it has decided to delete exists until
 // then, and does not count for the size.
 func (t *tally) stands() int32 { return max(t.standing, t.size+t.deleting) }
 
