@@ -123,10 +123,13 @@ func (c *controllers) addClasses(d *deps) (err error) {
 	if err != nil {
 		return err
 	}
-	c.classCache = slotcache.NewClasses(slotcache.ClassesConfig{
+	c.classCache, err = slotcache.NewClasses(slotcache.ClassesConfig{
 		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, View: d.view, Namespace: d.o.Namespace,
 		Look: c.classes.Enqueue, Clock: clock.RealClock{},
 	})
+	if err != nil {
+		return err
+	}
 	c.add(c.classes)
 	c.add(c.classCache)
 	return nil

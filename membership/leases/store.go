@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
@@ -43,9 +44,15 @@ type Store struct {
 	client *http.Client
 }
 
+// Validate returns an error that names the fields that are missing.
+func (c Config) Validate() error { return required.Fields(c) }
+
 // NewStore returns a Store with connections of its own and no limit of rate: the work of tenants does not delay it. It sends no request.
-// Errors: a configuration from which no client can be created.
+// Errors: fields that are missing, and a configuration from which no client can be created.
 func NewStore(cfg Config) (*Store, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	own := rest.CopyConfig(cfg.Client)
 	own.QPS, own.RateLimiter = -1, nil
 	// With HTTP/1.1 a request that times out closes its connection; with HTTP/2 all requests would share one that may be dead.

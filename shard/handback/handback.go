@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 	rounds = 5
 )
 
-// Config is the configuration of Leave. All fields but Namespace, Target and OnWait are required.
+// Config is the configuration of Leave. All fields but Namespace and Target are required.
 type Config struct {
 	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil if there is none.
 	Client           kubernetes.Interface
@@ -41,7 +42,7 @@ type Config struct {
 	// Namespace is the only namespace to leave; "" means all.
 	Namespace string
 	Clock     clock.Clock
-	// OnWait is called with the time that Leave waits for sessions that may live; nil means no call.
+	// OnWait is called with the time that Leave waits for sessions that may live.
 	OnWait func(time.Duration)
 }
 
@@ -62,8 +63,14 @@ func (e *LivingError) Error() string {
 	return fmt.Sprintf("expected the fleet to be stopped, but these sessions renew their Leases: %s; scale the fleet to 0 replicas and try again", strings.Join(e.Sessions, ", "))
 }
 
-// Leave gives the machines back. Errors: *LivingError while a session lives, and those of the API servers.
+// Validate returns an error that names the fields that are missing.
+func (c Config) Validate() error { return required.Fields(c, "Namespace", "Target") }
+
+// Leave gives the machines back. Errors: fields that are missing, *LivingError while a session lives, and those of the API servers.
 func Leave(ctx context.Context, cfg Config) (report Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return report, err
+	}
 	if err := endSessions(ctx, cfg); err != nil {
 		return report, err
 	}
@@ -115,9 +122,7 @@ func endSessions(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if cfg.OnWait != nil {
-		cfg.OnWait(wait)
-	}
+	cfg.OnWait(wait)
 	select {
 	case <-cfg.Clock.After(wait):
 	case <-ctx.Done():

@@ -46,7 +46,7 @@ func config(leases ...apiserver.Typed) (Config, *apiserver.Server) {
 	return Config{
 		Client: control.Core(), Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), Metadata: control.Metadata(),
 		Target: apiserver.Recording(object("v1", "Node", "")).Metadata(),
-		Fleet:  "fleet", FleetNamespace: "home", Identity: "us",
+		Fleet:  "fleet", FleetNamespace: "home", Identity: "us", OnWait: func(time.Duration) {},
 	}, control
 }
 
@@ -117,5 +117,12 @@ func TestLeaveRefusesWhileASessionLives(t *testing.T) {
 				t.Errorf("%s objects cleaned, %v", strconv.Itoa(report.Objects), err)
 			}
 		})
+	}
+}
+
+func TestConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
+	_, err := Leave(t.Context(), Config{})
+	if want := "handback.Config: expected all required fields, got none for Client, Metadata, Fleet, FleetNamespace, Identity, Clock, OnWait"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

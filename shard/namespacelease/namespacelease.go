@@ -29,6 +29,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
 )
@@ -102,8 +103,14 @@ type sighting struct {
 	at      time.Time
 }
 
-// New returns NamespaceLeases, which watch from Start on.
+// Validate returns an error that names the fields that are missing.
+func (c Config) Validate() error { return required.Fields(c, "Namespace", "Metrics", "Tracer") }
+
+// New returns NamespaceLeases, which watch from Start on. Errors: fields that are missing.
 func New(cfg Config) (*NamespaceLeases, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	a := &NamespaceLeases{cfg: cfg, reported: map[Key]refusal{}, ending: map[string]bool{}}
 	var errs []error
 	for i, name := range names() {

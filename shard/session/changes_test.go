@@ -31,10 +31,10 @@ func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			now, metrics := fence.NewTime(clock.RealClock{}), NewMetrics(registry)
 			f := fence.New("fleet-0", "fleet-0_abcde", fleetSlots, now, registry, nil)
-			r, err := New(Config{Fence: f, Time: now, Metrics: metrics, Grants: instantGrants{}, Settings: protocol.Settings{
+			r, err := New(complete(t, Config{Fence: f, Time: now, Metrics: metrics, Grants: instantGrants{}, Settings: protocol.Settings{
 				Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 				Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
-			}})
+			}}))
 			if err != nil {
 				t.Fatal(err)
 			}

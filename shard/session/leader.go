@@ -96,9 +96,7 @@ func (o *office) beginLeading(ctx context.Context) {
 	o.in = true
 	o.cfg.Fence.BeginLeading()
 	o.post(protocol.Elected{})
-	if o.cfg.Led != nil {
-		o.cfg.Led()
-	}
+	o.cfg.Led()
 }
 
 // endLeading ends the time as leader.
@@ -276,9 +274,7 @@ func (r *Replica) noteUnserved(ctx context.Context, leases []*coordinationv1.Lea
 	}
 	klog.FromContext(ctx).Info("No replica lived for some time; it does not count for the deadlines of machines", "began", gap.From, "ended", gap.To)
 	r.machine.NoteUnserved(gap)
-	if r.cfg.Unserved != nil {
-		r.cfg.Unserved(gap)
-	}
+	r.cfg.Unserved(gap)
 }
 
 // compareSettings reads the Leases once. The leader Lease is read by its name: it may have lost the label that it is listed by.

@@ -20,9 +20,9 @@ func (o observer) Listed(leases []*coordinationv1.Lease) {
 	o.note(leases...)
 	leader := slices.IndexFunc(leases, o.isLeaderLease)
 	if leader < 0 {
-		o.leaderLease(nil)
+		o.cfg.LeaderLease(nil)
 	} else {
-		o.leaderLease(leases[leader])
+		o.cfg.LeaderLease(leases[leader])
 	}
 	o.post(protocol.Listed{Leases: leases})
 }
@@ -31,7 +31,7 @@ func (o observer) Listed(leases []*coordinationv1.Lease) {
 func (o observer) Seen(lease *coordinationv1.Lease) {
 	o.note(lease)
 	if o.isLeaderLease(lease) {
-		o.leaderLease(lease)
+		o.cfg.LeaderLease(lease)
 	}
 	o.post(protocol.Seen{Lease: lease})
 }
@@ -43,7 +43,7 @@ func (o observer) note(leases ...*coordinationv1.Lease) {
 		for _, lease := range leases {
 			slot, gap := o.holders.seen(lease, at)
 			o.arrival.seen(lease, at)
-			if !gap.IsZero() && o.cfg.UnservedSlot != nil {
+			if !gap.IsZero() {
 				o.cfg.UnservedSlot(slot, gap)
 			}
 		}
@@ -53,7 +53,7 @@ func (o observer) note(leases ...*coordinationv1.Lease) {
 // Gone posts a protocol.Gone.
 func (o observer) Gone(lease *coordinationv1.Lease) {
 	if o.isLeaderLease(lease) {
-		o.leaderLease(nil)
+		o.cfg.LeaderLease(nil)
 	}
 	at := o.cfg.Time.Moment()
 	o.mail.put(letter{do: func() { o.holders.gone(lease, at) }})
@@ -62,11 +62,4 @@ func (o observer) Gone(lease *coordinationv1.Lease) {
 
 func (o observer) isLeaderLease(lease *coordinationv1.Lease) bool {
 	return lease.Name == member.LeaderLeaseName(o.cfg.Settings.Fleet)
-}
-
-// leaderLease reports a version of the leader Lease.
-func (o observer) leaderLease(lease *coordinationv1.Lease) {
-	if o.cfg.LeaderLease != nil {
-		o.cfg.LeaderLease(lease)
-	}
 }

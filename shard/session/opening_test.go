@@ -40,10 +40,10 @@ func stepped(t *testing.T, c clock.WithTicker, grants Grants, tracer trace.Trace
 	registry, now := prometheus.NewRegistry(), fence.NewTime(c)
 	f := fence.New("fleet-0", "fleet-0_abcde", fleetSlots, now, registry, nil)
 	store := storeOn(t, newServer().Config(), f, now)
-	r, err := New(Config{Fence: f, Leases: store, Time: now, Metrics: NewMetrics(registry), Grants: grants, Roots: func(int) int { return 0 }, Tracer: tracer, Settings: protocol.Settings{
+	r, err := New(complete(t, Config{Fence: f, Leases: store, Time: now, Metrics: NewMetrics(registry), Grants: grants, Tracer: tracer, Settings: protocol.Settings{
 		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
-	}})
+	}}))
 	if err != nil {
 		t.Fatal(err)
 	}

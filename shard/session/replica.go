@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
@@ -38,8 +38,8 @@ type Grants interface {
 	Broken() map[string]string
 }
 
-// Config describes a Replica. All but Weigh, Count, Accounts, Heard, Unowned, Unfit, Unserved, UnservedSlot, Led, LeaderLease and Tracer are
-// required.
+// Config describes a Replica. All fields are required. Its functions are called by the loop and have to return at once, except for Unowned
+// and Unfit.
 type Config struct {
 	Settings protocol.Settings
 	Leases   *leases.Store
@@ -47,18 +47,16 @@ type Config struct {
 	Time     *fence.Time
 	Grants   Grants
 	Metrics  *Metrics
-	// Weigh returns the weights of slots by number, of those that are held and possibly others; a missing slot weighs 1, and
-	// with nil all do. The loop calls it, so it must return at once.
+	// Weigh returns the weights of slots by number, of those that are held and possibly others; a missing slot weighs 1.
 	Weigh func() map[int]int64
-	// Roots returns how many roots a slot has whose objects are known. The loop calls it, so it must return at once.
+	// Roots returns how many roots a slot has whose objects are known.
 	Roots func(slot int) int
 	// Count returns the report of this replica about its machines, at the same times; ok is false while the machines were not
 	// counted yet. The text is passed on without being parsed. Heard receives about every second the reports of all replicas,
-	// while the session may act. The loop calls both, so they must return at once; either may be nil.
+	// while the session may act.
 	Count func() (text string, ok bool)
 	Heard func(protocol.Reports)
-	// Accounts returns what this replica has found out about accounts at clouds. The loop calls it about every second, so it must return
-	// at once; it may be nil.
+	// Accounts returns what this replica has found out about accounts at clouds. It is called about every second.
 	Accounts func() member.Accounts
 	// Unowned reports slots that have had no holder for 30 s. The leader calls it once for each time that a slot is without a
 	// holder, with the leadership in the context, and again after an error.
@@ -66,17 +64,14 @@ type Config struct {
 	// Unfit reports replicas that renew their Leases and have not been able for some time to serve all of their slots. The leader calls it
 	// once for each such time, with the leadership in the context, and again after an error.
 	Unfit func(ctx context.Context, troubles []Trouble) error
-	// Unserved is called at most once, before this session acquires a slot, with the last time in which no session of the fleet lived. It must
-	// return at once; it may be nil.
+	// Unserved is called at most once, before this session acquires a slot, with the last time in which no session of the fleet lived.
 	Unserved func(gap member.Gap)
-	// UnservedSlot is called with each time in which a slot had no holder that lived, when it has one again, whichever session that is. It must
-	// return at once; it may be nil.
+	// UnservedSlot is called with each time in which a slot had no holder that lived, when it has one again, whichever session that is.
 	UnservedSlot func(slot int, gap member.Gap)
-	// Led is called each time that this session begins to lead: work under the leadership may begin then. It must return at once;
-	// it may be nil.
+	// Led is called each time that this session begins to lead: work under the leadership may begin then.
 	Led func()
 	// LeaderLease is called with each version of the leader Lease that the watch shows, and with nil when it is gone: people annotate it. Slots may
-	// be acquired before the first call, because the session lists without the watch. It must return at once.
+	// be acquired before the first call, because the session lists without the watch.
 	LeaderLease func(lease *coordinationv1.Lease)
 	// Tracer for the spans of hand-overs and take-overs.
 	Tracer trace.Tracer
@@ -117,10 +112,13 @@ type opening struct {
 	ready bool
 }
 
-// New returns a Replica. Errors: invalid settings.
+// Validate returns an error that names the fields that are missing.
+func (c Config) Validate() error { return required.Fields(c) }
+
+// New returns a Replica. Errors: fields that are missing, and invalid settings.
 func New(cfg Config) (*Replica, error) {
-	if cfg.Tracer == nil {
-		cfg.Tracer = noop.NewTracerProvider().Tracer("")
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	machine, err := protocol.NewSession(cfg.Settings)
 	if err != nil {
@@ -393,20 +391,16 @@ func (r *Replica) tick(ctx context.Context, now member.Moment) {
 		r.weighed = now.Monotonic
 		r.post(r.weigh())
 	}
-	if reported, ok := r.machine.Reports(); ok && r.cfg.Heard != nil {
+	if reported, ok := r.machine.Reports(); ok {
 		r.cfg.Heard(reported)
 	}
 }
 
 // weigh returns the weights of this replica's slots, and its report about its machines.
 func (r *Replica) weigh() (weighed protocol.Weighed) {
-	if r.cfg.Weigh != nil {
-		weighed.Weights = r.cfg.Weigh()
-	}
-	if r.cfg.Count != nil {
-		if text, ok := r.cfg.Count(); ok {
-			weighed.Counts = &text
-		}
+	weighed.Weights = r.cfg.Weigh()
+	if text, ok := r.cfg.Count(); ok {
+		weighed.Counts = &text
 	}
 	return weighed
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.opentelemetry.io/otel/trace/noop"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -94,6 +96,36 @@ func begin(t *testing.T, server *server, name string, change ...func(*protocol.S
 	return p
 }
 
+// complete returns a configuration with the functions that are missing, which do nothing.
+func complete(t *testing.T, c Config) Config {
+	t.Helper()
+	if c.Leases == nil {
+		c.Leases = storeOn(t, newServer().Config(), c.Fence, c.Time)
+	}
+	set(&c.Weigh, func() map[int]int64 { return nil })
+	set(&c.Roots, func(int) int { return 0 })
+	set(&c.Count, func() (string, bool) { return "", false })
+	set(&c.Heard, func(protocol.Reports) {})
+	set(&c.Accounts, func() member.Accounts { return member.Accounts{} })
+	set(&c.Unowned, func(context.Context, []int) error { return nil })
+	set(&c.Unfit, func(context.Context, []Trouble) error { return nil })
+	set(&c.Unserved, func(member.Gap) {})
+	set(&c.UnservedSlot, func(int, member.Gap) {})
+	set(&c.Led, func() {})
+	set(&c.LeaderLease, func(*coordinationv1.Lease) {})
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	return c
+}
+
+// set sets a function that is missing.
+func set[F any](f *F, none F) {
+	if reflect.ValueOf(f).Elem().IsZero() {
+		*f = none
+	}
+}
+
 // beginOn starts a replica under a context, with a way of its own to the API server.
 func beginOn(ctx context.Context, t *testing.T, way *rest.Config, name string, change ...func(*protocol.Settings)) *process {
 	t.Helper()
@@ -118,7 +150,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 		leave: make(chan struct{}), ended: make(chan error, 1), reported: make(chan unowned, 16), unfit: make(chan []Trouble, 16),
 	}
 	var err error
-	p.Replica, err = New(Config{
+	p.Replica, err = New(complete(t, Config{
 		Settings: settings, Leases: storeOn(t, way, p.fence, now), Fence: p.fence, Time: now, Grants: grants, Metrics: metrics, Unowned: p.hear, Unfit: p.hearUnfit,
 		Weigh: func() map[int]int64 {
 			weights := map[int]int64{}
@@ -139,7 +171,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 			p.ledTooEarly.Store(p.ledTooEarly.Load() || !ok)
 		},
 		LeaderLease: func(lease *coordinationv1.Lease) { p.leaderLease.Store(lease) },
-	})
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -449,4 +481,11 @@ func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
+	_, err := New(Config{})
+	if want := "session.Config: expected all required fields, got none for Settings, Leases, Fence, Time, Grants, Metrics, Weigh, Roots, Count, Heard, Accounts, Unowned, Unfit, Unserved, UnservedSlot, Led, LeaderLease, Tracer"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }

@@ -50,9 +50,6 @@ func (r *Replica) report(ctx context.Context, now member.Moment, facts *protocol
 
 // reportUnfit reports, under the leadership, sessions that cannot do their work, or do not reach an account at a cloud that others reach.
 func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions []protocol.SessionFacts) {
-	if r.cfg.Unfit == nil {
-		return
-	}
 	owned, done, leads := r.cfg.Fence.Lead(ctx)
 	if !leads {
 		clear(r.ailing)
@@ -112,9 +109,6 @@ func troublesOf(sessions []protocol.SessionFacts) map[string]Trouble {
 
 // compareAccounts reports changes of what this replica has found out about accounts at clouds.
 func (r *Replica) compareAccounts() {
-	if r.cfg.Accounts == nil {
-		return
-	}
 	accounts := r.cfg.Accounts()
 	if text := accounts.String(); text != r.reached {
 		r.reached = text

@@ -64,9 +64,6 @@ func unownedAmong(slots []protocol.SlotFacts) map[int]bool {
 
 // reportUnowned reports, under the leadership, slots that have had no holder for long.
 func (r *Replica) reportUnowned(ctx context.Context, now member.Moment, slots []protocol.SlotFacts) {
-	if r.cfg.Unowned == nil {
-		return
-	}
 	owned, done, leads := r.cfg.Fence.Lead(ctx)
 	if !leads {
 		clear(r.outages) // an outage is reported again the next time that this session leads

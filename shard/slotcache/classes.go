@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
 // lookAgain is the interval at which every MachineClass with our finalizer is reconciled: no event reports to the holder of
@@ -52,8 +53,14 @@ type classWatch struct {
 	ended chan struct{}
 }
 
-// NewClasses returns Classes. It must be called before anything is stored in the View.
-func NewClasses(cfg ClassesConfig) *Classes {
+// Validate returns an error that names the fields that are missing.
+func (c ClassesConfig) Validate() error { return required.Fields(c, "Namespace") }
+
+// NewClasses returns Classes. It must be called before anything is stored in the View. Errors: fields that are missing.
+func NewClasses(cfg ClassesConfig) (*Classes, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Classes{
 		cfg: cfg, kick: make(chan struct{}, 1), names: objectcache.NewStore[*metav1.PartialObjectMetadata](),
 		watched: map[string]*classWatch{}, changed: map[string]bool{},
@@ -67,7 +74,7 @@ func NewClasses(cfg ClassesConfig) *Classes {
 		}
 		cfg.Look(objectcache.Key(after))
 	})
-	return c
+	return c, nil
 }
 
 // follow records the namespaces in which objects of a kind appear or are removed.

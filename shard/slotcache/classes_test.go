@@ -29,14 +29,37 @@ type classBench struct {
 	enqueued []string
 }
 
+// newClasses returns Classes; what is missing in the configuration is not used.
+func newClasses(t *testing.T, cfg ClassesConfig) *Classes {
+	t.Helper()
+	_, machines, names := newServer(t)
+	cfg.Clock = clock.RealClock{}
+	if cfg.Machines == nil {
+		cfg.Machines, cfg.Metadata = machines, names
+	}
+	if cfg.Look == nil {
+		cfg.Look = func(types.NamespacedName) {}
+	}
+	c, err := NewClasses(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestClassesConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
+	_, err := NewClasses(ClassesConfig{})
+	if want := "slotcache.ClassesConfig: expected all required fields, got none for Machines, Metadata, View, Look, Clock"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func withClasses(t *testing.T, f func(b *classBench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, machines, names := newServer(t)
 		b := &classBench{T: t, server: s, view: objectcache.NewView()}
-		b.classes = NewClasses(ClassesConfig{
-			Machines: machines, Metadata: names, View: b.view, Look: b.look, Clock: clock.RealClock{},
-		})
+		b.classes = newClasses(t, ClassesConfig{Machines: machines, Metadata: names, View: b.view, Look: b.look})
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan struct{})
 		go func() {
@@ -201,7 +224,7 @@ func TestClassesAreEnqueued(t *testing.T) {
 // The objects of a namespace are counted to decide, which would take long for each of many that appear.
 func TestFurtherObjectsOfAWatchedNamespaceChangeNothing(t *testing.T) {
 	view := objectcache.NewView()
-	c := NewClasses(ClassesConfig{View: view})
+	c := newClasses(t, ClassesConfig{View: view})
 	c.watched["a"] = &classWatch{}
 	for _, namespace := range []string{"a", "b"} {
 		view.Machines.Apply(&v1alpha1.Machine{ObjectMeta: in(namespace)}, false)
@@ -227,7 +250,7 @@ func TestSweepRequestsAreReported(t *testing.T) {
 		}
 	}
 	var reported []string
-	c := NewClasses(ClassesConfig{View: view, Look: func(types.NamespacedName) {}, Clock: clock.RealClock{}})
+	c := newClasses(t, ClassesConfig{View: view})
 	c.OnSweepRequest(func(namespace string) { reported = append(reported, namespace) })
 	for i, step := range []struct {
 		uid       types.UID

@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -80,7 +81,7 @@ func TestParentsOfANamespaceAreReadOnceForAllSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 		l, err := New(Config{
-			Control: clients.Metadata, Machines: clients.Machines, Watch: w, Gate: all{}, Clock: clock.RealClock{},
+			Control: clients.Metadata, Machines: clients.Machines, Watch: w, Gate: all{}, Events: events.NewFakeRecorder(1), Clock: clock.RealClock{},
 			Slots: policy.Slots{Count: slotCount, Of: func(_, root string) int {
 				number, _, _ := strings.Cut(root, "-")
 				slot, _ := strconv.Atoi(number)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
@@ -33,7 +34,7 @@ const (
 	lookAgain = 5 * time.Second
 )
 
-// Config is the configuration of a Labeler. All fields but Metrics and Tracer are required.
+// Config is the configuration of a Labeler. All fields but Target, Metrics and Tracer are required.
 type Config struct {
 	// Control and Target read and write metadata in the two clusters; Target may be nil. Machines lists parents with their
 	// selectors.
@@ -74,8 +75,14 @@ type Labeler struct {
 	refused    map[object]string // why the label of an object was refused last
 }
 
-// New returns a Labeler.
+// Validate returns an error that names the fields that are missing.
+func (c Config) Validate() error { return required.Fields(c, "Target", "Metrics", "Tracer") }
+
+// New returns a Labeler. Errors: fields that are missing.
 func New(cfg Config) (*Labeler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	l := &Labeler{
 		cfg:      cfg,
 		turns:    make(chan struct{}, parallel),
