@@ -21,6 +21,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
@@ -172,11 +174,7 @@ func listUnclean(ctx context.Context, list metadata.ResourceInterface, isNode bo
 	if isNode {
 		options.LabelSelector = v1alpha1.LabelSlot
 	}
-	for {
-		part, err := list.List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
+	err = pages.Until(ctx, "objects of the fleet", options, list.List, func(part *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
 		for i := range part.Items {
 			if cleaningPatch(&part.Items[i]) != nil {
 				found = append(found, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -185,10 +183,9 @@ func listUnclean(ctx context.Context, list metadata.ResourceInterface, isNode bo
 				}})
 			}
 		}
-		if options.Continue = part.Continue; options.Continue == "" {
-			return found, nil
-		}
-	}
+		return false
+	})
+	return found, err
 }
 
 // cleaningPatch returns the metadata patch that removes the fleet's labels and annotations; nil if there are none.

@@ -1,7 +1,9 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,41 +29,35 @@ func (c changeLog) add(change protocol.Change) {
 
 // flush logs what was collected.
 func (c changeLog) flush(ctx context.Context) {
-	log := klog.FromContext(ctx)
-	for _, kind := range []protocol.Kind{protocol.Suspended, protocol.Lost, protocol.Stopped, protocol.Cancelled, protocol.Resumed, protocol.Acquired} {
-		for _, from := range c.sessions(kind) {
-			slots := c[changeKey{kind, from}]
-			switch {
-			case kind == protocol.Suspended:
-				log.Info("Suspended at the fence until the session Lease is renewed", "slots", ranges(slots), "changes", len(slots))
-			case kind == protocol.Lost:
-				log.Info("Lost slots", "slots", ranges(slots), "changes", len(slots))
-			case kind == protocol.Stopped:
-				log.Info("Handing over slots", "slots", ranges(slots), "changes", len(slots))
-			case kind == protocol.Cancelled:
-				log.Info("Cancelled work in flight that delayed the hand-over of slots", "slots", ranges(slots), "changes", len(slots))
-			case kind == protocol.Resumed:
-				log.Info("Resumed slots", "slots", ranges(slots), "changes", len(slots))
-			case from == "":
-				log.Info("Acquired slots", "slots", ranges(slots), "changes", len(slots))
-			default:
-				log.Info("Took over slots", "slots", ranges(slots), "changes", len(slots), "from", from)
+	keys := slices.SortedFunc(maps.Keys(c), func(a, b changeKey) int {
+		return cmp.Or(cmp.Compare(slices.Index(logOrder, a.kind), slices.Index(logOrder, b.kind)), cmp.Compare(a.from, b.from))
+	})
+	for _, key := range keys {
+		log := klog.FromContext(ctx).WithValues("slots", ranges(c[key]), "changes", len(c[key]))
+		switch key.kind {
+		case protocol.Suspended:
+			log.Info("Suspended at the fence until the session Lease is renewed")
+		case protocol.Lost:
+			log.Info("Lost slots")
+		case protocol.Stopped:
+			log.Info("Handing over slots")
+		case protocol.Cancelled:
+			log.Info("Cancelled work in flight that delayed the hand-over of slots")
+		case protocol.Resumed:
+			log.Info("Resumed slots")
+		case protocol.Acquired:
+			if key.from == "" {
+				log.Info("Acquired slots")
+			} else {
+				log.Info("Took over slots", "from", key.from)
 			}
 		}
 	}
 	clear(c)
 }
 
-// sessions returns, sorted, the sessions that the changes of a kind name; "" stands for none.
-func (c changeLog) sessions(kind protocol.Kind) (all []string) {
-	for key := range c {
-		if key.kind == kind {
-			all = append(all, key.from)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
+// logOrder is the order in which changes are logged.
+var logOrder = []protocol.Kind{protocol.Suspended, protocol.Lost, protocol.Stopped, protocol.Cancelled, protocol.Resumed, protocol.Acquired}
 
 // ranges returns the numbers of slots in short form: 0-3,7.
 func ranges(numbers []int) string {

@@ -42,38 +42,23 @@ func (r *Replica) unopened() map[string]int {
 	return counts
 }
 
-// report reports, if this session leads, slots without a holder and unfit replicas.
+// report reports, if this session leads, slots without a holder, and replicas that cannot do their work or do not reach an account at a
+// cloud that others reach.
 func (r *Replica) report(ctx context.Context, now member.Moment, facts *protocol.Facts) {
-	r.reportUnowned(ctx, now, facts.Slots)
-	r.reportUnfit(ctx, now, facts.Sessions)
-}
-
-// reportUnfit reports, under the leadership, sessions that cannot do their work, or do not reach an account at a cloud that others reach.
-func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions []protocol.SessionFacts) {
-	owned, done, leads := r.cfg.Fence.Lead(ctx)
-	if !leads {
-		clear(r.ailing)
-		return
-	}
-	troubles := troublesOf(sessions)
-	late := lateOf(r.ailing, now, longUnfit, troubles)
-	if len(late) == 0 {
-		done()
-		return
-	}
-	var about []Trouble
-	for _, key := range late {
-		about = append(about, troubles[key])
-	}
-	r.sent.Go(func() {
-		defer done()
-		for _, t := range about {
-			klog.FromContext(owned).Error(nil, "Replica does not serve all of its slots", "reason", t.Event, "message", t.Message, "unfit", t.Replica)
+	reportLate(ctx, r, r.outages, now, longUnowned, unownedAmong(facts.Slots), r.reportUnowned)
+	troubles := troublesOf(facts.Sessions)
+	reportLate(ctx, r, r.ailing, now, longUnfit, troubles, func(ctx context.Context, late []string) (reported bool) {
+		var about []Trouble
+		for _, key := range late {
+			about = append(about, troubles[key])
+			t := troubles[key]
+			klog.FromContext(ctx).Error(nil, "Replica does not serve all of its slots", "reason", t.Event, "message", t.Message, "unfit", t.Replica)
 		}
-		if err := r.cfg.Unfit(owned, about); err != nil {
-			klog.FromContext(owned).Error(err, "Failed to report unfit replicas; retrying")
-			r.mail.put(letter{do: func() { r.ailing.unreported(late) }})
+		err := r.cfg.Unfit(ctx, about)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to report unfit replicas; retrying")
 		}
+		return err == nil
 	})
 }
 

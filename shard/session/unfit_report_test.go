@@ -77,7 +77,7 @@ func TestUnfit_IsReportedByTheLeader(t *testing.T) {
 	report := func(after time.Duration, sessions []protocol.SessionFacts, want ...string) {
 		t.Helper()
 		reported = nil
-		r.reportUnfit(t.Context(), start.Add(after), sessions)
+		r.report(t.Context(), start.Add(after), &protocol.Facts{Sessions: sessions})
 		r.sent.Wait()
 		for _, l := range r.mail.receive() {
 			l.do()
@@ -113,13 +113,6 @@ func TestUnfit_AndUnownedAreBothReported(t *testing.T) {
 	if len(unfit) != 1 || len(unowned) != 1 {
 		t.Errorf("%d reports of unfit sessions, and %d of unowned slots, want one of each", len(unfit), len(unowned))
 	}
-}
-
-func TestUnfit_IsNotReportedWithoutAReporter(t *testing.T) {
-	r, unfit := leading(t), []protocol.SessionFacts{{Session: "s"}}
-	r.reportUnfit(t.Context(), member.Moment{}, unfit)
-	r.reportUnfit(t.Context(), member.Moment{}.Add(time.Minute), unfit)
-	r.sent.Wait()
 }
 
 // unlistedGrants miss the objects of slots.

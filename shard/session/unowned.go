@@ -62,24 +62,35 @@ func unownedAmong(slots []protocol.SlotFacts) map[int]bool {
 	return unowned
 }
 
-// reportUnowned reports, under the leadership, slots that have had no holder for long.
-func (r *Replica) reportUnowned(ctx context.Context, now member.Moment, slots []protocol.SlotFacts) {
+// reportLate reports, under the leadership, what has been wrong for longer than a duration: each once in an outage, and again when report
+// returns false.
+func reportLate[K cmp.Ordered, V any](
+	ctx context.Context, r *Replica, o outages[K], now member.Moment, after time.Duration, wrong map[K]V, report func(ctx context.Context, late []K) bool,
+) {
 	owned, done, leads := r.cfg.Fence.Lead(ctx)
 	if !leads {
-		clear(r.outages) // an outage is reported again the next time that this session leads
+		clear(o) // an outage is reported again the next time that this session leads
 		return
 	}
-	late := lateOf(r.outages, now, longUnowned, unownedAmong(slots))
+	late := lateOf(o, now, after, wrong)
 	if len(late) == 0 {
 		done()
 		return
 	}
 	r.sent.Go(func() {
 		defer done()
-		klog.FromContext(owned).Error(nil, "Slots have no holder; their objects are not reconciled", "slots", ranges(late), "for", longUnowned)
-		if err := r.cfg.Unowned(owned, late); err != nil {
-			klog.FromContext(owned).Error(err, "Failed to report unowned slots; retrying", "slots", ranges(late))
-			r.mail.put(letter{do: func() { r.outages.unreported(late) }})
+		if !report(owned, late) {
+			r.mail.put(letter{do: func() { o.unreported(late) }})
 		}
 	})
+}
+
+// reportUnowned reports slots that have had no holder for long.
+func (r *Replica) reportUnowned(ctx context.Context, slots []int) (reported bool) {
+	klog.FromContext(ctx).Error(nil, "Slots have no holder; their objects are not reconciled", "slots", ranges(slots), "for", longUnowned)
+	err := r.cfg.Unowned(ctx, slots)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to report unowned slots; retrying", "slots", ranges(slots))
+	}
+	return err == nil
 }
