@@ -17,7 +17,7 @@ const (
 	mostAccounts = 128 << 10
 )
 
-// Accounts is what a session reports about accounts at clouds, so that the leader can compare it: whether they can be reached may
+// Accounts is the report of a session about accounts at clouds, so that the leader can compare it: whether they can be reached may
 // differ between replicas. The zero Accounts reports nothing.
 type Accounts struct {
 	// Failing are accounts, or drivers, that have not answered this session for some time.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Fitness is what a session reports that it can do beyond renewing its Lease. Others compare it, but not its time.
+// Fitness reports what a session can do beyond renewing its Lease. Others compare it, but not its time.
 type Fitness struct {
 	// Acts: the session has read all Leases of the fleet, and its fence has not passed.
 	Acts bool `json:"acts"`

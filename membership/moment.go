@@ -13,7 +13,7 @@ type Moment struct {
 	Ahead time.Duration
 }
 
-// Cluster returns the time of the control cluster, which replicas share: it is what they write for each other.
+// Cluster returns the time of the control cluster, which replicas share, and write for each other.
 func (m Moment) Cluster() time.Time { return m.Wall.Add(m.Ahead) }
 
 // Add returns the moment d later.

@@ -141,7 +141,7 @@ func TestMissingLeasesThatReturn(t *testing.T) {
 		if !o.Observe(at(2), sessionLease("r-1_ccccc", "v", 6), true) {
 			t.Error("want it to be news")
 		}
-		for seconds, want := range map[float64]Judgement{16.9: Doomed, 17: Dead} {
+		for seconds, want := range map[float64]Judgement{16.9: Expiring, 17: Dead} {
 			if got := o.Judge(at(seconds), other, sessionLease("r-1_ccccc", "v", 6)); got != want {
 				t.Errorf("at %v s: want %s, got %s", seconds, want, got)
 			}
@@ -155,8 +155,8 @@ func TestMissingLeasesThatReturn(t *testing.T) {
 		o.Judge(at(1), other, nil)
 		o.Observe(at(2), sessionLease("r-1_ccccc", "v", 6), true)
 		o.Observe(at(3), sessionLease("r-1_ccccc", "v", 7), true)
-		if got := o.Judge(at(16.9), other, sessionLease("r-1_ccccc", "v", 7)); got != Doomed {
-			t.Errorf("want %s, got %s", Doomed, got)
+		if got := o.Judge(at(16.9), other, sessionLease("r-1_ccccc", "v", 7)); got != Expiring {
+			t.Errorf("want %s, got %s", Expiring, got)
 		}
 	})
 	t.Run("nor does one whose predecessor was not observed to be gone", func(t *testing.T) {
@@ -166,23 +166,23 @@ func TestMissingLeasesThatReturn(t *testing.T) {
 			t.Error("want another Lease to be news")
 		}
 		o.Observe(at(3), sessionLease("r-1_ccccc", "v", 7), true)
-		if got := o.Judge(at(16.9), other, sessionLease("r-1_ccccc", "v", 7)); got != Doomed {
-			t.Errorf("want %s, got %s", Doomed, got)
+		if got := o.Judge(at(16.9), other, sessionLease("r-1_ccccc", "v", 7)); got != Expiring {
+			t.Errorf("want %s, got %s", Expiring, got)
 		}
 	})
 	t.Run("a Lease that a read shows older than it was proves nothing for 15 s", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(0), sessionLease(other, "u", 5), true)
 		o.Correct(at(20), sessionLease("r-1_ccccc", "u", 3))
-		if got := o.Judge(at(34.9), other, sessionLease("r-1_ccccc", "u", 3)); got != Doomed {
-			t.Errorf("want %s, got %s", Doomed, got)
+		if got := o.Judge(at(34.9), other, sessionLease("r-1_ccccc", "u", 3)); got != Expiring {
+			t.Errorf("want %s, got %s", Expiring, got)
 		}
 	})
 	t.Run("a read that shows another Lease, older than the one that is known, proves nothing", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(0), sessionLease(other, "u", 5), true)
-		if got := o.Judge(at(60), other, sessionLease("r-1_ccccc", "v", 3)); got != Doomed {
-			t.Errorf("want %s, got %s", Doomed, got)
+		if got := o.Judge(at(60), other, sessionLease("r-1_ccccc", "v", 3)); got != Expiring {
+			t.Errorf("want %s, got %s", Expiring, got)
 		}
 	})
 	t.Run("a read that shows none replaces what was known", func(t *testing.T) {

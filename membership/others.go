@@ -21,7 +21,7 @@ type Peer struct {
 	Capacity float64
 	// Weights, Confirmed, Counts and Accounts are the values of the annotations of these names.
 	Weights, Confirmed, Counts, Accounts string
-	// Fitness is what the session reports that it can do.
+	// Fitness is the report of what the session can do.
 	Fitness Fitness
 }
 
@@ -257,7 +257,7 @@ func (o *Others) Observing() (since Moment, ok bool) { return o.since, o.observi
 
 // Judge returns what a live read of a session's Lease proves, if it began after the session was observed to hold something; l is
 // nil if there was none. A session that has lost its Lease never regains it, so another holder, or none, proves that it is dead.
-// If the Lease is gone, or is not the one that the session held, the session may not have noticed: it is Doomed, because it
+// If the Lease is gone, or is not the one that the session held, the session may not have noticed: it is Expiring, because it
 // cannot renew any more, and dead when the time of a take-over has passed since the read.
 func (o *Others) Judge(now Moment, session string, l *coordinationv1.Lease) Judgement {
 	replica, ok := ReplicaOf(session)
@@ -266,7 +266,7 @@ func (o *Others) Judge(now Moment, session string, l *coordinationv1.Lease) Judg
 		return Dead // no session can have this name
 	case l == nil:
 		o.Missed(now, replica)
-		return Doomed
+		return Expiring
 	case Holder(l) == session:
 		o.Observe(now, l, false)
 		return Alive
@@ -274,20 +274,20 @@ func (o *Others) Judge(now Moment, session string, l *coordinationv1.Lease) Judg
 	o.Observe(now, l, false)
 	p := o.peers[replica]
 	if p == nil || p.lease == nil || p.lease.UID != l.UID || p.isNew() && now.Since(p.seen) < o.config.TakeOver {
-		return Doomed
+		return Expiring
 	}
 	return Dead
 }
 
-// Judgement is what a live read of a session Lease proves.
+// Judgement states what a live read of a session Lease proves.
 type Judgement string
 
 // The judgements.
 const (
 	// Alive: the session may still hold its Lease.
 	Alive Judgement = "alive"
-	// Doomed: it cannot renew any more, but its fence may not have passed.
-	Doomed Judgement = "doomed"
+	// Expiring: it cannot renew any more, but its fence may not have passed.
+	Expiring Judgement = "expiring"
 	// Dead: it may not act any more, and never will.
 	Dead Judgement = "dead"
 )

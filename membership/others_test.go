@@ -150,15 +150,15 @@ func TestJudge(t *testing.T) {
 		{"holds it", nil, other, sessionLease(other, "u", 1), Alive},
 		{"it has no holder", nil, other, sessionLease("r-1", "u", 1), Dead},
 		{"another session holds it", nil, other, sessionLease("r-1_ccccc", "u", 1), Dead},
-		{"there is none", nil, other, nil, Doomed},
-		{"a created one", nil, other, sessionLease("r-1_ccccc", "u", 1, v1alpha1.AnnotationCreated), Doomed},
+		{"there is none", nil, other, nil, Expiring},
+		{"a created one", nil, other, sessionLease("r-1_ccccc", "u", 1, v1alpha1.AnnotationCreated), Expiring},
 		{
 			"a created one, known for 15 s",
 			[]*coordinationv1.Lease{sessionLease("r-1_ccccc", "u", 1, v1alpha1.AnnotationCreated)},
 			other,
 			sessionLease("r-1_ccccc", "u", 2, v1alpha1.AnnotationCreated), Dead,
 		},
-		{"another one than we knew", []*coordinationv1.Lease{sessionLease(other, "u", 1)}, other, sessionLease("r-1", "v", 2), Doomed},
+		{"another one than we knew", []*coordinationv1.Lease{sessionLease(other, "u", 1)}, other, sessionLease("r-1", "v", 2), Expiring},
 		{"not the name of a session", nil, "by-hand", nil, Dead},
 	} {
 		o := newObserver()

@@ -38,7 +38,7 @@ func (id Identification) provenPod() string {
 	return id.PodUID
 }
 
-// Notes are what a session reports to the others on its Lease, with the next renewal.
+// Notes contain what a session reports to the others on its Lease, with the next renewal.
 type Notes struct {
 	// Leaving: the session hands its slots over and exits.
 	Leaving bool
@@ -96,7 +96,7 @@ type Own struct {
 	fence        Moment
 	attempts     []attempt
 	lastRenew    time.Time
-	// pending is the request that is not answered yet, renewTime is what it writes, and emptying is true if it empties the Lease.
+	// pending is the request that is not answered yet, renewTime is the time that it writes, and emptying is true if it empties the Lease.
 	pending   Verb
 	renewTime time.Time
 	emptying  bool

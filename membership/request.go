@@ -2,7 +2,7 @@ package membership
 
 import coordinationv1 "k8s.io/api/coordination/v1"
 
-// Verb is what a request does.
+// Verb is the operation of a request.
 type Verb string
 
 // The verbs of requests about Leases. There is no patch and no delete.
@@ -17,7 +17,7 @@ const (
 	Update Verb = "update"
 )
 
-// Need is what the sender has to hold immediately before the request is sent. If it does not, the request is not sent, and is
+// Need states what the sender has to hold immediately before the request is sent. If it does not, the request is not sent, and is
 // answered as Refused.
 type Need string
 
@@ -39,7 +39,7 @@ type Request struct {
 	Verb Verb
 	// Name is the Lease's; empty for List.
 	Name string
-	// Lease is what to write; nil for Get and List. The caller must not change it.
+	// Lease is the Lease to write; nil for Get and List. The caller must not change it.
 	Lease *coordinationv1.Lease
 	// Need is checked immediately before the request is sent.
 	Need Need
@@ -73,8 +73,8 @@ type Reply struct {
 	Sent Moment
 	// Outcome is the outcome of the request.
 	Outcome Outcome
-	// Lease is what was read or written, if the outcome is Done; nil for List.
+	// Lease is the one that was read or written, if the outcome is Done; nil for List.
 	Lease *coordinationv1.Lease
-	// Leases is what List has read.
+	// Leases are those that List has read.
 	Leases []*coordinationv1.Lease
 }

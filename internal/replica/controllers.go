@@ -125,7 +125,7 @@ func (c *controllers) addClasses(d *deps) (err error) {
 	}
 	c.classCache, err = slotcache.NewClasses(slotcache.ClassesConfig{
 		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, View: d.view, Namespace: d.o.Namespace,
-		Look: c.classes.Enqueue, Clock: clock.RealClock{},
+		Enqueue: c.classes.Enqueue, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ type Store struct {
 // Validate returns an error that names the fields that are missing.
 func (c Config) Validate() error { return required.Fields(c) }
 
-// NewStore returns a Store with connections of its own and no limit of rate: the work of tenants does not delay it. It sends no request.
+// NewStore returns a Store with its own connections and no limit of rate: the work of tenants does not delay it. It sends no request.
 // Errors: fields that are missing, and a configuration from which no client can be created.
 func NewStore(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {

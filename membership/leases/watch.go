@@ -25,7 +25,7 @@ type Observer interface {
 	Gone(lease *coordinationv1.Lease)
 }
 
-// Watch shows the observer the fleet's Leases until ctx ends, whatever happens to connections and API servers.
+// Watch shows the observer the fleet's Leases until ctx ends, also when connections and API servers fail.
 func (s *Store) Watch(ctx context.Context, o Observer) {
 	lists := &objectcache.ListerWatcher{Source: s.source(), Selector: s.selector()}
 	reflector := cache.NewReflectorWithOptions(lists, &coordinationv1.Lease{}, &sink{o}, cache.ReflectorOptions{

@@ -2,7 +2,7 @@ package accounts
 
 import "github.com/machine-controller-fleet/machine-controller-fleet/driver"
 
-// Evidence is what a call of a driver shows about the way to the cloud.
+// Evidence states what a call of a driver shows about the way to the cloud.
 type Evidence int
 
 // What a call shows.

@@ -62,7 +62,7 @@ type Try struct {
 	own bool
 }
 
-// attempts is what is known of the tries of an account.
+// attempts records the tries of an account.
 type attempts struct {
 	running  bool
 	ended    time.Time // of the last one
@@ -105,7 +105,7 @@ type question struct {
 	hurry bool // there are slots that need it
 }
 
-// Tracker is what one replica knows. New returns one. It is not safe for concurrent use.
+// Tracker records what one replica knows of accounts. New returns one. It is not safe for concurrent use.
 type Tracker struct {
 	suspects  map[string]*suspect
 	questions map[Try]*question
@@ -358,7 +358,7 @@ func (t *Tracker) failing(turns int) (report []member.Account) {
 }
 
 // first returns at most a number of accounts: those that answer others, which are to be kept away from here, and then each in its turn. Half of
-// the places are for those that others have not been asked for: without, the first ones would have all places for good.
+// the places are for those that others have not been asked for: without, the first ones would have all places permanently.
 func (t *Tracker) first(all []member.Account, most, turns int) []member.Account {
 	var kept, rest []member.Account
 	for _, one := range all {

@@ -16,7 +16,7 @@ func Assign(c Config, w World) Verdict {
 	if len(b.replicas) == 0 {
 		return Verdict{}
 	}
-	b.goHome()
+	b.returnHome()
 	b.place()
 	b.leaveUnreached()
 	b.probe()
@@ -25,9 +25,9 @@ func Assign(c Config, w World) Verdict {
 	return b.verdict()
 }
 
-// goHome assigns slots to the replica that held them before it left. No limit applies: this undoes the moves that its leaving
+// returnHome assigns slots to the replica that held them before it left. No limit applies: this undoes the moves that its leaving
 // caused.
-func (b *board) goHome() {
+func (b *board) returnHome() {
 	for s := range b.slots {
 		slot := &b.slots[s]
 		if r, ok := b.index[b.homeOf(slot)]; ok && b.mayReceive(slot, r) {
@@ -39,18 +39,18 @@ func (b *board) goHome() {
 // place assigns every slot that is not assigned, and reassigns every slot that its replica does not take or cannot serve. The
 // heaviest slots are first, while there are the most choices.
 func (b *board) place() {
-	var homeless []int
+	var unplaced []int
 	for s := range b.slots {
-		if why := b.whyHomeless(s); why != "" {
+		if why := b.whyUnplaced(s); why != "" {
 			b.slots[s].why = why
-			homeless = append(homeless, s)
+			unplaced = append(unplaced, s)
 			if why == NotAcquired {
 				b.replicas[b.slots[s].at].misses = true
 			}
 		}
 	}
-	slices.SortStableFunc(homeless, func(x, y int) int { return cmp.Compare(b.slots[y].cost, b.slots[x].cost) })
-	for _, s := range homeless {
+	slices.SortStableFunc(unplaced, func(x, y int) int { return cmp.Compare(b.slots[y].cost, b.slots[x].cost) })
+	for _, s := range unplaced {
 		slot := &b.slots[s]
 		r := b.placeFor(slot)
 		if r == none {
@@ -89,8 +89,8 @@ func (b *board) placeFor(slot *slot) int {
 	return none
 }
 
-// whyHomeless returns why a slot needs another replica at once; "" if it does not.
-func (b *board) whyHomeless(s int) Reason {
+// whyUnplaced returns why a slot needs another replica at once; "" if it does not.
+func (b *board) whyUnplaced(s int) Reason {
 	slot := &b.slots[s]
 	switch {
 	case slot.why != "": // it returns to its home

@@ -16,7 +16,7 @@
 // for itself, so that empty slots are spread too.
 //
 // Guarantees, tested with generated worlds: every slot is assigned to a replica that stays, if one lives; no slot is assigned to
-// a replica that was passed over for it while another may have it; calm moves stay within the limits of a minute; a newcomer gets
+// a replica that was passed over for it while another may have it; moves for joining or load stay within the limits of a minute; a newcomer gets
 // its share, at most 1.2 times its part of the slots, and no other replica gets slots because of it; replicas that leave and
 // return one after the other get their slots back; in a fleet at rest, no slot moves.
 //

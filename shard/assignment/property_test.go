@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// TestProperties checks that, in any world, every slot is assigned to a replica that stays, calm moves stay within the limits, no
+// TestProperties checks that, in any world, every slot is assigned to a replica that stays, moves for joining or load stay within the limits, no
 // slot is assigned without need to a replica that was passed over for it, the order of replicas has no effect, assigning again
 // moves nothing again, and the moves end.
 func TestProperties(t *testing.T) {
@@ -31,23 +31,23 @@ func TestProperties(t *testing.T) {
 		for _, r := range f.Replicas {
 			staying[r.Name] = !r.Leaving
 		}
-		calm, forLoad := 0, 0
+		rebalanced, forLoad := 0, 0
 		for _, m := range v.Moves {
 			if m.From != before[m.Slot].Assigned || m.To == m.From || !staying[m.To] || m.Home == m.To {
 				t.Fatalf("not a move that makes sense: %+v of %+v", m, before[m.Slot])
 			}
-			if before[m.Slot].Passed[m.To] > f.Now && (m.Why == NotAcquired || m.Why == Home || m.Calm()) {
+			if before[m.Slot].Passed[m.To] > f.Now && (m.Why == NotAcquired || m.Why == Home || m.Rebalances()) {
 				t.Fatalf("move to a replica that was passed over: %+v", m)
 			}
-			if m.Calm() {
-				calm++
+			if m.Rebalances() {
+				rebalanced++
 			}
 			if m.Why == Load {
 				forLoad++
 			}
 		}
-		if calm > max(1, len(f.Slots)/2) || forLoad > max(1, len(f.Slots)/16) {
-			t.Fatalf("%d calm moves, %d of them for load, of %d slots", calm, forLoad, len(f.Slots))
+		if rebalanced > max(1, len(f.Slots)/2) || forLoad > max(1, len(f.Slots)/16) {
+			t.Fatalf("%d moves for joining or load, %d of them for load, of %d slots", rebalanced, forLoad, len(f.Slots))
 		}
 		for i, s := range f.Slots {
 			if !staying[s.Assigned] && slices.ContainsFunc(f.Replicas, func(r Replica) bool { return !r.Leaving }) {
@@ -55,7 +55,7 @@ func TestProperties(t *testing.T) {
 			}
 		}
 		for _, m := range f.plan().Moves {
-			if !m.Calm() {
+			if !m.Rebalances() {
 				t.Fatalf("moved again: %+v", m)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// changing is what a machine weighs while it is created, deleted or not running: it is reconciled several times, a running one
+// changing is the weight of a machine while it is created, deleted or not running: it is reconciled several times, a running one
 // hardly ever.
 const changing = 4
 

@@ -24,7 +24,7 @@ const (
 	OfQueue Dimension = "queue"
 )
 
-// Work is what one replica has to do, from which an autoscaler chooses the number of replicas. It has three dimensions, each with its
+// Work is the work of one replica, from which an autoscaler chooses the number of replicas. It has three dimensions, each with its
 // own bound: machines take memory, machines in transition take workers, and keys that are overdue show that workers are missing.
 //
 // The load in a dimension is linear in the work. Every machine and every key belongs to one slot, and every slot to one replica, so
@@ -42,7 +42,7 @@ type Work struct {
 	Machines, Transitions, Overdue int
 }
 
-// Capacity is what one replica should carry: the work at which its load is 1.
+// Capacity is the work that one replica should carry: its load is 1 then.
 type Capacity struct {
 	Machines, Transitions, Overdue float64
 }

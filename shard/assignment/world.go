@@ -45,11 +45,11 @@ const (
 	Retry
 )
 
-// Slot is what is known about one slot.
+// Slot describes one slot.
 type Slot struct {
 	// Target is the target cluster of the slot's objects: a key of Replica.Limits.
 	Target string
-	// Weight is what the slot's holder reports as the amount of its work, in machines. An empty slot has 0, which Assign counts
+	// Weight is the amount of its work that the slot's holder reports, in machines. An empty slot has 0, which Assign counts
 	// as slightly more than nothing. Less than 0 means 0.
 	Weight int64
 	// Holder is the replica whose session holds the slot; "" is none.
@@ -62,7 +62,7 @@ type Slot struct {
 	// UnownedSince is since when the slot has had no holder although Assigned, as it is, could take it. Zero while it is held,
 	// and while no replica may take it (quarantine, or a holder not yet proven dead).
 	UnownedSince time.Duration
-	// Moved is when the slot was last moved for joining or load (Move.Calm); zero is never, or unknown.
+	// Moved is when the slot was last moved for joining or load (Move.Rebalances); zero is never, or unknown.
 	Moved time.Duration
 	// Passed are the replicas that were passed over for this slot (Move.PassOver), with the end of that.
 	Passed map[string]time.Duration
@@ -103,13 +103,13 @@ type Move struct {
 	// From is the replica that it was assigned to, "" if there was none. To differs from it.
 	From, To string
 	Why      Reason
-	// Home is what has to be recorded on the slot together with To; "" removes the record. The caller counts Config.HomeFor from
+	// Home has to be recorded on the slot together with To; "" removes the record. The caller counts Config.HomeFor from
 	// when the record is first seen, and does not restart when only the assigned replica changes.
 	Home string
 }
 
-// Calm reports whether the move counts against the limits: the caller records the time in Slot.Moved.
-func (m Move) Calm() bool { return m.Why == Joined || m.Why == Load }
+// Rebalances reports whether the move counts against the limits: the caller records the time in Slot.Moved.
+func (m Move) Rebalances() bool { return m.Why == Joined || m.Why == Load }
 
 // PassOver reports whether From has to be passed over for this slot for Config.PassOverFor: the caller records it in Slot.Passed.
 func (m Move) PassOver() bool { return m.Why == NotAcquired }
@@ -127,7 +127,7 @@ type Verdict struct {
 	Again time.Duration
 }
 
-// Share is what one replica should carry.
+// Share is the part that one replica should carry.
 type Share struct {
 	Replica string
 	Slots   int

@@ -49,7 +49,7 @@ func (f *fleet) plan() Verdict {
 		if slot.Home != m.Home {
 			slot.Home, slot.HomeUntil = m.Home, f.Now+f.config.HomeFor
 		}
-		if m.Calm() {
+		if m.Rebalances() {
 			slot.Moved = f.Now
 		}
 		if m.PassOver() {

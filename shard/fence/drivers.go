@@ -23,7 +23,7 @@ var (
 // Unwrap returns the driver below the Fence.
 func (d *fencedDriver) Unwrap() driver.Driver { return d.next }
 
-// fenced makes one call of a driver if it may be made.
+// fenced calls a driver if it may be called.
 func fenced[Req, Resp any](ctx context.Context, f *Fence, op driver.Op, a action, machine string, do func(context.Context, Req) (Resp, error), req Req) (Resp, error) {
 	owned := ownershipOf(ctx)
 	if owned.kind == none && a == read {

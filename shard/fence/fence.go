@@ -29,7 +29,7 @@ type Fence struct {
 	turnedAway  atomic.Bool // a key of a slot was refused because of a fence that had passed before the session noticed it
 }
 
-// Entitlement is what the protocol permits a session.
+// Entitlement reports what the protocol permits a session.
 type Entitlement interface {
 	// Suspended reports whether the fence has passed.
 	Suspended() bool

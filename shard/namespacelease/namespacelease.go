@@ -37,9 +37,9 @@ import (
 const (
 	// forGood is the duration in a Lease of the fleet. It is written once: the fleet does not renew, and releases the Lease.
 	forGood = math.MaxInt32 * time.Second
-	// retry is when to decide again after a write that conflicted, and lookAgain when to try again to create a Lease after the
+	// retry is when to decide again after a write that conflicted, and recheckAfter when to try again to create a Lease after the
 	// namespace was terminating: it may have been created anew.
-	retry, lookAgain = time.Second, 5 * time.Second
+	retry, recheckAfter = time.Second, 5 * time.Second
 )
 
 // names returns the names of the two Leases, in the order of policy.World.
@@ -85,8 +85,8 @@ type NamespaceLeases struct {
 	changes   []func(namespace string)
 
 	mu       sync.Mutex
-	since    [2]map[string]sighting // when the current version of each Lease was first seen, by namespace
-	reported map[Key]refusal        // by slots with work in namespaces whose Leases another manager holds
+	since    [2]map[string]firstSeen // when the current version of each Lease was first seen, by namespace
+	reported map[Key]refusal         // by slots with work in namespaces whose Leases another manager holds
 	// ending are the namespaces in which nothing can be created, according to the last attempt.
 	ending map[string]bool
 }
@@ -97,8 +97,8 @@ type refusal struct {
 	roots map[types.UID]bool
 }
 
-// sighting is when a version of a Lease was first seen.
-type sighting struct {
+// firstSeen is when a version of a Lease was first seen.
+type firstSeen struct {
 	version string
 	at      time.Time
 }
@@ -114,7 +114,7 @@ func New(cfg Config) (*NamespaceLeases, error) {
 	a := &NamespaceLeases{cfg: cfg, reported: map[Key]refusal{}, ending: map[string]bool{}}
 	var errs []error
 	for i, name := range names() {
-		a.since[i] = map[string]sighting{}
+		a.since[i] = map[string]firstSeen{}
 		a.informers[i] = informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithNamespace(cfg.Namespace),
 			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
@@ -182,7 +182,7 @@ func (a *NamespaceLeases) Served(namespace string, slot int) bool {
 		return true
 	}
 	if policy.Served(a.cfg.Fleet, leases, a.isEnding(namespace)) {
-		a.runner.EnqueueAfter(key, lookAgain)
+		a.runner.EnqueueAfter(key, recheckAfter)
 		return true
 	}
 	verdict := a.keptOut(leases)
@@ -291,7 +291,7 @@ func (a *NamespaceLeases) changed(which int, was, is *coordinationv1.Lease) {
 	case is == nil:
 		delete(a.since[which], namespace)
 	case was == nil || was.ResourceVersion != is.ResourceVersion:
-		a.since[which][namespace] = sighting{is.ResourceVersion, a.cfg.Clock.Now()}
+		a.since[which][namespace] = firstSeen{is.ResourceVersion, a.cfg.Clock.Now()}
 		if was == nil {
 			delete(a.ending, namespace) // the namespace was created anew with that name
 		}
@@ -347,9 +347,9 @@ func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result
 	leases, cached := a.see(key.Namespace)
 	w := policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayRelease: key.Slot == a.cfg.SlotOf(key.Namespace)}
 	verdict := policy.Decide(w)
-	if verdict.Do == policy.Look {
+	if verdict.Do == policy.ListRoots {
 		var err error
-		if w.Roots, err = a.lookForRoots(ctx, key.Namespace); err != nil {
+		if w.Roots, err = a.listRoots(ctx, key.Namespace); err != nil {
 			return runner.Result{}, err
 		}
 		verdict = policy.Decide(w)
@@ -418,8 +418,8 @@ func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string
 	return true, nil
 }
 
-// lookForRoots lists whether a namespace has any root or any descendant of one.
-func (a *NamespaceLeases) lookForRoots(ctx context.Context, namespace string) (policy.Roots, error) {
+// listRoots lists whether a namespace has any root or any descendant of one.
+func (a *NamespaceLeases) listRoots(ctx context.Context, namespace string) (policy.Roots, error) {
 	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
 		list, err := a.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).
 			List(ctx, metav1.ListOptions{Limit: 1})

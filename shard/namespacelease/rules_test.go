@@ -77,7 +77,7 @@ func TestServedNamespaceCausesNoWork(t *testing.T) {
 		synctest.Wait()
 		b.admitted = nil
 		b.served(true)
-		b.clock.Step(lookAgain)
+		b.clock.Step(recheckAfter)
 		synctest.Wait()
 		if slices.Contains(b.admitted, Key{"n", 7}) {
 			t.Error("the slot with work is enqueued again")
@@ -162,7 +162,7 @@ func TestChangesOfLeases(t *testing.T) {
 		for range 2 {
 			b.leases.OnChange(func(namespace string) { notified = append(notified, namespace) })
 		}
-		first := sighting{"1", b.clock.Now()}
+		first := firstSeen{"1", b.clock.Now()}
 		b.leases.since[0]["n"], b.leases.ending["n"] = first, true
 		b.leases.reported = map[Key]refusal{{"n", 7}: {}, {"other", 7}: {}}
 		b.clock.Step(time.Second)
@@ -175,7 +175,7 @@ func TestChangesOfLeases(t *testing.T) {
 			t.Errorf("%s: notified %v, want %v; %d refusals are left, want %d; ending %v", name, notified, want, len(b.leases.reported), left, b.leases.ending)
 		}
 		since, seen := b.leases.since[0]["n"]
-		if wantSince := (sighting{"2", b.clock.Now()}); test.isNewest && since != wantSince || test.is == nil == seen || !test.isNewest && seen && since != first {
+		if wantSince := (firstSeen{"2", b.clock.Now()}); test.isNewest && since != wantSince || test.is == nil == seen || !test.isNewest && seen && since != first {
 			t.Errorf("%s: seen since %v", name, since)
 		}
 	}

@@ -360,7 +360,7 @@ func TestEveryNamespaceWithRootsIsServedInTheEnd(t *testing.T) {
 				}
 				time.Sleep(policy.Unchanged + prompt)
 				w.isServed("when all managers have died,")
-				time.Sleep(policy.LookAgain + prompt)
+				time.Sleep(policy.RecheckEvery + prompt)
 				for _, namespace := range w.namespaces() {
 					free := true
 					for slot := range worldSlots {

@@ -49,7 +49,7 @@ func TestObjectsOfAnEarlierOwnership_DoNotOpenTheSlot(t *testing.T) {
 func TestTermThatHasEnded_BeginsNoLeadership(t *testing.T) {
 	r, _ := stepped(t, clock.RealClock{}, &openings{}, nil)
 	term, end := context.WithCancel(t.Context())
-	late := &office{Replica: r}
+	late := &leadership{Replica: r}
 	end()
 	late.endLeading(t.Context())
 	late.beginLeading(term)

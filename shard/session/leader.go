@@ -45,15 +45,15 @@ func (r *Replica) elect(ctx context.Context) {
 	durations := r.cfg.Settings.Config
 	// client-go's election logs each attempt, and rejections as errors; changes are logged here.
 	quiet := klog.NewContext(ctx, klog.Logger{})
-	for r.office.wait(ctx, true) {
+	for r.candidacy.wait(ctx, true) {
 		term, end := context.WithCancel(quiet)
-		office := &office{Replica: r}
+		leads := &leadership{Replica: r}
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: lock, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), ReleaseOnCancel: true,
 			LeaseDuration: durations.TakeOver, RenewDeadline: durations.Fence, RetryPeriod: durations.RenewEvery / 2,
 			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: office.beginLeading,
-				OnStoppedLeading: func() { office.endLeading(ctx) },
+				OnStartedLeading: leads.beginLeading,
+				OnStoppedLeading: func() { leads.endLeading(ctx) },
 				OnNewLeader:      func(identity string) { r.leaderIs(ctx, identity) },
 			},
 		})
@@ -63,7 +63,7 @@ func (r *Replica) elect(ctx context.Context) {
 			return
 		}
 		go func() {
-			if r.office.wait(term, false) {
+			if r.candidacy.wait(term, false) {
 				klog.FromContext(ctx).Info("Resigning: this session cannot observe the fleet")
 				end()
 			}
@@ -78,8 +78,8 @@ func (r *Replica) leaderIs(ctx context.Context, identity string) {
 	klog.FromContext(ctx).Info("Observed leader", "session", identity, "self", identity == r.cfg.Settings.Session)
 }
 
-// office is one time as leader. The callbacks arrive in any order.
-type office struct {
+// leadership is one time as leader. The callbacks arrive in any order.
+type leadership struct {
 	*Replica
 
 	mu sync.Mutex
@@ -87,7 +87,7 @@ type office struct {
 }
 
 // beginLeading begins the time as leader, unless it is over already.
-func (o *office) beginLeading(ctx context.Context) {
+func (o *leadership) beginLeading(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if ctx.Err() != nil {
@@ -100,7 +100,7 @@ func (o *office) beginLeading(ctx context.Context) {
 }
 
 // endLeading ends the time as leader.
-func (o *office) endLeading(ctx context.Context) {
+func (o *leadership) endLeading(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.in {

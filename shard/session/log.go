@@ -16,7 +16,7 @@ import (
 // changeLog collects the changes of slots, to log them in one line for each kind: hundreds of slots may change at once.
 type changeLog map[changeKey][]int
 
-// changeKey is what the changes of one line have in common.
+// changeKey has what the changes of one line have in common.
 type changeKey struct {
 	kind protocol.Kind
 	from string // of slots that were taken over: the dead session

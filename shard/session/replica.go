@@ -84,22 +84,22 @@ type Replica struct {
 	mail    *mailbox
 
 	// Used by the loop only:
-	opening map[int]*opening // slots that are held
-	news    []int            // slots whose objects have to be announced
-	holders *holders
-	service *service
-	arrival *arrivals
-	leaving *departures
-	changes changeLog
-	outages outages[int]
-	ailing  outages[string]   // sessions that are unfit, while this one leads
-	broken  map[string]string // as it was last reported to the protocol
-	reached string            // the report about accounts, in the same way
-	office  *candidacy
-	wakeAt  member.Moment // when the protocol's next step is due; zero: none
-	begun   bool          // held is closed
-	ticked  time.Duration // when tick was last due
-	weighed time.Duration // when the weights were last taken
+	opening   map[int]*opening // slots that are held
+	news      []int            // slots whose objects have to be announced
+	holders   *holders
+	service   *service
+	arrival   *arrivals
+	leaving   *departures
+	changes   changeLog
+	outages   outages[int]
+	unfit     outages[string]   // sessions that are unfit, while this one leads
+	broken    map[string]string // as it was last reported to the protocol
+	reached   string            // the report about accounts, in the same way
+	candidacy *candidacy
+	wakeAt    member.Moment // when the protocol's next step is due; zero: none
+	begun     bool          // held is closed
+	ticked    time.Duration // when tick was last due
+	weighed   time.Duration // when the weights were last taken
 
 	beaten atomic.Pointer[member.Moment]
 	held   chan struct{} // closed when the session has its Lease
@@ -130,7 +130,7 @@ func New(cfg Config) (*Replica, error) {
 		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
 		holders: holders, service: &service{metrics: cfg.Metrics, holders: holders, roots: cfg.Roots, begun: now, last: now},
 		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics, holders), leaving: newDepartures(cfg.Settings, cfg.Tracer), changes: changeLog{},
-		outages: outages[int]{}, ailing: outages[string]{}, office: newCandidacy(),
+		outages: outages[int]{}, unfit: outages[string]{}, candidacy: newCandidacy(),
 	}
 	r.beaten.Store(&now)
 	return r, nil
@@ -211,7 +211,7 @@ func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err
 	}
 	now := r.cfg.Time.Moment()
 	r.beaten.Store(&now)
-	r.office.set(r.machine.MayLead(now))
+	r.candidacy.set(r.machine.MayLead(now))
 	r.service.hold(now, r.opening, r.idle(), r.machine.Suspended())
 	r.tick(ctx, now)
 	wake = beat
@@ -410,11 +410,11 @@ func (r *Replica) post(event protocol.Event) { r.mail.put(letter{event: event}) 
 // Beat returns when the loop last finished a step.
 func (r *Replica) Beat() member.Moment { return *r.beaten.Load() }
 
-// Health is what the session reports to probes.
+// Health is the report of the session to probes.
 type Health struct {
 	// Suspended reports whether the session does not hold its Lease, or its fence has passed.
 	Suspended bool
-	// Fitness is what the session can do.
+	// Fitness reports what the session can do.
 	Fitness member.Fitness
 	// Unreached are the classes of accounts at clouds that do not answer this replica, and answer another one.
 	Unreached []string

@@ -47,7 +47,7 @@ func (r *Replica) unopened() map[string]int {
 func (r *Replica) report(ctx context.Context, now member.Moment, facts *protocol.Facts) {
 	reportLate(ctx, r, r.outages, now, longUnowned, unownedAmong(facts.Slots), r.reportUnowned)
 	troubles := troublesOf(facts.Sessions)
-	reportLate(ctx, r, r.ailing, now, longUnfit, troubles, func(ctx context.Context, late []string) (reported bool) {
+	reportLate(ctx, r, r.unfit, now, longUnfit, troubles, func(ctx context.Context, late []string) (reported bool) {
 		var about []Trouble
 		for _, key := range late {
 			about = append(about, troubles[key])
@@ -83,7 +83,7 @@ func troublesOf(sessions []protocol.SessionFacts) map[string]Trouble {
 			add(s, v1alpha1.EventReplicaUnfit, "", "Replica "+s.Replica+" renews its Lease and cannot do its work: "+s.Fitness.Reason+
 				"; its slots are assigned to replicas that can; check its log and its connections to both clusters")
 		}
-		for _, class := range s.Unreached { // each on its own: the owner of one can make it fail for as long as he likes
+		for _, class := range s.Unreached { // each on its own: the owner of one decides how long it fails
 			add(s, v1alpha1.EventAccountUnreached, class, "Replica "+s.Replica+" gets no answer from the cloud or the driver of MachineClass "+
 				class+", and other replicas do; the slots of its machines are assigned to these; "+
 				"check the processes of drivers in its pod, and its connections to the cloud")

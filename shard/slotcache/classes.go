@@ -17,9 +17,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
-// lookAgain is the interval at which every MachineClass with our finalizer is reconciled: no event reports to the holder of
+// recheckEvery is the interval at which every MachineClass with our finalizer is reconciled: no event reports to the holder of
 // the class that the last machine of it on another replica was deleted.
-const lookAgain = 10 * time.Minute
+const recheckEvery = 10 * time.Minute
 
 // ClassesConfig is the configuration of Classes. All fields but Namespace are required.
 type ClassesConfig struct {
@@ -29,9 +29,9 @@ type ClassesConfig struct {
 	View *objectcache.View
 	// Namespace is the only namespace that is served; "" means all.
 	Namespace string
-	// Look enqueues a MachineClass, if its slot is held by this replica.
-	Look  func(class types.NamespacedName)
-	Clock clock.WithTicker
+	// Enqueue enqueues a MachineClass, if its slot is held by this replica.
+	Enqueue func(class types.NamespacedName)
+	Clock   clock.WithTicker
 }
 
 // Classes caches the MachineClasses of the namespaces in which the replica has objects, and enqueues those whose slot it may
@@ -72,7 +72,7 @@ func NewClasses(cfg ClassesConfig) (*Classes, error) {
 		if after == nil {
 			after = before
 		}
-		cfg.Look(objectcache.Key(after))
+		cfg.Enqueue(objectcache.Key(after))
 	})
 	return c, nil
 }
@@ -137,7 +137,7 @@ func (c *Classes) OnSweepRequest(call func(namespace string)) {
 // NamespaceChanged enqueues the classes of a namespace: the gate may admit them now.
 func (c *Classes) NamespaceChanged(namespace string) {
 	for _, class := range c.names.In(namespace) {
-		c.cfg.Look(objectcache.Key(class))
+		c.cfg.Enqueue(objectcache.Key(class))
 	}
 }
 
@@ -151,14 +151,14 @@ func (c *Classes) Run(ctx context.Context) {
 			Store: c.names, Mine: c.names.Each, Keep: nameOf,
 		})
 	})
-	due := c.cfg.Clock.NewTicker(lookAgain).C()
+	due := c.cfg.Clock.NewTicker(recheckEvery).C()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.kick:
 		case <-due:
-			c.lookAtAll()
+			c.enqueueAll()
 		}
 		c.step(ctx, &running)
 	}
@@ -175,9 +175,9 @@ func nameOf(class *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata,
 	return kept, slices.Contains(class.Finalizers, v1alpha1.FinalizerName)
 }
 
-// lookAtAll enqueues all classes; the gate admits those whose slot is held. It also checks the namespaces again: no handler
+// enqueueAll enqueues all classes; the gate admits those whose slot is held. It also checks the namespaces again: no handler
 // is called for objects that are removed before their slot was opened.
-func (c *Classes) lookAtAll() {
+func (c *Classes) enqueueAll() {
 	c.mu.Lock()
 	c.opened = true
 	for namespace := range c.watched {
@@ -202,7 +202,7 @@ func (c *Classes) step(ctx context.Context, running *sync.WaitGroup) {
 	}
 	if opened {
 		for _, class := range c.names.All() {
-			c.cfg.Look(objectcache.Key(class))
+			c.cfg.Enqueue(objectcache.Key(class))
 		}
 	}
 }

@@ -37,8 +37,8 @@ func newClasses(t *testing.T, cfg ClassesConfig) *Classes {
 	if cfg.Machines == nil {
 		cfg.Machines, cfg.Metadata = machines, names
 	}
-	if cfg.Look == nil {
-		cfg.Look = func(types.NamespacedName) {}
+	if cfg.Enqueue == nil {
+		cfg.Enqueue = func(types.NamespacedName) {}
 	}
 	c, err := NewClasses(cfg)
 	if err != nil {
@@ -49,7 +49,7 @@ func newClasses(t *testing.T, cfg ClassesConfig) *Classes {
 
 func TestClassesConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
 	_, err := NewClasses(ClassesConfig{})
-	if want := "slotcache.ClassesConfig: expected all required fields, got none for Machines, Metadata, View, Look, Clock"; err == nil || err.Error() != want {
+	if want := "slotcache.ClassesConfig: expected all required fields, got none for Machines, Metadata, View, Enqueue, Clock"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -59,7 +59,7 @@ func withClasses(t *testing.T, f func(b *classBench)) {
 	synctest.Test(t, func(t *testing.T) {
 		s, machines, names := newServer(t)
 		b := &classBench{T: t, server: s, view: objectcache.NewView()}
-		b.classes = newClasses(t, ClassesConfig{Machines: machines, Metadata: names, View: b.view, Look: b.look})
+		b.classes = newClasses(t, ClassesConfig{Machines: machines, Metadata: names, View: b.view, Enqueue: b.look})
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan struct{})
 		go func() {
@@ -183,7 +183,7 @@ func TestNamespaceIsReleasedWhenAnObjectOfAnUnopenedSlotIsRemoved(t *testing.T) 
 		b.view.Machines.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
 		b.expectStored("a/c")
 		b.view.Sets.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
-		time.Sleep(lookAgain)
+		time.Sleep(recheckEvery)
 		b.expectStored()
 	})
 }
@@ -199,7 +199,7 @@ func TestClassesAreEnqueued(t *testing.T) {
 		b.expectEnqueued("a/c")
 		b.classes.note("another")
 		b.expectEnqueued()
-		time.Sleep(lookAgain)
+		time.Sleep(recheckEvery)
 		b.expectEnqueued("a/c")
 		b.putClass("a", false)
 		b.expectEnqueued("a/c")

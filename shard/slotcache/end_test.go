@@ -27,7 +27,7 @@ func TestRunReturnsWhenAllWatchesHaveEnded(t *testing.T) {
 		},
 		"classes": func(machines machineclient.MachineV1alpha1Interface, names metadata.Interface, handle func()) func(context.Context) {
 			look := func(types.NamespacedName) { handle() }
-			return newClasses(t, ClassesConfig{Machines: machines, Metadata: names, View: objectcache.NewView(), Look: look}).Run
+			return newClasses(t, ClassesConfig{Machines: machines, Metadata: names, View: objectcache.NewView(), Enqueue: look}).Run
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

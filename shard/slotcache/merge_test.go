@@ -31,7 +31,7 @@ func TestAMergedGrantIsBehind(t *testing.T) {
 		b.threeGrants()
 		release := b.block("list", ofThree)
 		releaseWatch := b.block("watch", ofThree)
-		within(settle)
+		within(mergeAfter)
 		b.put("machines", key("m1"), inSlot(1))
 		b.put("machines", key("m1"), nil)
 		b.put("machines", key("m2"), inSlot(2))
@@ -60,7 +60,7 @@ func TestAMergedGrantIsBehindAList(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
 		release := b.block("list", ofThree)
-		within(settle)
+		within(mergeAfter)
 		b.change(func() { b.away = true })
 		b.breakOff()
 		b.put("machines", key("m1"), nil)
@@ -82,7 +82,7 @@ func TestAMergedGrantIsAhead(t *testing.T) {
 		b.block("watch", "in (2)")
 		b.put("machines", key("m1"), nil)
 		b.put("machines", key("m2"), inSlot(3))
-		within(settle + moment)
+		within(mergeAfter + moment)
 		b.events.expect("m1 1>", "m2 2>5")
 		b.expectMachines(1, 2, 3)
 	})
@@ -92,12 +92,12 @@ func TestDroppedAndAddedWhileMerging(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
 		release := b.block("list", ofThree)
-		within(settle)
+		within(mergeAfter)
 		b.drop(2)
 		b.add(2)
 		within(moment)
 		b.events.expect("m2 2>", "m2 >2")
-		within(settle)
+		within(mergeAfter)
 		if got := len(b.set.Grants()); got != 4 {
 			b.Errorf("%d grants, want 4: one merges at a time", got)
 		}
@@ -111,7 +111,7 @@ func TestDroppedAndAddedWhileMerging(t *testing.T) {
 		synctest.Wait()
 		b.events.expect("m1 1>5", "m2 2>4", "m2 4>6")
 		b.expectMachines(1, 2, 3)
-		within(2 * calm)
+		within(2 * mergeAllAfter)
 		b.events.expect()
 		b.expectWatches(1)
 		if want := []int{1, 2, 3, 2}; !slices.Equal(b.ready, want) {
@@ -124,7 +124,7 @@ func TestAllDroppedWhileMerging(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
 		release := b.block("list", ofThree)
-		within(settle)
+		within(mergeAfter)
 		b.drop(1, 2, 3)
 		within(moment)
 		b.expectWatches(0)
@@ -135,7 +135,7 @@ func TestAllDroppedWhileMerging(t *testing.T) {
 			within(moment)
 		}
 		b.expectMachines(1, 2, 3)
-		within(settle)
+		within(mergeAfter)
 		b.expectWatches(1)
 	})
 }
@@ -156,7 +156,7 @@ func TestServerIsUnavailableWhileMerging(t *testing.T) {
 		within(time.Minute)
 		b.expectMachines(1, 2, 3, 4)
 		b.events.expect("m1 1>", "m3 >3", "m4 >5")
-		within(2 * calm)
+		within(2 * mergeAllAfter)
 		b.events.expect()
 		b.expectWatches(1)
 	})
@@ -205,11 +205,11 @@ func (b *bench) load(random *rand.Rand) {
 		}
 		time.Sleep(rand.N(10 * time.Millisecond))
 		if random.IntN(30) == 0 { // all events arrive
-			within(rand.N(2*settle) + 20*time.Second)
+			within(rand.N(2*mergeAfter) + 20*time.Second)
 			b.expectMachines(keysOf(held)...)
 		}
 	}
-	within(2 * calm)
+	within(2 * mergeAllAfter)
 	b.expectMachines(keysOf(held)...)
 	b.expectWatches(1)
 	if b.most > 2*most {

@@ -18,7 +18,7 @@ func TestObjectInThePlaceOfAnother_MergedGrantIsAhead(t *testing.T) {
 		b.block("watch", "in (1)")
 		b.put("machines", key("m1"), nil)
 		b.put("machines", key("m1"), inSlot(1))
-		within(settle + moment)
+		within(mergeAfter + moment)
 		b.events.expect("m1 1>", "m1 >5")
 		b.expectMachines(1, 2, 3)
 	})

@@ -15,10 +15,10 @@ const (
 	// gather is how long acquired slots are collected for one grant: long enough for slots that are acquired together, and
 	// short compared with the half second that a hand-over may take.
 	gather = 25 * time.Millisecond
-	// settle is the time without acquired or lost slots before grants are merged, so that one merge suffices for a rebalancing.
-	settle = time.Second
-	// calm is the time without acquired or lost slots before all grants become one, which costs a list of all objects.
-	calm = time.Minute
+	// mergeAfter is the time without acquired or lost slots before grants are merged, so that one merge suffices for a rebalancing.
+	mergeAfter = time.Second
+	// mergeAllAfter is the time without acquired or lost slots before all grants become one, which costs a list of all objects.
+	mergeAllAfter = time.Minute
 	// most is the maximum number of grants at a time, including a merged one that is not ready yet.
 	most = 8
 	// mergeAt is the number of grants from which they are merged before that.
@@ -32,7 +32,7 @@ type Set struct {
 	kick  chan struct{}
 
 	mu      sync.Mutex
-	made    int // number of grants so far
+	created int // number of grants so far
 	grants  []*grant
 	merged  *grant    // not ready yet; it is also in grants
 	pending []call    // slots that have no grant yet
@@ -166,15 +166,15 @@ func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Dura
 		return wake // the next step follows when it is ready
 	}
 	quiet := now.Sub(s.changed)
-	from := s.mergeable(quiet >= calm)
+	from := s.mergeable(quiet >= mergeAllAfter)
 	switch {
-	case len(from) > 0 && (quiet >= settle || len(s.grants) >= most-1):
+	case len(from) > 0 && (quiet >= mergeAfter || len(s.grants) >= most-1):
 		s.merged = s.newGrant(nil, from)
 		s.start(ctx, s.merged, running)
 	case len(from) > 0:
-		wake = min(wake, settle-quiet)
-	case quiet < calm:
-		wake = min(wake, calm-quiet)
+		wake = min(wake, mergeAfter-quiet)
+	case quiet < mergeAllAfter:
+		wake = min(wake, mergeAllAfter-quiet)
 	}
 	return wake
 }
@@ -220,8 +220,8 @@ func (s *Set) mergeable(all bool) (from []*grant) {
 }
 
 func (s *Set) newGrant(calls []call, from []*grant) *grant {
-	s.made++
-	return newGrant(s.made, calls, from)
+	s.created++
+	return newGrant(s.created, calls, from)
 }
 
 // start begins the watches of a grant, unless it has no slots; s.mu is held.

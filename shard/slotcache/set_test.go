@@ -207,7 +207,7 @@ func TestUnlisted(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
 		release := b.block("list", "")
-		within(settle)
+		within(mergeAfter)
 		expect := func(want map[int]string) {
 			t.Helper()
 			if diff := cmp.Diff(want, b.set.Unlisted()); diff != "" {
@@ -337,7 +337,7 @@ func TestSlotsAcquiredOneByOneAreMerged(t *testing.T) {
 		if got := b.watches()["machines"]; got >= mergeAt {
 			b.Errorf("%d watches of a kind after 10 s", got)
 		}
-		within(calm)
+		within(mergeAllAfter)
 		b.expectWatches(1)
 		if b.most > 2*most {
 			b.Errorf("%d watches at a time, want at most %d of each of 2 kinds", b.most, most)
@@ -361,7 +361,7 @@ func TestSlotsWaitForAPlaceWhereListsTakeLong(t *testing.T) {
 					want, first = most, 4
 				}
 				release := b.block("list", "")
-				within(settle)
+				within(mergeAfter)
 				for slot := range 2 * most {
 					b.add(first + slot)
 					within(moment)
@@ -370,7 +370,7 @@ func TestSlotsWaitForAPlaceWhereListsTakeLong(t *testing.T) {
 					b.Errorf("%d grants, want %d", got, want)
 				}
 				release()
-				within(2 * calm)
+				within(2 * mergeAllAfter)
 				b.expectWatches(1)
 				if slices.Sort(b.ready); len(b.ready) != first-1+2*most || len(slices.Compact(b.ready)) != len(b.ready) {
 					b.Errorf("ready: %v, want each slot once", b.ready)
@@ -388,7 +388,7 @@ func TestSmallGrantsAreMerged(t *testing.T) {
 				b.add(slots...)
 				within(moment)
 			}
-			within(calm / 2)
+			within(mergeAllAfter / 2)
 			var sizes []int
 			for _, slots := range b.set.Grants() {
 				sizes = append(sizes, len(slots))
@@ -411,12 +411,12 @@ func TestGrantIsReplacedWhenATenthOfItsSlotsIsDropped(t *testing.T) {
 		within(moment)
 		lists := b.lists
 		b.drop(0)
-		within(2 * calm)
+		within(2 * mergeAllAfter)
 		if b.lists != lists {
 			b.Error("dropping 1 of 20 slots caused a list, want none")
 		}
 		b.drop(1)
-		within(settle - time.Millisecond)
+		within(mergeAfter - time.Millisecond)
 		if b.lists != lists {
 			b.Error("a list before slots have settled")
 		}

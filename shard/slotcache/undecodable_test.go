@@ -112,7 +112,7 @@ func TestUndecodableObjectIsReportedOncePerVersion(t *testing.T) {
 		}
 		expect(t, reported())
 		b.add(2)
-		within(2 * calm) // all grants are merged
+		within(2 * mergeAllAfter) // all grants are merged
 		expect(t, reported())
 		b.change(func() { b.away = true })
 		b.breakOff()
@@ -180,7 +180,7 @@ func TestOlderDecodableVersionIsIgnored(t *testing.T) {
 		b.threeGrants()
 		release := b.block("list", ofThree)
 		releaseWatch := b.block("watch", ofThree)
-		within(settle)
+		within(mergeAfter)
 		b.put("machines", key("m1"), inSlot(1))
 		b.putSpec("machines", key("m1"), inSlot(1), undecodable)
 		synctest.Wait()

@@ -186,8 +186,8 @@ func TestLabelsThatAreNotWritten(t *testing.T) {
 	b := idleBench(t, []int{2})
 	b.control.Refuse("patch machines", errors.New("away"))
 	trees := moving("a")
-	if again, err := b.labeler.labelTrees(t.Context(), Key{"n", 2}, trees); again != lookAgain || err == nil {
-		t.Errorf("again after %v, %v; want %v and an error", again, err, lookAgain)
+	if again, err := b.labeler.labelTrees(t.Context(), Key{"n", 2}, trees); again != recheckAfter || err == nil {
+		t.Errorf("again after %v, %v; want %v and an error", again, err, recheckAfter)
 	}
 }
 
@@ -312,7 +312,7 @@ func TestTreeThatWaitsForAnotherHolder_IsReadAgain(t *testing.T) {
 		b := newBench(t, []int{1}, meta(policy.Deployment, "1", "", ""), meta(policy.Set, "s", "3", "1"))
 		time.Sleep(time.Minute)
 		apiserver.Add(b.control, meta(policy.Set, "s", "1", "1"))
-		time.Sleep(lookAgain)
+		time.Sleep(recheckAfter)
 		synctest.Wait()
 		if got := b.labels()["1"]; got != "1" {
 			t.Errorf("the root is in slot %q, want 1", got)

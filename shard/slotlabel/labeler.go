@@ -30,8 +30,8 @@ const (
 	// workers is the number of slots of a replica that are labeled at a time in one namespace: they share one read of the
 	// namespace. parallel is the number of concurrent writes of all of them.
 	workers, parallel = 256, 64
-	// lookAgain is when a tree for which other holders must act first is read again, in case no event arrives.
-	lookAgain = 5 * time.Second
+	// recheckAfter is when a tree for which other holders must act first is read again, in case no event arrives.
+	recheckAfter = 5 * time.Second
 )
 
 // Config is the configuration of a Labeler. All fields but Target, Metrics and Tracer are required.
@@ -306,7 +306,7 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 		l.clear(key, last) // the live read has replaced these suspicions
 	}
 	if !l.blockMoving(key, trees) {
-		return runner.Result{RequeueAfter: lookAgain}, nil // the end of the running passes enqueues the key
+		return runner.Result{RequeueAfter: recheckAfter}, nil // the end of the running passes enqueues the key
 	}
 	again, err := l.labelTrees(ctx, key, trees) // the watches enqueue the roots that wait for it
 	return runner.Result{RequeueAfter: again}, err
@@ -376,7 +376,7 @@ func (l *Labeler) labelTrees(ctx context.Context, key Key, trees []policy.Tree) 
 	}
 	running.Wait()
 	if slices.Contains(fits, false) {
-		again = lookAgain
+		again = recheckAfter
 	}
 	return again, errors.Join(errs...)
 }

@@ -20,8 +20,8 @@ type Lease struct {
 	Duration time.Duration
 }
 
-// LookAgain is the interval at which a served namespace is checked for roots.
-const LookAgain = 10 * time.Minute
+// RecheckEvery is the interval at which a served namespace is checked for roots.
+const RecheckEvery = 10 * time.Minute
 
 // Roots is the knowledge about the roots of a namespace.
 type Roots int
@@ -54,8 +54,8 @@ type Action int
 const (
 	// Rest leaves them unchanged.
 	Rest Action = iota
-	// Look lists roots, and decides again with the result.
-	Look
+	// ListRoots lists roots, and decides again with the result.
+	ListRoots
 	// Acquire makes the fleet the holder of those in Verdict.Which.
 	Acquire
 	// Release empties those in Verdict.Which.
@@ -102,13 +102,13 @@ func Decide(w World) Verdict {
 		}
 	case served && !w.MayRelease:
 	case w.Roots == Unknown:
-		v.Do = Look
+		v.Do = ListRoots
 	case w.Roots == None:
 		if w.MayRelease && some {
 			v.Do, v.Which = Release, held
 		}
 	case served:
-		v.Wake = LookAgain
+		v.Wake = RecheckEvery
 	default:
 		v.Do, v.Which = Acquire, [2]bool{!held[0], !held[1]}
 	}

@@ -28,16 +28,16 @@ func TestDecide(t *testing.T) {
 		{name: "no Leases", leases: [2]Lease{absent, absent}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
 		{name: "given up", leases: [2]Lease{empty, empty}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
 		{name: "given up, one deleted", leases: [2]Lease{empty, absent}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
-		{name: "roots are not known", leases: [2]Lease{empty, empty}, want: Verdict{Do: Look}},
+		{name: "roots are not known", leases: [2]Lease{empty, empty}, want: Verdict{Do: ListRoots}},
 		{name: "served", leases: [2]Lease{ours, ours}},
-		{name: "served, by the replica that may release", leases: [2]Lease{ours, ours}, mayRelease: true, want: Verdict{Do: Look}},
+		{name: "served, by the replica that may release", leases: [2]Lease{ours, ours}, mayRelease: true, want: Verdict{Do: ListRoots}},
 		{name: "served, with roots", leases: [2]Lease{ours, ours}, roots: Some, mayRelease: true, want: Verdict{Wake: 10 * time.Minute}},
 		{name: "half taken", leases: [2]Lease{ours, absent}, roots: Some, want: Verdict{Do: Acquire, Which: second}},
 		{name: "another manager lives", leases: [2]Lease{since(time.Second), absent}, want: Verdict{Other: "mcm", Wake: 14 * time.Second}},
 		{name: "one of two lives", leases: [2]Lease{since(time.Hour), since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
 		{name: "both live", leases: [2]Lease{since(0), since(5 * time.Second)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
 		{name: "another manager has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
-		{name: "another manager has died, roots are not known", leases: [2]Lease{since(15 * time.Second), empty}, want: Verdict{Do: Look}},
+		{name: "another manager has died, roots are not known", leases: [2]Lease{since(15 * time.Second), empty}, want: Verdict{Do: ListRoots}},
 		{name: "another manager holds the second Lease", leases: [2]Lease{ours, since(0)}, mayRelease: true, want: Verdict{Do: Release, Which: first, Other: "mcm", Wake: 15 * time.Second}},
 		{name: "another manager holds the second Lease, and this replica may not release", leases: [2]Lease{ours, since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
 		{name: "another fleet, which renews nothing", leases: [2]Lease{fleet, fleet}, want: Verdict{Other: "second", Wake: 9 * time.Hour}},
@@ -72,7 +72,7 @@ func TestEveryCombinationEndsWithTheLeasesAcquiredOrReleased(t *testing.T) {
 							held[i] = v.Do == Acquire
 						}
 					}
-					lives, served, looks := a == "live" || b == "live", a == "ours" && b == "ours", v.Do == Look
+					lives, served, looks := a == "live" || b == "live", a == "ours" && b == "ours", v.Do == ListRoots
 					if (v.Other == "mcm") != lives || (v.Wake == 10*time.Second) != lives {
 						t.Errorf("%s: kept out by %q for %s", name, v.Other, v.Wake)
 					}

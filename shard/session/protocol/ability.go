@@ -20,12 +20,12 @@ func backOff(first time.Duration, failures int) time.Duration {
 	return first << min(failures-1, mostBackOff)
 }
 
-// ability is what the session has observed about what it can do.
+// ability observes what the session can do.
 type ability struct {
 	*shared
 
 	activation *activation
-	// tried is the result of the last slot that opened or failed to, by target cluster; broken is what is wrong with the watches
+	// tried is the result of the last slot that opened or failed to, by target cluster; broken describes what is wrong with the watches
 	// of a target's objects.
 	tried  map[string]member.Service
 	broken map[string]string
@@ -81,16 +81,16 @@ func (b *ability) blindWake() member.Moment {
 	return member.Moment{}
 }
 
-// look records that the session has become blind, or observes again.
-func (b *ability) look(now member.Moment) {
+// observeBlindness records that the session has become blind, or observes again.
+func (b *ability) observeBlindness(now member.Moment) {
 	if blind := b.isBlind(now); blind != b.blind {
 		b.blind = blind
 		b.touchAll()
 	}
 }
 
-// opens sets the deadline by which a slot that was acquired or resumed has to open.
-func (b *ability) opens(now member.Moment, s *slot) {
+// setOpenDeadline sets the deadline by which a slot that was acquired or resumed has to open.
+func (b *ability) setOpenDeadline(now member.Moment, s *slot) {
 	s.openSince, s.openBy = now, now.Add(b.bounded(b.patience[s.cluster()]))
 }
 

@@ -242,9 +242,9 @@ func TestOnlyWritesOfTheLeaderCountForItsResignation(t *testing.T) {
 			s := leads(t)
 			s.replica.send(test.request, question{about: aboutCensus})
 			s.replica.handleReply(at(s.now), member.Reply{ID: s.replica.nextID, Outcome: member.Refused})
-			want := struggle{}
+			want := failingWrites{}
 			if test.counts {
-				want = struggle{since: at(s.now), name: test.request.Name}
+				want = failingWrites{since: at(s.now), name: test.request.Name}
 			}
 			if s.replica.leader.writes != want {
 				t.Errorf("want %+v, got %+v", want, s.replica.leader.writes)

@@ -50,7 +50,7 @@ func (as *assigner) assign(now member.Moment) {
 		s := as.slots[move.Slot]
 		s.target, s.targetHome = move.To, move.Home
 		as.touch(s)
-		if move.Calm() {
+		if move.Rebalances() {
 			s.movedAt = now
 		}
 		if move.Why == assignment.Unreached {

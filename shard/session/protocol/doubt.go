@@ -55,7 +55,7 @@ func (d *doubt) tolerance(s Settings, now member.Moment) time.Duration {
 	return backOff(s.Config.BlindAfter, min(d.times, mostTolerance))
 }
 
-// possession is what a replica has: how many slots are assigned to it, whether its session holds one, and the step in which it
+// possession counts what a replica has: how many slots are assigned to it, whether its session holds one, and the step in which it
 // was last observed to acquire one.
 type possession struct {
 	assigned int

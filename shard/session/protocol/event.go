@@ -49,7 +49,7 @@ type Watched struct {
 	Broken map[string]string
 }
 
-// Compared is what the session finds out about accounts at clouds, each time that it changes.
+// Compared reports what the session finds out about accounts at clouds, each time that it changes.
 type Compared struct{ Accounts member.Accounts }
 
 // Elected reports that the session leads.
@@ -61,7 +61,7 @@ type Deposed struct{}
 // Weighed reports the weights of the slots that the session holds. Slots that are missing weigh 1.
 type Weighed struct {
 	Weights map[int]int64
-	// Counts is what the session reports about its machines to the other replicas, opaque to this package; nil while it is
+	// Counts is the report of the session about its machines to the other replicas, opaque to this package; nil while it is
 	// unknown.
 	Counts *string
 }

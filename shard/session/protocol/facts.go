@@ -7,7 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// Facts is what a session knows, for operators and metrics.
+// Facts contains what a session knows, for operators and metrics.
 type Facts struct {
 	Session string `json:"session"`
 	// Fence is the moment after which nothing may be started; zero: nothing may be now.
@@ -16,7 +16,7 @@ type Facts struct {
 	Leaving   bool          `json:"leaving"`
 	// Observing is true if our own renewals are visible in the watch, so that the silence of other sessions counts.
 	Observing bool `json:"observing"`
-	// Fitness is what the session reports that it can do.
+	// Fitness is the report of what the session can do.
 	Fitness  member.Fitness `json:"fitness"`
 	Sessions []SessionFacts `json:"sessions"`
 	Slots    []SlotFacts    `json:"slots"`
@@ -27,7 +27,7 @@ type Facts struct {
 	Assigned assignment.Verdict `json:"planned"`
 }
 
-// SessionFacts is what is known of a replica's session Lease.
+// SessionFacts contains what is known of a replica's session Lease.
 type SessionFacts struct {
 	Replica string `json:"replica"`
 	// Session is the holder; "" if there is none.
@@ -36,13 +36,13 @@ type SessionFacts struct {
 	Capacity float64 `json:"capacity"`
 	// Silence is for how long nothing was observed of it while it would have been.
 	Silence time.Duration `json:"silence"`
-	// Fitness is what it reports that it can do.
+	// Fitness is its report of what it can do.
 	Fitness member.Fitness `json:"fitness"`
 	// Unreached are classes of accounts at clouds that do not answer it, and answer another replica.
 	Unreached []string `json:"unreached,omitempty"`
 }
 
-// SlotFacts is what is known of a slot.
+// SlotFacts contains what is known of a slot.
 type SlotFacts struct {
 	Slot     int    `json:"slot"`
 	Holder   string `json:"holder,omitempty"`
@@ -53,7 +53,7 @@ type SlotFacts struct {
 	Weight int64 `json:"weight"`
 	// Quarantine are the sessions that have to confirm before the slot can be acquired.
 	Quarantine []string `json:"quarantine,omitempty"`
-	// Phase is what this session does with the slot: free, held, stopping, cancelled or releasing.
+	// Phase is the phase of the slot in this session: free, held, stopping, cancelled or releasing.
 	Phase string `json:"phase"`
 	// Busy is true if something of the slot may be in flight in this process.
 	Busy bool `json:"busy,omitempty"`

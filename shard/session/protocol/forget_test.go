@@ -59,7 +59,7 @@ func TestMemoryIsBounded(t *testing.T) {
 				heldBy(member.Identity(fmt.Sprintf("r-%d", n), "zzzzz"))(l)
 			})
 		}
-		if got := len(s.replica.proofs.sessions) + s.replica.others.Known() + len(s.replica.table.words); got > 2000 {
+		if got := len(s.replica.proofs.sessions) + s.replica.others.Known() + len(s.replica.table.reports); got > 2000 {
 			t.Errorf("something is remembered of %d sessions and replicas, one of which is named by a Lease", got)
 		}
 	})
@@ -92,7 +92,7 @@ func crowded(t *testing.T, proofs int) *Session {
 	r := s.replica
 	for n := range proofs {
 		name := fmt.Sprintf("q-%d", n)
-		r.proofs.sessions[name+"_zzzzz"], r.table.words[name], r.leader.deaths[name] = &proof{}, &words{}, &death{}
+		r.proofs.sessions[name+"_zzzzz"], r.table.reports[name], r.leader.deaths[name] = &proof{}, &sessionReport{}, &death{}
 		if n > 0 {
 			r.others.Missed(at(time.Second), name)
 		}
@@ -121,7 +121,7 @@ func TestForget(t *testing.T) {
 			want, got []string
 		}{
 			{"proofs", []string{"q-1_zzzzz", "q-2_zzzzz", "q-3_zzzzz"}, slices.Sorted(maps.Keys(r.proofs.sessions))},
-			{"words", []string{"q-5", "r-0"}, slices.Sorted(maps.Keys(r.table.words))},
+			{"words", []string{"q-5", "r-0"}, slices.Sorted(maps.Keys(r.table.reports))},
 			{"deaths", []string{"q-1", "q-5"}, slices.Sorted(maps.Keys(r.leader.deaths))},
 		} {
 			if diff := cmp.Diff(kept.want, kept.got); diff != "" {

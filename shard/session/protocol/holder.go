@@ -49,7 +49,7 @@ func (h *holder) confirm(now member.Moment, s *slot) {
 			s.phase, s.busy, s.attempts = held, true, nil
 			s.uid, s.acquired, s.epoch = s.lease.UID, acquired, member.Transitions(s.lease)
 			s.opened = false
-			h.ability.opens(now, s)
+			h.ability.setOpenDeadline(now, s)
 			h.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Acquired, From: from})
 			return
 		}
@@ -138,7 +138,7 @@ func (h *holder) decideStopping(now member.Moment, s *slot) {
 	switch timeout := s.since.Add(h.handOverTime()); {
 	case h.shouldHold(now, s):
 		s.phase, s.busy, s.clearing = held, true, member.Moment{}
-		h.ability.opens(now, s)
+		h.ability.setOpenDeadline(now, s)
 		h.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
 		h.touch(s) // the deadlines of a hand-over do not apply any more
 	case !s.busy:
@@ -249,7 +249,7 @@ func (h *holder) resume(now member.Moment) {
 		}
 		switch s.phase {
 		case held:
-			h.ability.opens(now, s)
+			h.ability.setOpenDeadline(now, s)
 			h.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
 		case stopping, cancelled:
 			if s.busy { // its contexts were cancelled at the fence, and an answer to an earlier ticket does not answer that

@@ -19,8 +19,8 @@ type leader struct {
 	activation *activation
 	ability    *ability
 	assigner   *assigner
-	// making are the slots whose Lease has to be created, open those for which the sessions have to be listed.
-	making, open slotSet
+	// creating are the slots whose Lease has to be created, open those for which the sessions have to be listed.
+	creating, open slotSet
 	// resigned is the time before which the session is no candidate for the leadership, because it could not do a leader's work.
 	resigned member.Moment
 	// resignations counts how often the session has resigned for that reason; it starts again after some time without one.
@@ -33,7 +33,7 @@ type term struct {
 	leads  bool
 	census census
 	// writes is the record of its failing writes since the last that succeeded.
-	writes struggle
+	writes failingWrites
 	// deaths are the session Leases that are being emptied, by their replicas.
 	deaths map[string]*death
 }
@@ -78,7 +78,7 @@ func (ld *leader) decide(now member.Moment) {
 
 // decideSlot does the leader's work for one slot.
 func (ld *leader) decideSlot(now member.Moment, s *slot) {
-	ld.makeSlot(now, s)
+	ld.createSlot(now, s)
 	ld.assigner.timeOwnerless(now, s)
 	ld.assigner.write(now, s)
 }
@@ -143,10 +143,10 @@ func (ld *leader) handleDeath(now member.Moment, q question, reply member.Reply)
 	}
 }
 
-// makeSlot creates a missing slot Lease, and does the leader's part in ending its quarantine: after the Lease is observed to
+// createSlot creates a missing slot Lease, and does the leader's part in ending its quarantine: after the Lease is observed to
 // exist, all sessions are listed live, and the list is written to it.
-func (ld *leader) makeSlot(now member.Moment, s *slot) {
-	open, making := false, false
+func (ld *leader) createSlot(now member.Moment, s *slot) {
+	open, creating := false, false
 	switch {
 	case s.mustRead:
 	case s.lease == nil:
@@ -155,7 +155,7 @@ func (ld *leader) makeSlot(now member.Moment, s *slot) {
 				Verb: member.Create, Lease: newLease(ld.settings.Fleet, ld.settings.Namespace, s.name), Need: member.NeedLeadership,
 			}, question{})
 		}
-		making = now.Since(s.retry) >= 0 // one that is refused does not delay the others
+		creating = now.Since(s.retry) >= 0 // one that is refused does not delay the others
 	case s.genuine && s.labelled:
 	case !s.genuine && ld.census.step < s.uidStep:
 		open = true
@@ -163,14 +163,14 @@ func (ld *leader) makeSlot(now member.Moment, s *slot) {
 		ld.sendForSlot(s, member.Request{Verb: member.Update, Lease: ld.withCensus(now, s), Need: member.NeedLeadership}, question{})
 	}
 	ld.open.set(s.number, open)
-	ld.making.set(s.number, making)
+	ld.creating.set(s.number, creating)
 }
 
 // listSessions lists all sessions live if a slot waits for that and no slot Lease is about to be created that would need another
 // list.
 func (ld *leader) listSessions(now member.Moment) {
 	switch {
-	case ld.open.isEmpty() || !ld.making.isEmpty() || ld.census.pending:
+	case ld.open.isEmpty() || !ld.creating.isEmpty() || ld.census.pending:
 	case now.Since(ld.census.again) < 0:
 		ld.later(ld.census.again)
 	default:
@@ -211,8 +211,8 @@ func (ld *leader) handleCensus(now member.Moment, q question, reply member.Reply
 	ld.touchAll()
 }
 
-// struggle is the record of a leader's failing writes since the last one that succeeded.
-type struggle struct {
+// failingWrites is the record of a leader's failing writes since the last one that succeeded.
+type failingWrites struct {
 	since member.Moment
 	// name is the Lease of the first one; several is true if there were others. A single Lease may itself be the cause.
 	name    string
@@ -237,7 +237,7 @@ func (ld *leader) recordWrite(now member.Moment, name string, outcome member.Out
 		}
 		ld.resignAfter(now, ld.writes.since, patience)
 	case member.Done:
-		ld.writes = struggle{}
+		ld.writes = failingWrites{}
 	case member.Conflict, member.Exists, member.NotFound:
 	}
 }

@@ -45,7 +45,7 @@ func (ob *observer) forget(now member.Moment) {
 	}
 	maps.DeleteFunc(ob.proofs.sessions, func(session string, p *proof) bool { return !p.pending && !sessions[session] })
 	ob.others.Forget(now, func(replica string) bool { return replicas[replica] })
-	maps.DeleteFunc(ob.table.words, func(replica string, _ *words) bool { return ob.others.Peer(replica).Replica == "" })
+	maps.DeleteFunc(ob.table.reports, func(replica string, _ *sessionReport) bool { return ob.others.Peer(replica).Replica == "" })
 	maps.DeleteFunc(ob.leader.deaths, func(replica string, d *death) bool { return !d.pending && ob.others.Peer(replica).Session == "" })
 	ob.forgetAt = 2 * ob.remembered()
 }

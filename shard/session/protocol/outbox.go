@@ -16,7 +16,7 @@ const (
 	retryAfter = 500 * time.Millisecond
 )
 
-// about is what a request is for.
+// about is the purpose of a request.
 type about int
 
 const (
@@ -46,7 +46,7 @@ type question struct {
 	name  string
 }
 
-// outbox is what a step returns, and the requests of earlier steps that are not answered.
+// outbox contains what a step returns, and the requests of earlier steps that are not answered.
 type outbox struct {
 	steps   uint64
 	out     Output

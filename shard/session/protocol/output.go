@@ -6,7 +6,7 @@ import member "github.com/machine-controller-fleet/machine-controller-fleet/memb
 // the leadership.
 const Everything = -1
 
-// Output is what the caller of a step has to do: carry out the changes, in their order, then send the requests, in any order and
+// Output lists what the caller of a step has to do: carry out the changes, in their order, then send the requests, in any order and
 // without waiting for one another. Then it has to read Fence, Suspended and Entitled again.
 type Output struct {
 	// Slots are those for which the result of Entitled may have changed.
@@ -47,7 +47,7 @@ type Change struct {
 	Slot int
 	// Epoch is the slot's epoch, if it is held.
 	Epoch int64
-	// Kind is what changes.
+	// Kind is the kind of the change.
 	Kind Kind
 	// From is the session that held an acquired slot and did not release it; "" if the slot was released or never held.
 	From string
@@ -78,7 +78,7 @@ const (
 type Exit struct {
 	// Reason is the reason.
 	Reason Reason
-	// Message is what was expected, what came and what to do.
+	// Message states what was expected, what came and what to do.
 	Message string
 	// Empty is true if the session Lease has been emptied.
 	Empty bool

@@ -17,7 +17,7 @@ type proof struct {
 	waiting slotSet
 }
 
-// proofs are what live reads have proven of sessions that slot Leases name.
+// proofs records what live reads have proven of sessions that slot Leases name.
 type proofs struct {
 	*shared
 
@@ -48,7 +48,7 @@ func (ps *proofs) isDead(now member.Moment, s *slot, session string) bool {
 		p.waiting.set(s.number, true)
 		return false
 	}
-	if _, looks := ps.others.Death(now, session); !looks {
+	if _, mayBeDead := ps.others.Death(now, session); !mayBeDead {
 		return false
 	}
 	if now.Since(p.again) < 0 {
@@ -75,7 +75,7 @@ func (ps *proofs) handleProof(now member.Moment, q question, reply member.Reply)
 	case member.Done, member.NotFound:
 		switch ps.others.Judge(now, q.session, reply.Lease) {
 		case member.Alive:
-		case member.Doomed:
+		case member.Expiring:
 			p.dead = now.Add(ps.settings.Config.TakeOver)
 		case member.Dead:
 			p.dead = now

@@ -8,7 +8,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// renewal is what the renewals of the session Lease report to the other sessions.
+// renewal composes what the renewals of the session Lease report to the other sessions.
 type renewal struct {
 	*shared
 

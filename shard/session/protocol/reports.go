@@ -2,11 +2,11 @@ package protocol
 
 import member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 
-// Reports is what the fleet reports about the machines in its slots.
+// Reports contains what the fleet reports about the machines in its slots.
 type Reports struct {
 	// Counts is the last report of each replica, by its name, also of replicas that are absent now.
 	Counts map[string]string
-	// Accounts is what the sessions of other replicas report about accounts at clouds.
+	// Accounts are the reports of the sessions of other replicas about accounts at clouds.
 	Accounts []member.Accounts
 	// Holders are the replicas that hold the slots, dead or alive; "" if there is none.
 	Holders []string

@@ -24,7 +24,7 @@ type Session struct {
 	exited     bool
 }
 
-// shared is what the parts of a session share: its settings, the Leases that it knows, which slots it has to decide, and what the
+// shared is the state that the parts of a session share: its settings, the Leases that it knows, which slots it has to decide, and what the
 // step returns.
 type shared struct {
 	settings Settings
@@ -61,14 +61,14 @@ func NewSession(s Settings) (*Session, error) {
 	}
 	r := &Session{shared: c, activation: &activation{shared: c}}
 	r.ability = &ability{shared: c, activation: r.activation, tried: map[string]member.Service{}, patience: map[string]time.Duration{}}
-	r.table = &table{shared: c, words: map[string]*words{}, confirmations: map[string]map[types.UID]struct{}{}}
+	r.table = &table{shared: c, reports: map[string]*sessionReport{}, confirmations: map[string]map[types.UID]struct{}{}}
 	r.proofs = &proofs{shared: c, table: r.table, sessions: map[string]*proof{}}
 	r.renewal = &renewal{shared: c, activation: r.activation, ability: r.ability, table: r.table, weights: map[int]int64{}}
 	r.holder = &holder{
 		shared: c, activation: r.activation, ability: r.ability, table: r.table, proofs: r.proofs, renewal: r.renewal, engaged: newSlotSet(s.Slots),
 	}
 	r.leader = &leader{
-		shared: c, activation: r.activation, ability: r.ability, making: newSlotSet(s.Slots), open: newSlotSet(s.Slots),
+		shared: c, activation: r.activation, ability: r.ability, creating: newSlotSet(s.Slots), open: newSlotSet(s.Slots),
 		assigner: &assigner{shared: c, activation: r.activation, ability: r.ability, table: r.table},
 	}
 	r.observer = &observer{
@@ -96,7 +96,7 @@ func (r *Session) Step(now member.Moment, event Event) Output {
 	r.observer.forget(now)
 	_, observing := r.others.Observing()
 	r.dirty = r.dirty || observing != observed
-	r.ability.look(now)
+	r.ability.observeBlindness(now)
 	if r.out.Exit == nil {
 		r.decide(now)
 	}

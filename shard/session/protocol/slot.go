@@ -68,7 +68,7 @@ func readNote(fleet string, l *coordinationv1.Lease) note {
 	return n
 }
 
-// slot is what is known of one slot, and how this session uses it.
+// slot records what is known of one slot, and how this session uses it.
 type slot struct {
 	number int
 	name   string
@@ -123,7 +123,7 @@ type leading struct {
 	// ownerless is since when the slot has had no holder although its assigned replica, then candidate, could acquire it.
 	ownerless member.Moment
 	candidate string
-	// homeSince is when the home was first seen, movedAt when the slot was last moved for a calm reason (Move.Calm).
+	// homeSince is when the home was first seen, movedAt when the slot was last moved for joining or load (Move.Rebalances).
 	homeSince, movedAt member.Moment
 	passed             map[string]time.Duration
 	forAccounts        accountMoves

@@ -9,21 +9,21 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// table is what the Leases show of slots and sessions, as far as this session has observed them.
+// table records what the Leases show of slots and sessions, as far as this session has observed them.
 type table struct {
 	*shared
 
-	// words are the contents of the session Leases, by replica; confirmations are the slot Leases that sessions have confirmed.
-	words         map[string]*words
+	// reports are the contents of the session Leases, by replica; confirmations are the slot Leases that sessions have confirmed.
+	reports       map[string]*sessionReport
 	confirmations map[string]map[types.UID]struct{}
-	// reportedAccounts is what this session reports about accounts at clouds.
+	// reportedAccounts is the report of this session about accounts at clouds.
 	reportedAccounts member.Accounts
 }
 
-// words is the content of a session Lease, parsed once for each of its versions.
-type words struct {
+// sessionReport is the content of a session Lease, parsed once for each of its versions.
+type sessionReport struct {
 	session, confirmed, weights, reported string
-	// accounts is what was reported of accounts at clouds. uids are the slot Leases that the session has confirmed, weightOf the weights
+	// accounts is the report about accounts at clouds. uids are the slot Leases that the session has confirmed, weightOf the weights
 	// of slots that the replica reports.
 	accounts member.Accounts
 	uids     map[types.UID]struct{}
@@ -38,10 +38,10 @@ func (t *table) applyNews() {
 	}
 	for _, replica := range replicas {
 		peer := t.others.Peer(replica)
-		w := t.words[replica]
+		w := t.reports[replica]
 		if w == nil {
-			w = &words{}
-			t.words[replica] = w
+			w = &sessionReport{}
+			t.reports[replica] = w
 		}
 		if w.weights != peer.Weights {
 			w.weights, w.weightOf = peer.Weights, readWeights(peer.Weights)
@@ -102,7 +102,7 @@ func (t *table) owner(s *slot) string {
 
 // reported returns the weight that the slot's holder reports.
 func (t *table) reported(s *slot) (weight int64, known bool) {
-	if w := t.words[s.replica]; w != nil {
+	if w := t.reports[s.replica]; w != nil {
 		weight, known = w.weightOf[s.number]
 	}
 	return weight, known

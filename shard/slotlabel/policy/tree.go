@@ -138,7 +138,7 @@ func (f Forest) Trees(slots Slots) (trees []Tree) {
 		if fit != Fits {
 			add(top, want, unfit{Object: o, actor: actor, moves: fit == Mislabeled})
 		}
-		// Only the holder of a Node's Machine acts on the Node, whatever slot the Node names: that holder labels it. A Machine that
+		// Only the holder of a Node's Machine acts on the Node, also where the Node names another slot: that holder labels it. A Machine that
 		// names a Node does not own it for that reason: a Node that is not bound to the Machine is left unchanged. It is labeled
 		// when it is claimed.
 		if node := f.nodes[o.NodeName]; node.isOf(o) && node.Slot != Value(want) {
