@@ -86,7 +86,7 @@ func areas(seeds, first string) []area {
 			"internal/listhealth/listhealth.go",
 		}, fence},
 		{"intents", []string{
-			"internal/machinefacts/intents.go", "controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
+			"internal/machinefacts/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
 			"internal/ownerref/claim.go", "internal/disruption/disruptions.go", "controllers/machinedeployment/rollout/select.go",
 		}, intents},
 		{"trust", []string{

@@ -2,12 +2,15 @@ package launcher
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
@@ -47,13 +50,23 @@ func (o *Options) driverProcesses() ([]command, error) { return commandsOf("--dr
 
 // socketOf returns the socket of a driver: that of a provider, or that of a pod.
 func (o *Options) socketOf(name string) string {
-	return filepath.Join(o.folder().path(socketsDir), name+".sock")
+	return filepath.Join(o.sockets(), name+".sock")
 }
 
-// makeSockets makes the folder of sockets.
-func (l *Launcher) makeSockets() error {
-	if err := os.MkdirAll(l.options.folder().path(socketsDir), 0o700); err != nil {
-		return fmt.Errorf("making the folder of sockets: %w", err)
+// sockets returns the folder of sockets: that of the lab, or a shorter one in the folder for temporary files, because the path of a socket is limited.
+func (o *Options) sockets() string {
+	folder := o.folder().path(socketsDir)
+	if plugin.CheckSocket(filepath.Join(folder, replicaName(maxReplicas)+doubleSuffix+".sock")) == nil {
+		return folder
+	}
+	sum := sha256.Sum256([]byte(folder))
+	return filepath.Join(os.TempDir(), "lab-sockets-"+hex.EncodeToString(sum[:6]))
+}
+
+// createSockets creates the folder of sockets.
+func (l *Launcher) createSockets() error {
+	if err := os.MkdirAll(l.options.sockets(), 0o700); err != nil {
+		return fmt.Errorf("create the folder of sockets: %w", err)
 	}
 	return nil
 }
@@ -79,7 +92,7 @@ func (l *Launcher) bootDrivers(ctx context.Context) error {
 	if err != nil || len(drivers) == 0 {
 		return err
 	}
-	if err := l.makeSockets(); err != nil {
+	if err := l.createSockets(); err != nil {
 		return err
 	}
 	for _, d := range drivers {

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
 )
 
 // Options describe a lab.
@@ -126,9 +124,6 @@ func (o *Options) Validate() error {
 	errs = append(errs, err)
 	if slices.ContainsFunc(drivers, func(d command) bool { return d.name == simulatedProvider }) {
 		errs = append(errs, fmt.Errorf("--drivers: expected other providers than %s, whose driver each replica has; use another name, such as side", simulatedProvider))
-	}
-	if err := plugin.CheckSocket(o.socketOf(replicaName(maxReplicas) + doubleSuffix)); err != nil && o.Replicas > 0 {
-		errs = append(errs, fmt.Errorf("--dir=%s, below which drivers listen: %w", o.Dir, err))
 	}
 	clouds, err := o.cloudProcesses()
 	errs = append(errs, err)

@@ -84,7 +84,7 @@ func (l *Launcher) startPod(ctx context.Context, pod Pod) (supervise.Spec, error
 			return supervise.Spec{}, err
 		}
 	}
-	if err := l.makeSockets(); err != nil {
+	if err := l.createSockets(); err != nil {
 		return supervise.Spec{}, err
 	}
 	spec := l.podSpec(pod)
