@@ -28,7 +28,7 @@ type Config struct {
 	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
 	Secrets  corev1client.SecretsGetter
-	// Metadata reads which namespaces may use a Secret, and lists machines, both past all caches. Namespace is the only namespace
+	// Metadata reads which namespaces may use a Secret, and lists machines, both from the API server. Namespace is the only namespace
 	// whose machines are listed; "" means all.
 	Metadata  metadata.Interface
 	Namespace string

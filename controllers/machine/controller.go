@@ -271,9 +271,9 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.drains.unanswered(ctx, p, c.tokens.drop(ctx, p))
 	case lifecycle.FindNode:
 		return c.drains.unanswered(ctx, p, c.nodes.find(ctx, p))
-	case lifecycle.FindNodeRivals:
+	case lifecycle.FindNodeClaims:
 		return c.others.findOfNode(ctx, p)
-	case lifecycle.FindVMRivals:
+	case lifecycle.FindVMClaims:
 		return c.others.findOfVM(ctx, p)
 	case lifecycle.SetTerminating:
 		return c.drains.unanswered(ctx, p, c.drains.setTerminating(ctx, p))

@@ -16,7 +16,7 @@ type remembered struct {
 	lastingError lastingError // the errors of API servers that keep the machine from its next step
 	ending       ending       // its VM, which the cloud is deleting
 	proven       string       // the provider ID of a VM that the cloud has shown to have the machine's UID
-	rivals       nodeRivals   // what a live list has shown of other machines that name its Node
+	claims       nodeClaims   // what a live list has shown of other machines that name its Node
 	// released is the UID of the Node from which this process has removed our finalizer when it set the condition NodeTerminating. No replica adds it
 	// again: only Nodes of machines that are not being deleted get it.
 	released types.UID

@@ -54,7 +54,7 @@ func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {
 		}
 		uid := b.get().UID
 		b.process.memory.change(uid, func(is *remembered) { // each field that its life has not left already
-			is.lastingError.since, is.refused.why, is.rivals.node, is.ending.since = time.Now(), "why", "node", time.Now()
+			is.lastingError.since, is.refused.why, is.claims.node, is.ending.since = time.Now(), "why", "node", time.Now()
 		})
 		b.process.nodes.claims.change("m", func(is *claim) { is.at = time.Now() })
 		b.delete()

@@ -41,7 +41,7 @@ func (c *census) isUnique(m metav1.Object, now time.Time) bool {
 	return created.Before(&c.newest) && !isShared
 }
 
-// namesakes finds Machines of the same name in all namespaces that are served, past all caches. Create it with newNamesakes; it is safe for
+// namesakes finds Machines of the same name in all namespaces that are served, from the API server. Create it with newNamesakes; it is safe for
 // concurrent use.
 type namesakes struct {
 	machines metadata.ResourceInterface

@@ -29,7 +29,7 @@ type pass struct {
 	listed      *sighting                       // nil before the pods are listed, and after the drain has used the list
 }
 
-// sighting has the pods of a Node as they were read in this pass, past all caches and after the Node was cordoned.
+// sighting has the pods of a Node as they were read in this pass from the API server, after the Node was cordoned.
 type sighting struct {
 	node types.UID
 	pods []*corev1.Pod

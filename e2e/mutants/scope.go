@@ -93,7 +93,7 @@ func areas(seeds, first string) []area {
 			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "internal/nodeowner/nodeowner.go", "driver/providerid.go",
 			"controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go", "controllers/machine/lifecycle/aside.go",
 			"controllers/machine/lifecycle/token.go", "controllers/machine/credentials/secrets.go", "controllers/machine/secrets.go",
-			"controllers/machine/rivals.go", "controllers/machine/namesakes.go", "controllers/machine/token.go:tokens.noteGone", "controllers/machine/credentials/sweep.go",
+			"controllers/machine/claims.go", "controllers/machine/namesakes.go", "controllers/machine/token.go:tokens.noteGone", "controllers/machine/credentials/sweep.go",
 			"controllers/machine/aside.go", "controllers/machine/cloud/inflight.go",
 			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "internal/disruption/breakers.go",
 			"internal/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",

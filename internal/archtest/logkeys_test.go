@@ -288,7 +288,7 @@ func meaningsOfKeys() map[string]string {
 		"resourceVersion":   "the version of an object",
 		"retryEvery":        "the time between attempts",
 		"revision":          "the revision of a MachineSet",
-		"rivals":            "the [rivals](../vocabulary.md#the-work) of a machine",
+		"claimants":         "machines with [conflicting claims](../vocabulary.md#the-work)",
 		"rule":              "the [rule](safety.md#who-deleted-it-and-why) of a deletion",
 		"scope":             "a zone or a target cluster",
 		"secret":            "the Secret",

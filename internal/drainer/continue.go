@@ -27,7 +27,7 @@ type Task struct {
 	Order   drain.Order
 	// Driver has the cloud's names of volumes; nil when there is no driver.
 	Driver driver.Driver
-	// Pods are those of the Node, if Listed: if they were read in this pass, past all caches and after the Node was cordoned.
+	// Pods are those of the Node, if Listed: if they were read in this pass from the API server, after the Node was cordoned.
 	Pods   []*corev1.Pod
 	Listed bool
 	// Cordon marks the Node as unschedulable, and returns it as written; nil when the Node is gone, or another one has its name.
@@ -118,7 +118,7 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 	return nil
 }
 
-// ListPods reads the pods of a Node past all caches, with what drains need of them.
+// ListPods reads the pods of a Node from the API server, with what drains need of them.
 func ListPods(ctx context.Context, cluster *target.Cluster, node string) (pods []*corev1.Pod, err error) {
 	list := cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List
 	err = pages.Until(ctx, "the pods of Node "+node, drainwatch.OfNode(node), list, func(page *corev1.PodList, _ []*decode.Failure) bool {

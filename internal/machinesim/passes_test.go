@@ -201,7 +201,7 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 	switch action {
 	case lifecycle.Rest, lifecycle.Save:
 	case lifecycle.ReadSecret, lifecycle.AddFinalizers, lifecycle.DeleteMachine, lifecycle.PatchNode, lifecycle.DrainPreserved, lifecycle.DrainForUpdate,
-		lifecycle.FindNodeRivals, lifecycle.FindVMRivals, lifecycle.ReadConfig, lifecycle.AskCloud:
+		lifecycle.FindNodeClaims, lifecycle.FindVMClaims, lifecycle.ReadConfig, lifecycle.AskCloud:
 		p.Fatalf("unexpected %s", action)
 	case lifecycle.FindVM:
 		w.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}

@@ -17,7 +17,7 @@ const (
 	// Own means that the Node belongs to the Machine.
 	Own
 	// Tied means that the Node is bound to no Machine, and carries this Machine's name, from Machine Controller Manager or an
-	// earlier version of the fleet. Names are unique within a namespace only: it belongs to the Machine if Rivals returns none.
+	// earlier version of the fleet. Names are unique within a namespace only: it belongs to the Machine if OtherClaimants returns none.
 	Tied
 	// Unproven means that the Node is bound to no Machine, and has the Machine's provider ID. It belongs to the Machine if the cloud
 	// has a VM of that provider ID with the Machine's UID.
@@ -54,15 +54,15 @@ func IsBound(m, node metav1.Object) bool {
 	return ref == v1alpha1.RefOf(m)
 }
 
-// Rivals returns the Machines, of the given ones, that may prevent a Machine from owning a Node or VM that carries its name: those
+// OtherClaimants returns the Machines, of the given ones, that may prevent a Machine from owning a Node or VM that carries its name: those
 // of the same name, which no edit of an older Machine changes, that are not younger, because a Machine that is created to obtain
-// another one's Node is younger. Creation times are set by the API server. A rival whose provider ID does not fit has no claim.
-func Rivals[M metav1.Object](m metav1.Object, machines []M) (rivals []M) {
+// another one's Node is younger. Creation times are set by the API server. A claimant whose provider ID does not fit has no claim.
+func OtherClaimants[M metav1.Object](m metav1.Object, machines []M) (claimants []M) {
 	for _, other := range machines {
 		created, mine := other.GetCreationTimestamp(), m.GetCreationTimestamp()
 		if other.GetName() == m.GetName() && other.GetUID() != m.GetUID() && !mine.Before(&created) {
-			rivals = append(rivals, other)
+			claimants = append(claimants, other)
 		}
 	}
-	return rivals
+	return claimants
 }

@@ -94,7 +94,7 @@ func TestIsBound(t *testing.T) {
 	}
 }
 
-func TestRivals(t *testing.T) {
+func TestOtherClaimants(t *testing.T) {
 	born := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(namespace, name string, uid types.UID, age time.Duration) *v1alpha1.Machine {
 		return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
@@ -102,8 +102,8 @@ func TestRivals(t *testing.T) {
 		}}
 	}
 	m, older, same := at("ns", "m", "u", 0), at("older", "m", "a", time.Minute), at("of-the-same-second", "m", "b", 0)
-	got := Rivals(m, []*v1alpha1.Machine{m, older, same, at("younger", "m", "c", -time.Second), at("older", "of-another-name", "d", time.Minute)})
+	got := OtherClaimants(m, []*v1alpha1.Machine{m, older, same, at("younger", "m", "c", -time.Second), at("older", "of-another-name", "d", time.Minute)})
 	if want := []*v1alpha1.Machine{older, same}; !slices.Equal(got, want) {
-		t.Errorf("rivals %v, want %v", got, want)
+		t.Errorf("claimants %v, want %v", got, want)
 	}
 }

@@ -26,7 +26,7 @@ type Page interface{ GetContinue() string }
 // List requests a page of a list.
 type List[P Page] = func(ctx context.Context, options metav1.ListOptions) (P, error)
 
-// Each reads a list in pages, past all caches, and calls visit with each. Objects that cannot be decoded are left out. what is the kind of
+// Each reads a list in pages from the API server, and calls visit with each. Objects that cannot be decoded are left out. what is the kind of
 // the objects, for errors.
 // Errors: those of a request; then the pages so far are not the whole list.
 func Each[P Page](ctx context.Context, what string, list List[P], visit func(page P)) error {

@@ -43,7 +43,7 @@ const (
 
 // TokensConfig is what Tokens need. Machines, Targets and Clock are required.
 type TokensConfig struct {
-	// Machines reads machines past all caches.
+	// Machines reads machines from the API server.
 	Machines machineclient.MachineV1alpha1Interface
 	Targets  target.Resolver
 	Clock    clock.PassiveClock

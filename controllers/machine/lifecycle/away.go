@@ -27,7 +27,7 @@ func waitWhileAway(w World, v Verdict) Verdict {
 		if !becomesFailed(w, v) {
 			return v
 		}
-	case ReadSecret, AddFinalizers, FindVM, FindVMRivals, InitializeVM:
+	case ReadSecret, AddFinalizers, FindVM, FindVMClaims, InitializeVM:
 		return v
 	case DeleteVM:
 		if w.Drain.State.Ended() || w.VM.State == VMAbsent || w.VM.State == VMEnding {

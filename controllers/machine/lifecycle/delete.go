@@ -169,7 +169,7 @@ func removeNode(w World) Verdict {
 			switch owns, toFind := ownsNode(w, w.Machine); {
 			case owns:
 				return do(DeleteNode)
-			case toFind == FindNodeRivals:
+			case toFind == FindNodeClaims:
 				return do(toFind)
 			} // else only the cloud could show whose Node it was, and it has no VM any more
 		}

@@ -21,34 +21,34 @@ import (
 
 // facts are what a scenario can say, by key. The comment beside each is an example.
 var facts = map[string]func(w *World, value string) error{
-	"now":        setNow,        // now: 20m
-	"machine":    setMachine,    // machine: made; machine: {spec: {class: {name: ""}}} is merged into it
-	"deleted":    setDeleted,    // deleted: 5m
-	"phase":      setPhaseFact,  // phase: CrashLoopBackOff; phase: Pending since 21m
-	"last":       setLast,       // last: Create Failed Internal since 5s
-	"class":      setClass,      // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
-	"secret":     setSecret,     // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
-	"config":     setConfig,     // config: none; config: 40000 bytes; the one that the machine boots with
-	"vm":         setVM,         // vm: absent, gone (as DeleteMachine has reported), uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
-	"invalid":    setInvalid,    // invalid: the node name "x"; what is invalid about the driver's answer with the VM
-	"note":       setNote,       // note: half of it; the driver has left it with its last answer, which vm or cloud gives
-	"rivals":     setRivals,     // rivals: none for the Node, some for the VM; what a live list has shown
-	"node":       setNode,       // node: named, absent, ready; more words change a Node that is there, see nodeWords
-	"on node":    setOnNode,     // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
-	"refused":    setRefused,    // refused: until 5m
-	"fought":     setFought,     // fought: until 5s, the Node was written too often
-	"servers":    setReach,      // servers: away since 5m; away since 5m, back since 15m; reached since 5m; of API servers
-	"target":     setTarget,     // target: none
-	"drained":    setDrained,    // drained: running until 10s; see drainWords
-	"disruption": setDisruption, // disruption: allowed, unneeded
-	"token":      setToken,      // token: present, absent
-	"cloud":      setFailure,    // cloud: create_machine Internal; and retry-after 1m
-	"backoff":    setBackoff,    // backoff: until 15s, step 10s, after Internal Unavailable, reported NotFound
-	"trouble":    setPassError,  // trouble: PermissionDenied; an API server refuses something
-	"evidence":   setEvidence,   // evidence: may be asked for; "the cloud has its VM"
-	"drain":      setDrain,      // drain: going on, stuck, drained, given up; and "…" the text of its report
-	"inputs":     setInputs,     // inputs: changed; class or secret, since the cloud failed
-	"set":        setSet,        // set: old, new; without this line it is not seen
+	"now":        setNow,         // now: 20m
+	"machine":    setMachine,     // machine: made; machine: {spec: {class: {name: ""}}} is merged into it
+	"deleted":    setDeleted,     // deleted: 5m
+	"phase":      setPhaseFact,   // phase: CrashLoopBackOff; phase: Pending since 21m
+	"last":       setLast,        // last: Create Failed Internal since 5s
+	"class":      setClass,       // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
+	"secret":     setSecret,      // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
+	"config":     setConfig,      // config: none; config: 40000 bytes; the one that the machine boots with
+	"vm":         setVM,          // vm: absent, gone (as DeleteMachine has reported), uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
+	"invalid":    setInvalid,     // invalid: the node name "x"; what is invalid about the driver's answer with the VM
+	"note":       setNote,        // note: half of it; the driver has left it with its last answer, which vm or cloud gives
+	"claims":     setOtherClaims, // claims: none for the Node, some for the VM; what a live list has shown
+	"node":       setNode,        // node: named, absent, ready; more words change a Node that is there, see nodeWords
+	"on node":    setOnNode,      // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
+	"refused":    setRefused,     // refused: until 5m
+	"fought":     setFought,      // fought: until 5s, the Node was written too often
+	"servers":    setReach,       // servers: away since 5m; away since 5m, back since 15m; reached since 5m; of API servers
+	"target":     setTarget,      // target: none
+	"drained":    setDrained,     // drained: running until 10s; see drainWords
+	"disruption": setDisruption,  // disruption: allowed, unneeded
+	"token":      setToken,       // token: present, absent
+	"cloud":      setFailure,     // cloud: create_machine Internal; and retry-after 1m
+	"backoff":    setBackoff,     // backoff: until 15s, step 10s, after Internal Unavailable, reported NotFound
+	"trouble":    setPassError,   // trouble: PermissionDenied; an API server refuses something
+	"evidence":   setEvidence,    // evidence: may be asked for; "the cloud has its VM"
+	"drain":      setDrain,       // drain: going on, stuck, drained, given up; and "…" the text of its report
+	"inputs":     setInputs,      // inputs: changed; class or secret, since the cloud failed
+	"set":        setSet,         // set: old, new; without this line it is not seen
 	// drain for update: going on, stuck, drained, given up; and "…" the text of its report
 	"drain for update": setUpdateDrain,
 }
@@ -322,17 +322,17 @@ func setNode(w *World, value string) error {
 	return nil
 }
 
-func setRivals(w *World, value string) error {
+func setOtherClaims(w *World, value string) error {
 	number, of, _ := strings.Cut(value, " for the ")
-	rivals := map[string]Rivals{"none": {Read: true}, "some": {Read: true, Found: true}}
-	found, known := rivals[number]
+	claims := map[string]OtherClaims{"none": {Read: true}, "some": {Read: true, Found: true}}
+	found, known := claims[number]
 	if !known || of != "Node" && of != "VM" {
 		return fmt.Errorf("expected none or some, for the Node or for the VM, got %q", value)
 	}
 	if of == "Node" {
-		w.NodeRivals = found
+		w.NodeClaims = found
 	} else {
-		w.VMRivals = found
+		w.VMClaims = found
 	}
 	return nil
 }

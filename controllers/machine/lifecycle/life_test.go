@@ -240,10 +240,10 @@ func (l *life) act(w *World, v Verdict) {
 		if l.node != nil {
 			w.Node = NodeFact{State: NodePresent, Node: l.node, Live: true}
 		}
-	case FindNodeRivals:
-		w.NodeRivals = Rivals{Read: true}
-	case FindVMRivals:
-		w.VMRivals = Rivals{Read: true}
+	case FindNodeClaims:
+		w.NodeClaims = OtherClaims{Read: true}
+	case FindVMClaims:
+		w.VMClaims = OtherClaims{Read: true}
 	case ClaimNode, PatchNode:
 		l.node = patched(l.t, l.node, v.Patch)
 		w.Node.Node, w.Node.Written = l.node, !v.Patch.Status

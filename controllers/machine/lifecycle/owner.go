@@ -13,7 +13,7 @@ import (
 const ownerRetry = 30 * time.Second
 
 // MayAdopt reports whether a VM without any UID that the machine's provider ID names counts as the machine's.
-func MayAdopt(w World) bool { return w.VM.Adopting || w.VMRivals.Read && !w.VMRivals.Found }
+func MayAdopt(w World) bool { return w.VM.Adopting || w.VMClaims.Read && !w.VMClaims.Found }
 
 // ownsNode reports whether the Node that is there is the machine's. toFind is what has to be found out first; "" when it is
 // known.
@@ -33,20 +33,20 @@ func ownsNode(w World, m *v1alpha1.Machine) (owns bool, toFind Action) {
 		return false, FindVM
 	case relation == nodeowner.Unproven: // a driver that cannot look for VMs proves nothing, and a list of machines does not either
 		return false, adoptVM(w, FindVM)
-	case !w.NodeRivals.Read:
-		return false, FindNodeRivals
+	case !w.NodeClaims.Read:
+		return false, FindNodeClaims
 	}
-	return !w.NodeRivals.Found, ""
+	return !w.NodeClaims.Found, ""
 }
 
 // adoptVM returns what to do about a VM that the provider ID names and that has not the machine's UID; "" when there is
 // nothing to do. Machine Controller Manager gives VMs no UID. again is what asks the cloud once more, and has such a VM count.
 func adoptVM(w World, again Action) Action {
 	switch {
-	case !w.VM.Left || w.VM.Adopting || w.VMRivals.Found:
+	case !w.VM.Left || w.VM.Adopting || w.VMClaims.Found:
 		return ""
-	case !w.VMRivals.Read:
-		return FindVMRivals
+	case !w.VMClaims.Read:
+		return FindVMClaims
 	}
 	return again
 }

@@ -21,7 +21,7 @@ func TestMayAdopt(t *testing.T) {
 		"it was adopted in this life": {adopting: true, want: true},
 	} {
 		w := World{}
-		w.VM.Adopting, w.VMRivals.Read, w.VMRivals.Found = tc.adopting, tc.read, tc.found
+		w.VM.Adopting, w.VMClaims.Read, w.VMClaims.Found = tc.adopting, tc.read, tc.found
 		if got := MayAdopt(w); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
@@ -39,8 +39,8 @@ func TestWhatAMadeVMProves(t *testing.T) {
 	}{
 		"its Node":                        {node: made, proven: made, owns: true},
 		"its Node, made by another":       {node: made, toFind: FindVM},
-		"a Node of its name, without VM":  {tied: "m", proven: made, toFind: FindNodeRivals},
-		"such a Node, made by another":    {tied: "m", toFind: FindNodeRivals},
+		"a Node of its name, without VM":  {tied: "m", proven: made, toFind: FindNodeClaims},
+		"such a Node, made by another":    {tied: "m", toFind: FindNodeClaims},
 		"a Node without name, without VM": {proven: made},
 		"a Node of another VM":            {node: "cloud:///i-2", proven: made},
 	} {

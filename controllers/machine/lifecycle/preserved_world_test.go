@@ -149,8 +149,8 @@ func (k *kept) pass() {
 			if k.node != nil {
 				w.Node = NodeFact{State: NodePresent, Node: k.node}
 			}
-		case FindNodeRivals:
-			w.NodeRivals = Rivals{Read: true}
+		case FindNodeClaims:
+			w.NodeClaims = OtherClaims{Read: true}
 		case ClaimNode, PatchNode:
 			k.node = patched(k, k.node, v.Patch)
 			w.Node.Node = k.node

@@ -43,11 +43,11 @@ const (
 	InitializeVM Action = "InitializeVM"
 	// DeleteVM has the cloud remove the VM.
 	DeleteVM Action = "DeleteVM"
-	// FindNode reads the Node from the API server, past all caches.
+	// FindNode reads the Node from the API server.
 	FindNode Action = "FindNode"
-	// FindNodeRivals lists, past all caches, the other machines that name the Node, and FindVMRivals those that name the VM.
-	FindNodeRivals Action = "FindNodeRivals"
-	FindVMRivals   Action = "FindVMRivals"
+	// FindNodeClaims lists from the API server the other machines that name the Node, and FindVMClaims those that name the VM.
+	FindNodeClaims Action = "FindNodeClaims"
+	FindVMClaims   Action = "FindVMClaims"
 	// ClaimNode binds the Node to the machine, and adds our finalizer, the machine's name, its slot and all other metadata of Verdict.Patch
 	// to it.
 	ClaimNode Action = "ClaimNode"
@@ -150,9 +150,9 @@ func (a Action) reason() string {
 		return "the machine is being deleted"
 	case FindNode:
 		return "the cache does not prove what the Node is"
-	case FindNodeRivals:
+	case FindNodeClaims:
 		return "another machine may have an older claim to the Node"
-	case FindVMRivals:
+	case FindVMClaims:
 		return "another machine may have an older claim to the VM"
 	case ClaimNode:
 		return "the Node is the machine's and not bound to it"

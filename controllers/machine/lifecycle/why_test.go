@@ -26,8 +26,8 @@ func TestVerdictsHaveAReason(t *testing.T) {
 		}
 	}
 	for _, action := range []Action{
-		Rest, Save, ReadSecret, ReadConfig, AddFinalizers, FindVM, CheckFields, MakeToken, ProlongToken, DropToken, CreateVM, InitializeVM, DeleteVM, FindNode, FindNodeRivals,
-		FindVMRivals, ClaimNode, PatchNode, DrainPreserved, DrainForUpdate, SetTerminating, DrainNode, DeleteNode, DeleteMachine,
+		Rest, Save, ReadSecret, ReadConfig, AddFinalizers, FindVM, CheckFields, MakeToken, ProlongToken, DropToken, CreateVM, InitializeVM, DeleteVM, FindNode, FindNodeClaims,
+		FindVMClaims, ClaimNode, PatchNode, DrainPreserved, DrainForUpdate, SetTerminating, DrainNode, DeleteNode, DeleteMachine,
 	} {
 		if _, why := do(action).Reason(); why == "" {
 			t.Errorf("%s has no reason", action)

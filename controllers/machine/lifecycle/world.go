@@ -38,8 +38,8 @@ type World struct {
 	// Proven is the provider ID of the VM that the cloud has shown to have the machine's UID, as far as this process has seen; ""
 	// when it has seen none.
 	Proven string
-	// NodeRivals are other machines that name the machine's Node, and VMRivals those that name its VM.
-	NodeRivals, VMRivals Rivals
+	// NodeClaims are other machines that name the machine's Node, and VMClaims those that name its VM.
+	NodeClaims, VMClaims OtherClaims
 	// Reach is what this process knows of the API servers that decisions about the machine depend on.
 	Reach reach.Fact
 	// Rollout is what the Node must carry while machines are replaced; nil when the machine's set is not seen.
@@ -164,8 +164,8 @@ func HiddenVM(m *v1alpha1.Machine) VMFact {
 	return VMFact{State: VMHidden, VM: driver.VM{ProviderID: m.Spec.ProviderID, NodeName: NodeName(m)}}
 }
 
-// Rivals is what a live list has shown of other machines whose claim to a Node or a VM is not younger.
-type Rivals struct {
+// OtherClaims is what a live list has shown of other machines whose claim to a Node or a VM is not younger.
+type OtherClaims struct {
 	// Read is false until they were looked for.
 	Read bool
 	// Found reports whether there are some.

@@ -33,7 +33,7 @@ import (
 
 // Config is the configuration of a Controller. All fields but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
-	// Machines writes to the control cluster, and Fleet reads pools in the target cluster, past all caches.
+	// Machines writes to the control cluster, and Fleet reads pools in the target cluster from its API server.
 	Machines machineclient.MachineV1alpha1Interface
 	Fleet    fleetclient.MachineConfigPoolsGetter
 	Pools    configcache.Pools

@@ -38,11 +38,11 @@ type Config struct {
 	Pools configcache.Pools
 	// Owns reports whether this replica may work on a pool now.
 	Owns func(pool *v1alpha1.MachineConfigPool) bool
-	// Fleet reads and writes pools in the target cluster, past all caches; Written are those that this process has written.
+	// Fleet reads and writes pools in the target cluster from its API server; Written are those that this process has written.
 	Fleet   fleetclient.MachineConfigPoolsGetter
 	Written *patch.Latest[*v1alpha1.MachineConfigPool]
 	Cluster *target.Cluster
-	// View has the objects of the control cluster in this replica's slots. Metadata reads others, past all caches, in Namespace; "" means all.
+	// View has the objects of the control cluster in this replica's slots. Metadata reads others, from the API server, in Namespace; "" means all.
 	View      *objectcache.View
 	Metadata  metadata.Interface
 	Namespace string

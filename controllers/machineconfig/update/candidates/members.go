@@ -31,12 +31,12 @@ func Members(pools []*v1alpha1.MachineConfigPool, nodes []*corev1.Node, referrin
 		if node.Labels[corev1.LabelOSStable] == "windows" {
 			continue
 		}
-		owner, rivals := resolve(pools, selecting, node, referring[node.Name])
+		owner, others := resolve(pools, selecting, node, referring[node.Name])
 		if owner != "" {
 			m.Of[owner] = append(m.Of[owner], node)
 		}
-		for _, rival := range rivals {
-			m.Conflicts[rival] = append(m.Conflicts[rival], node.Name)
+		for _, other := range others {
+			m.Conflicts[other] = append(m.Conflicts[other], node.Name)
 		}
 	}
 	for _, members := range m.Of {
@@ -64,7 +64,7 @@ func selectors(pools []*v1alpha1.MachineConfigPool) map[string]labels.Selector {
 }
 
 // resolve returns the pool of a Node, "" for none, and the pools that have a conflict because of it.
-func resolve(pools []*v1alpha1.MachineConfigPool, selecting map[string]labels.Selector, node *corev1.Node, referring []string) (owner string, rivals []string) {
+func resolve(pools []*v1alpha1.MachineConfigPool, selecting map[string]labels.Selector, node *corev1.Node, referring []string) (owner string, others []string) {
 	var byReference, bySelector []*v1alpha1.MachineConfigPool
 	for _, pool := range pools {
 		if slices.Contains(referring, pool.Name) {

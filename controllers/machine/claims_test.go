@@ -254,8 +254,8 @@ func TestANamesakeThatCannotBeReadMayHaveAClaim(t *testing.T) {
 	}
 }
 
-// The rivals are logged, by the names of some of them.
-func TestRivalsAreLogged(t *testing.T) {
+// Other claimants are logged, by the names of some of them.
+func TestOtherClaimantsAreLogged(t *testing.T) {
 	for _, namespaces := range [][]string{nil, {"a"}, {"a", "b", "c", "d"}} {
 		onBench(t, func(b *bench) {
 			b.older(namespaces...)
@@ -265,14 +265,14 @@ func TestRivalsAreLogged(t *testing.T) {
 			ctx, _, _ := gate.Admit(b.Context(), objectcache.Key(victim))
 			p := &pass{world: lifecycle.World{Machine: victim}}
 			b.must(b.process.others.findOfVM(ctx, p))
-			if want := (lifecycle.Rivals{Read: true, Found: len(namespaces) > 0}); p.world.VMRivals != want {
-				t.Errorf("rivals in %v: found %+v, want %+v", namespaces, p.world.VMRivals, want)
+			if want := (lifecycle.OtherClaims{Read: true, Found: len(namespaces) > 0}); p.world.VMClaims != want {
+				t.Errorf("claimants in %v: found %+v, want %+v", namespaces, p.world.VMClaims, want)
 			}
 			underlier, _ := gate.logger.GetSink().(ktesting.Underlier)
 			log := underlier.GetBuffer().String()
 			if len(namespaces) == 0 {
 				if log != "" {
-					t.Errorf("the log without rivals is %q", log)
+					t.Errorf("the log without claimants is %q", log)
 				}
 				return
 			}
@@ -282,8 +282,8 @@ func TestRivalsAreLogged(t *testing.T) {
 					named++
 				}
 			}
-			if !strings.Contains(log, fmt.Sprint("number=", len(namespaces))) || named != min(len(namespaces), rivalsLogged) {
-				t.Errorf("the log %q names %d of %d rivals, want their number and at most %d names", log, named, len(namespaces), rivalsLogged)
+			if !strings.Contains(log, fmt.Sprint("number=", len(namespaces))) || named != min(len(namespaces), claimantsLogged) {
+				t.Errorf("the log %q names %d of %d claimants, want their number and at most %d names", log, named, len(namespaces), claimantsLogged)
 			}
 		})
 	}
