@@ -124,11 +124,11 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 	return runner.Result{}, nil
 }
 
-// userPoll is the interval at which live lists check whether machines still use a class that is being deleted, and calmPoll the
+// userPoll is the interval at which live lists check whether machines still use a class that is being deleted, and idlePoll the
 // interval for the machines of other replicas if it is not. No event reports the deletion of the last of these.
 const (
 	userPoll = 5 * time.Second
-	calmPoll = 10 * time.Minute
+	idlePoll = 10 * time.Minute
 )
 
 // waitForUsers returns when to check a class again that is used: by machines that are cached here, or only by others.
@@ -139,7 +139,7 @@ func waitForUsers(class *v1alpha1.MachineClass, here bool) runner.Result {
 	case here:
 		return runner.Result{}
 	}
-	return runner.Result{RequeueAfter: calmPoll}
+	return runner.Result{RequeueAfter: idlePoll}
 }
 
 // find returns a class; nil if there is none, or none that can be decoded. Its content is cached only where this process has machines.

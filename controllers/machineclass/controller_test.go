@@ -53,7 +53,7 @@ func TestClassIsKeptForMachinesOfOtherReplicas(t *testing.T) {
 		wait    time.Duration
 	}{
 		"it is being deleted":     {deleted: true, wait: userPoll},
-		"it is not being deleted": {wait: calmPoll},
+		"it is not being deleted": {wait: idlePoll},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Finalizers: []string{v1alpha1.FinalizerName, "other"}}}
@@ -125,7 +125,7 @@ func TestFinalizerIsAddedAgainToAClassWithVMs(t *testing.T) {
 			defer end(c)
 			wait := time.Duration(0)
 			if tc.want {
-				wait = calmPoll // until the machines are deleted
+				wait = idlePoll // until the machines are deleted
 			}
 			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != wait {
 				t.Errorf("requeued after %v (%v), want %v", result.RequeueAfter, err, wait)

@@ -33,14 +33,14 @@ func (s *sweep) act(ctx context.Context) error {
 			continue
 		}
 		sc.recorded = true
-		doomed := sc.suspectsThat(decide.Delete)
+		toDelete := sc.suspectsThat(decide.Delete)
 		if held := sc.suspectsThat(decide.Hold); approved {
 			klog.FromContext(ctx).Info("Deleting orphans with an approval", telemetry.KeyMachineClass, klog.KObj(sc.class), "orphans", len(held))
-			doomed = append(doomed, held...)
+			toDelete = append(toDelete, held...)
 		} else {
 			s.reportHeld(ctx, sc, held, stopped)
 		}
-		errs = append(errs, s.delete(ctx, sc, doomed, approved))
+		errs = append(errs, s.delete(ctx, sc, toDelete, approved))
 	}
 	return errors.Join(errs...)
 }
@@ -175,8 +175,8 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []decide.Suspect
 
 // delete deletes confirmed orphans of a scope. An orphan that is found again later has no second receipt and Event: which receipts there are
 // is recorded on the class. A reservation does not show that, because the deletion may have been refused or held since.
-func (s *sweep) delete(ctx context.Context, sc *scope, doomed []decide.Suspect, approved bool) error {
-	if len(doomed) == 0 {
+func (s *sweep) delete(ctx context.Context, sc *scope, toDelete []decide.Suspect, approved bool) error {
+	if len(toDelete) == 0 {
 		return nil
 	}
 	if served, err := s.cfg.Served(ctx, s.namespace); err != nil || !served {
@@ -184,7 +184,7 @@ func (s *sweep) delete(ctx context.Context, sc *scope, doomed []decide.Suspect, 
 	}
 	var errs []error
 	outcomes := map[decide.Key]receipt.Outcome{}
-	for _, suspect := range doomed {
+	for _, suspect := range toDelete {
 		if s.stopped() != "" {
 			break // the next sweep reports it
 		}

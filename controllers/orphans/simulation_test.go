@@ -76,7 +76,7 @@ func runWorld(t *testing.T, seed uint64, broken promises, story *lockedBuffer) (
 		for begun := time.Now(); time.Since(begun) < livesFor && w.fine(); {
 			w.step(t, false)
 		}
-		w.calmDown(t)
+		w.endFaults(t)
 		for _, p := range w.processes {
 			p.kill()
 			<-p.done
@@ -97,8 +97,8 @@ func (w *world) fine() bool {
 	return w.wrong == ""
 }
 
-// calmDown ends all faults, and checks that every orphan goes: within two sweeps, or when it is approved and the limit allows it.
-func (w *world) calmDown(t *testing.T) {
+// endFaults ends all faults, and checks that every orphan goes: within two sweeps, or when it is approved and the limit allows it.
+func (w *world) endFaults(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	w.faults = 0

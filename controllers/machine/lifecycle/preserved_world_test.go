@@ -25,15 +25,15 @@ const keptWorlds = 2000
 type kept struct {
 	*testing.T
 
-	random  *rand.Rand
-	now     time.Time
-	machine *v1alpha1.Machine
-	node    *corev1.Node // nil when it is gone
-	steady  bool         // nothing is broken off
-	drained bool         // since the machine has failed last
-	until   *metav1.Time // of the preservation that goes on
-	over    bool         // the time of the failed machine was over once
-	doomed  bool         // the MachineSet may have decided to replace it
+	random      *rand.Rand
+	now         time.Time
+	machine     *v1alpha1.Machine
+	node        *corev1.Node // nil when it is gone
+	steady      bool         // nothing is broken off
+	drained     bool         // since the machine has failed last
+	until       *metav1.Time // of the preservation that goes on
+	over        bool         // the time of the failed machine was over once
+	replaceable bool         // the MachineSet may have decided to replace it
 }
 
 // TestPreservedMachinesStay checks after each write what a MachineSet would make of the machine and what the Node claims,
@@ -47,7 +47,7 @@ func TestPreservedMachinesStay(t *testing.T) {
 			k.node.Annotations["his"] = "own"
 			for range k.random.IntN(40) {
 				k.happen()
-				k.doomed = k.replaced()
+				k.replaceable = k.replaced()
 				k.pass()
 			}
 			k.settle()
@@ -220,7 +220,7 @@ func (k *kept) look() {
 	s := k.machine.Status.CurrentStatus
 	failed := s.Phase == v1alpha1.MachineFailed
 	expired := s.PreserveExpiryTime != nil && !s.PreserveExpiryTime.After(k.now)
-	if k.doomed = k.doomed && failed; wanted(k.asked()) && !expired && !k.doomed && k.replaced() {
+	if k.replaceable = k.replaceable && failed; wanted(k.asked()) && !expired && !k.replaceable && k.replaced() {
 		k.Fatalf("it is replaced, and %q was asked for: %+v %v", k.asked(), s, k.machine.Annotations)
 	}
 	k.over = k.over && failed

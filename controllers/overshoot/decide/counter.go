@@ -63,7 +63,7 @@ type Counter struct {
 	sets        []*v1alpha1.MachineSet
 	deployments map[types.UID]Deployment
 	counts      map[types.UID]*setCount
-	doomed      map[types.UID]map[types.UID]bool
+	toDelete    map[types.UID]map[types.UID]bool
 }
 
 // NewCounter returns a Counter of a namespace with these objects, in which before was counted last. MachineSets and MachineDeployments
@@ -71,7 +71,7 @@ type Counter struct {
 // its MachineDeployment: how many machines it is about to create and to delete is not known.
 func NewCounter(before Count, sets []*v1alpha1.MachineSet, deployments []Deployment) *Counter {
 	c := &Counter{
-		before: before, deployments: map[types.UID]Deployment{}, counts: map[types.UID]*setCount{}, doomed: map[types.UID]map[types.UID]bool{},
+		before: before, deployments: map[types.UID]Deployment{}, counts: map[types.UID]*setCount{}, toDelete: map[types.UID]map[types.UID]bool{},
 	}
 	for _, d := range deployments {
 		c.deployments[d.UID] = d
@@ -86,9 +86,9 @@ func NewCounter(before Count, sets []*v1alpha1.MachineSet, deployments []Deploym
 		}
 		c.sets = append(c.sets, set)
 		c.counts[set.UID] = &setCount{generation: set.Generation, replicas: int(set.Spec.Replicas), next: in.Next}
-		c.doomed[set.UID] = map[types.UID]bool{}
+		c.toDelete[set.UID] = map[types.UID]bool{}
 		for _, d := range in.Delete {
-			c.doomed[set.UID][d.UID] = true
+			c.toDelete[set.UID][d.UID] = true
 		}
 	}
 	slices.SortFunc(c.sets, func(a, b *v1alpha1.MachineSet) int { return strings.Compare(a.Name, b.Name) })
@@ -115,7 +115,7 @@ func (c *Counter) Add(m metav1.Object) {
 	if derived {
 		is.next = max(is.next, ordinal+1)
 	}
-	if m.GetDeletionTimestamp() != nil || c.doomed[owner.UID][m.GetUID()] {
+	if m.GetDeletionTimestamp() != nil || c.toDelete[owner.UID][m.GetUID()] {
 		return
 	}
 	if m.GetLabels()[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful {

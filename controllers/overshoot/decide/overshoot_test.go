@@ -120,7 +120,7 @@ func (s state) count(before Count) *Counter {
 	return c
 }
 
-func doomed(set *v1alpha1.MachineSet, machines ...*v1alpha1.Machine) {
+func recordDeletions(set *v1alpha1.MachineSet, machines ...*v1alpha1.Machine) {
 	in := machinefacts.Intents{Next: 100}
 	for _, m := range machines {
 		in.Delete = append(in.Delete, machinefacts.Deletion{Name: m.Name, UID: m.UID})
@@ -156,7 +156,7 @@ func TestFreezes(t *testing.T) {
 		{
 			"too many are recorded for deletion",
 			state{generation: 1, replicas: 3, machines: made(0, 5)},
-			state{generation: 1, replicas: 3, machines: made(0, 6), change: func(s *v1alpha1.MachineSet) { doomed(s, made(0, 3)...) }},
+			state{generation: 1, replicas: 3, machines: made(0, 6), change: func(s *v1alpha1.MachineSet) { recordDeletions(s, made(0, 3)...) }},
 			"",
 		},
 		{"releases a third machine", state{generation: 1, replicas: 3, machines: made(2, 3), released: 2}, state{generation: 1, replicas: 3, machines: made(3, 3), released: 3}, "has released 3 machines that still exist"},
