@@ -97,11 +97,11 @@ func listPackages(t *testing.T) (own []listed, all exports) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Imports", "./...")
 	command.Dir = root
-	var complaint bytes.Buffer
-	command.Stderr = &complaint
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
 	out, err := command.Output()
 	if err != nil {
-		t.Fatalf("go list: %v: %s", err, &complaint)
+		t.Fatalf("go list: %v: %s", err, &stderr)
 	}
 	all = exports{}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {

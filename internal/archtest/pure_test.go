@@ -104,11 +104,11 @@ func TestPurePackagesReachNothingImpure(t *testing.T) {
 	}
 	list := exec.CommandContext(t.Context(), "go", arguments...)
 	list.Dir = root
-	var complaints strings.Builder
-	list.Stderr = &complaints
+	var stderr strings.Builder
+	list.Stderr = &stderr
 	output, err := list.Output()
 	if err != nil {
-		t.Fatalf("go list of the pure packages: %v\n%s", err, complaints.String())
+		t.Fatalf("go list of the pure packages: %v\n%s", err, stderr.String())
 	}
 	for decoder := json.NewDecoder(bytes.NewReader(output)); decoder.More(); {
 		var pkg struct {

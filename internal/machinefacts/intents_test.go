@@ -14,7 +14,7 @@ import (
 
 func TestReadIntents(t *testing.T) {
 	repeated := func(what string, n int) string { return strings.TrimSuffix(strings.Repeat(what+",", n), ",") }
-	doomed := `{"name":"m","uid":"1"}`
+	deletion := `{"name":"m","uid":"1"}`
 	for name, tc := range map[string]struct {
 		intents string
 		want    Intents
@@ -23,14 +23,14 @@ func TestReadIntents(t *testing.T) {
 		"none":                          {intents: `{}`},
 		"some":                          {intents: `{"set":"s","next":5,"create":[3],"delete":[{"name":"a","uid":"1","failed":true}]}`, want: Intents{Set: "s", Next: 5, Create: []int64{3}, Delete: []Deletion{{Name: "a", UID: "1", Failed: true}}}},
 		"without a set":                 {intents: `{"next":5,"create":[4]}`, want: Intents{Next: 5, Create: []int64{4}}},
-		"of another set":                {intents: `{"set":"other","next":5,"create":[4],"delete":[` + doomed + `]}`},
+		"of another set":                {intents: `{"set":"other","next":5,"create":[4],"delete":[` + deletion + `]}`},
 		"empty":                         {intents: ``, refused: "expected JSON"},
 		"not JSON":                      {intents: `{"create":`, refused: "expected JSON"},
 		"a negative next ordinal":       {intents: `{"set":"s","next":-1}`, refused: "must not be negative"},
 		"a negative ordinal":            {intents: `{"set":"s","next":5,"create":[-1]}`, refused: "must not be negative"},
 		"the most":                      {intents: `{"next":9,"create":[` + repeated("0", MostIntents) + `]}`, want: Intents{Next: 9, Create: make([]int64, MostIntents)}},
 		"more to create than the most":  {intents: `{"next":9,"create":[` + repeated("0", MostIntents+1) + `]}`, refused: "at most 100"},
-		"more to delete than the most":  {intents: `{"next":9,"delete":[` + repeated(doomed, MostIntents+1) + `]}`, refused: "at most 100"},
+		"more to delete than the most":  {intents: `{"next":9,"delete":[` + repeated(deletion, MostIntents+1) + `]}`, refused: "at most 100"},
 		"more than the most of another": {intents: `{"set":"other","create":[` + repeated("0", MostIntents+1) + `]}`, refused: "at most 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAwaited(t *testing.T) {
 		t.Errorf("without intents %v are awaited", got)
 	}
 	if !(Intents{Delete: []Deletion{{UID: "1"}}}).Deletes("1") || (Intents{Delete: []Deletion{{UID: "1"}}}).Deletes("2") {
-		t.Error("want the machine 1 to be doomed, and not 2")
+		t.Error("want the machine 1 to be in the intents, and not 2")
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 func TestNamedMachinesAreDeletedWhileRolloutIsPaused(t *testing.T) {
 	eachAutoscaler(t, func(t *testing.T, seed uint64, generation int) {
 		r := newRolling(t, seed, rollingUpdate("1", "0"), int32(5+newDice(seed).IntN(4)))
-		r.foresees = seed%2 == 0
+		r.predicts = seed%2 == 0
 		r.user(useTemplate("b"))
-		r.calm(time.Duration(1+r.dice.IntN(8)) * time.Minute)
+		r.withoutFaults(time.Duration(1+r.dice.IntN(8)) * time.Minute)
 		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = true })
-		r.calm(20 * time.Minute)
+		r.withoutFaults(20 * time.Minute)
 		a := newAutoscaler(r, generation)
 		a.beyond = 1 - (len(r.machines.now()) - int(r.deployment().Spec.Replicas)) // raised replicas include it, as with MCM
 		a.keeps = 1                                                                // with 0 replicas there is no surge either
@@ -24,7 +24,7 @@ func TestNamedMachinesAreDeletedWhileRolloutIsPaused(t *testing.T) {
 			t.Fatalf("seed %d: %v were named and not deleted, and the replicas were raised by %d:\n%s", seed, remaining, a.raised, a.tale())
 		}
 		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
-		r.calm(90 * time.Minute)
+		r.withoutFaults(90 * time.Minute)
 		r.mustBeDone()
 	})
 }

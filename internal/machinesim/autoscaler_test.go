@@ -186,7 +186,7 @@ func (a *autoscaler) storm(times int) {
 	a.rolling.storm(200)
 	a.check()
 	a.late = nil
-	a.calm(30 * time.Minute)
+	a.withoutFaults(30 * time.Minute)
 	a.check()
 }
 
@@ -224,7 +224,7 @@ func eachAutoscaler(t *testing.T, play func(t *testing.T, seed uint64, generatio
 func TestNamedMachinesAreDeleted(t *testing.T) {
 	eachAutoscaler(t, func(t *testing.T, seed uint64, generation int) {
 		r := newRolling(t, seed, rollingUpdate("1", "0"), int32(4+newDice(seed).IntN(5)))
-		r.foresees = seed%2 == 0
+		r.predicts = seed%2 == 0
 		a := newAutoscaler(r, generation)
 		a.storm(1 + a.dice.IntN(8))
 		if generation > 1 || a.raised == 0 {

@@ -223,7 +223,7 @@ func holdDuringRollout(t *testing.T, seed uint64, ignored string) (wrong string)
 	}
 	r := newRolling(t, seed, strategies[dice.IntN(len(strategies))], int32(1+dice.IntN(6)))
 	r.mayHold(seed, ignored)
-	r.foresees, r.sick = dice.IntN(2) == 0, dice.IntN(3) == 0
+	r.predicts, r.sick = dice.IntN(2) == 0, dice.IntN(3) == 0
 	r.mortal = r.sick && dice.IntN(2) == 0
 	r.user(useTemplate("b"))
 	change := func() {
@@ -239,13 +239,13 @@ func holdDuringRollout(t *testing.T, seed uint64, ignored string) (wrong string)
 		r.storm(dice.IntN(200))
 		change()
 		if dice.IntN(3) == 0 {
-			r.calm(time.Duration(dice.IntN(30)) * time.Minute)
+			r.withoutFaults(time.Duration(dice.IntN(30)) * time.Minute)
 		}
 	}
 	r.hold("", "")
 	r.storm(200)
 	if r.holding.wrong == "" {
-		r.calm(2 * time.Hour)
+		r.withoutFaults(2 * time.Hour)
 		r.mustBeDone()
 	}
 	return r.holding.wrong

@@ -73,7 +73,7 @@ func TestInPlaceEveryMachineStays(t *testing.T) {
 			if got := r.names(); got != before {
 				t.Fatalf("seed %d: machines %s, want %s:\n%s", seed, got, before, r.tale())
 			}
-			r.calm(2 * time.Hour)
+			r.withoutFaults(2 * time.Hour)
 			if got := r.names(); got != before {
 				t.Fatalf("seed %d: machines %s, want %s:\n%s", seed, got, before, r.tale())
 			}
@@ -138,7 +138,7 @@ func TestInPlaceManual(t *testing.T) {
 			before := r.names()
 			r.user(useTemplate("b"))
 			r.storm(300)
-			r.calm(time.Hour)
+			r.withoutFaults(time.Hour)
 			for _, node := range r.nodes.now() {
 				if node.Annotations[has] != "a" {
 					t.Fatalf("seed %d: %s was updated without a selection by the user:\n%s", seed, node.Name, r.tale())
@@ -147,7 +147,7 @@ func TestInPlaceManual(t *testing.T) {
 			for range 12 {
 				r.userSelects()
 				r.storm(r.dice.IntN(100))
-				r.calm(8 * time.Minute)
+				r.withoutFaults(8 * time.Minute)
 			}
 			if got := r.names(); got != before {
 				t.Fatalf("seed %d: machines %s, want %s:\n%s", seed, got, before, r.tale())
@@ -180,7 +180,7 @@ func TestUpdatesInPlaceThatFail(t *testing.T) {
 			r.fails, r.steady = 2, false
 			r.user(useTemplate("b"))
 			r.storm(600)
-			r.calm(3 * time.Hour)
+			r.withoutFaults(3 * time.Hour)
 			r.mustBeDone()
 			r.mustBeFree()
 		})
@@ -197,7 +197,7 @@ func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {
 			r := newRolling(t, 1, inPlaceUpdate("0", unavailable, auto), replicas)
 			r.user(useTemplate("b"))
 			begin := len(r.deployments.history)
-			r.calm(time.Hour)
+			r.withoutFaults(time.Hour)
 			r.mustBeDone()
 			writes, selections := 0, 0
 			for i := begin; i < len(r.deployments.history); i++ {
@@ -237,13 +237,13 @@ func TestDeletedInTheMiddleOfAnUpdateInPlace(t *testing.T) {
 				if is.shows == v1alpha1.NodeReasonUpdateFailed {
 					r.fails = 1
 				}
-				r.foresees = seed%4 < 2
+				r.predicts = seed%4 < 2
 				r.user(useTemplate("b"))
 				r.stormUntil(is)
 				r.deleteIt()
 				chosen := r.chosen()
 				r.storm(300)
-				r.calm(time.Hour)
+				r.withoutFaults(time.Hour)
 				r.mustBeGone()
 				for _, node := range sorted(r.nodes.now()) {
 					if node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" && !slices.Contains(chosen, node.Name) {

@@ -216,7 +216,7 @@ func TestJoinedPoolUnderFaults(t *testing.T) {
 			r.storm(300)
 			r.fails, r.pool.breaks, r.pool.Spec.Paused = 0, "", false
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
-			r.calm(3 * time.Hour)
+			r.withoutFaults(3 * time.Hour)
 			r.mustBeDone()
 			r.mustBeFree()
 			r.mustHaveTarget()
@@ -231,14 +231,14 @@ func TestJoinedPool_TakenBackStaysOnItsMachines(t *testing.T) {
 		seed := *first + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newJoined(t, seed, inPlaceUpdate("0", "1", auto), int32(1+seed%4))
-			r.calm(time.Hour)
+			r.withoutFaults(time.Hour)
 			r.mustBeDone()
 			before := r.names()
 			r.pool.breaks, r.keepsFailed = "c", true
 			r.aim("c")
-			r.calm(time.Duration(r.dice.IntN(300)) * time.Second)
+			r.withoutFaults(time.Duration(r.dice.IntN(300)) * time.Second)
 			r.aim(string("bd"[seed%2]))
-			r.calm(30 * time.Minute)
+			r.withoutFaults(30 * time.Minute)
 			if got := r.names(); got != before {
 				t.Fatalf("seed %d: machines %s, want %s:\n%s", seed, got, before, r.tale())
 			}

@@ -112,7 +112,7 @@ func TestSetThatCreatesBeyondItsSizeIsFrozenAndRecovers(t *testing.T) {
 				t.Fatalf("frozen with %d machines for %d replicas: the first count that shows too many decides nothing", len(r.machines.now()), set.Spec.Replicas)
 			}
 			r.most, r.steady = len(r.machines.now()), false
-			r.calm(20 * time.Minute)
+			r.withoutFaults(20 * time.Minute)
 			c.count(r)
 			if set = r.sets.now()[set.Name]; machinefacts.IsFrozen(set) || len(r.machines.now()) != int(set.Spec.Replicas) {
 				t.Errorf("%d machines for %d replicas, frozen: %t", len(r.machines.now()), set.Spec.Replicas, machinefacts.IsFrozen(set))

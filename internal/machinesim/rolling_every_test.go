@@ -50,10 +50,10 @@ func TestEveryInterleavingOfARolloutEndsTheSame(t *testing.T) {
 			s.RollbackTo = &v1alpha1.RollbackConfig{Revision: 1}
 		}},
 	} {
-		for _, foresees := range []bool{false, true} { // alone, and as in the fleet
-			t.Run(fmt.Sprintf("%s, foresees %v", name, foresees), func(t *testing.T) {
+		for _, predicts := range []bool{false, true} { // alone, and as in the fleet
+			t.Run(fmt.Sprintf("%s, predicts %v", name, predicts), func(t *testing.T) {
 				r := newRolling(t, 1, tc.strategy, tc.replicas)
-				r.foresees = foresees
+				r.predicts = predicts
 				r.user(useTemplate("b"))
 				e := &explorer{T: t, seen: map[string]bool{}, outcomes: map[string]string{}, onPath: map[string]bool{}}
 				changes := 0
@@ -164,7 +164,7 @@ func (r *rolling) copy() *rolling {
 	w.nodes.history = []map[string]*corev1.Node{r.nodes.now()}
 	c := &rolling{
 		world: w, broken: r.broken, tooLate: maps.Clone(r.tooLate), ends: map[types.UID]time.Time{}, least: r.least, most: r.most, resized: r.resized, steady: r.steady,
-		recreates: r.recreates, foresees: r.foresees, inPlace: r.inPlace, manual: r.manual, instant: r.instant, fails: r.fails,
+		recreates: r.recreates, predicts: r.predicts, inPlace: r.inPlace, manual: r.manual, instant: r.instant, fails: r.fails,
 	}
 	c.replaceOwner()
 	return c

@@ -262,7 +262,7 @@ func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
 
 // predict adds to a set that is about to be written the content of its next write.
 func (r *rolling) predict(set *v1alpha1.MachineSet, isReplaced bool) *v1alpha1.MachineSet {
-	if !r.foresees {
+	if !r.predicts {
 		return set
 	}
 	w := r.observeSet(set)

@@ -83,7 +83,7 @@ func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, 
 		resizes := dice.IntN(3) == 0
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, strategy, int32(1+dice.IntN(6)))
-			r.foresees, r.sick = dice.IntN(2) == 0, !r.inPlace && dice.IntN(3) == 0
+			r.predicts, r.sick = dice.IntN(2) == 0, !r.inPlace && dice.IntN(3) == 0
 			r.mortal = r.sick && dice.IntN(2) == 0
 			r.user(useTemplate("b"))
 			for range dice.IntN(6) {
@@ -103,7 +103,7 @@ func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, 
 			for _, m := range sorted(r.machines.now()) {
 				r.preserve(m, false)
 			}
-			r.calm(ends)
+			r.withoutFaults(ends)
 			r.mustBeDone()
 			check(r)
 		})
@@ -116,12 +116,12 @@ func TestDeletedInTheMiddleOfARollout(t *testing.T) {
 		seed := *first + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, rollingUpdate("1", "1"), 4)
-			r.foresees = seed%2 == 0
+			r.predicts = seed%2 == 0
 			r.user(useTemplate("b"))
 			r.storm(r.dice.IntN(300))
 			r.deleteIt()
 			r.storm(300)
-			r.calm(time.Hour)
+			r.withoutFaults(time.Hour)
 			r.mustBeGone()
 		})
 	}
@@ -149,7 +149,7 @@ func TestBrokenTemplate(t *testing.T) {
 			r.broken["b"] = true
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Template.Annotations = map[string]string{"template": "b"} })
 			r.storm(300)
-			r.calm(time.Hour)
+			r.withoutFaults(time.Hour)
 			c := r.deployment().Status.Conditions
 			// There may be 5 + 2, and 5 − 1 have to run: those are old ones, and the other 3 are new ones.
 			if got := r.outcome(); got != `replicas 5, template b
@@ -162,7 +162,7 @@ set of b: size 3, 0 run, 3 others, kept true, tainted false` {
 			}
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.RollbackTo = &v1alpha1.RollbackConfig{} })
 			r.storm(300)
-			r.calm(time.Hour)
+			r.withoutFaults(time.Hour)
 			r.mustBeDone()
 		})
 	}

@@ -43,7 +43,7 @@ type rolling struct {
 	keepsFailed bool                     // machines whose update has failed are not replaced
 	steady      bool                     // all machines have run
 	recreates   bool
-	foresees    bool // what follows from a new size is written with it
+	predicts    bool // what follows from a new size is written with it
 	// sick makes machines unhealthy and healthy again. Unusable machines are deleted first, and may have recovered by then,
 	// so that fewer than have to may run.
 	sick bool
@@ -82,7 +82,7 @@ func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentSt
 	w.deployments.create(d)
 	r.replaceOwner()
 	r.limit(d)
-	r.calm(10 * time.Minute)
+	r.withoutFaults(10 * time.Minute)
 	r.mustBeDone()
 	r.steady = true
 	return r
@@ -242,8 +242,8 @@ func (r *rolling) comeUp(m *v1alpha1.Machine) {
 	}
 }
 
-// calm lets time pass without faults.
-func (r *rolling) calm(d time.Duration) {
+// withoutFaults lets time pass without faults.
+func (r *rolling) withoutFaults(d time.Duration) {
 	wild := r.wild
 	r.wild = false
 	const step, glances = 5 * time.Second, 12 // a minute: that is how often time alone changes something

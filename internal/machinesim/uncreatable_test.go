@@ -30,7 +30,7 @@ func TestRolloutOfMachinesThatCannotBeCreated(t *testing.T) {
 			seed := *first + uint64(i)
 			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
 				r := newRolling(t, seed, strategy, int32(1+seed%3))
-				r.foresees = seed%2 == 0
+				r.predicts = seed%2 == 0
 				r.refused["a"], r.refused["b"] = true, true
 				r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas += int32(r.dice.IntN(4)) })
 				r.storm(r.dice.IntN(300))
@@ -39,16 +39,16 @@ func TestRolloutOfMachinesThatCannotBeCreated(t *testing.T) {
 					r.storm(r.dice.IntN(300))
 				}
 				if r.dice.IntN(2) == 0 {
-					r.calm(10 * time.Minute)
+					r.withoutFaults(10 * time.Minute)
 				}
 				r.user(useTemplate("c"))
 				r.storm(r.dice.IntN(300))
-				r.calm(20 * time.Minute)
+				r.withoutFaults(20 * time.Minute)
 				for range 10 {
 					if r.manual {
 						r.userSelects()
 					}
-					r.calm(20 * time.Minute)
+					r.withoutFaults(20 * time.Minute)
 				}
 				r.mustBeDone()
 				r.mustBeFree()

@@ -21,9 +21,9 @@ const (
 	patience = 5 * time.Minute
 	// silence is for how long a root may be unserved at rest before a metric, or readiness, has to report it.
 	silence = 100 * time.Second
-	// calmTime is for how long a fleet at rest is observed, and calmOwnerless how long all slots together may be without a holder
+	// restTime is for how long a fleet at rest is observed, and restOwnerless how long all slots together may be without a holder
 	// in that time: a slot that is tried with a replica that cannot acquire it is without one for some 5 s.
-	calmTime, calmOwnerless = 5 * time.Minute, time.Minute
+	restTime, restOwnerless = 5 * time.Minute, time.Minute
 	// serveWithin is for how long a root that is new or changed may be unserved while the fleet is at rest: a replica that is tried
 	// again releases a slot that does not open after 30 s, another one acquires it within 5 s, and a VM joins within 10 s. A leader
 	// that cannot work resigns after 15 s before that.
@@ -182,13 +182,13 @@ func (t *trial) converge() {
 	t.logf("rests %s after the last change", time.Since(changed))
 }
 
-// calm lets time pass in which nothing happens except for the lasting fault, and roots that change one by one. Each is served in time.
-func (t *trial) calm() {
+// rest lets time pass in which nothing happens except for the lasting fault, and roots that change one by one. Each is served in time.
+func (t *trial) rest() {
 	if !t.fine() {
 		return
 	}
 	t.ownerless = 0
-	d := calmTime
+	d := restTime
 	if t.lasting == nil {
 		d = time.Minute // nothing makes later changes differ from the first ones
 	}
@@ -210,7 +210,7 @@ func (t *trial) calm() {
 		return len(changed) == 0
 	})
 	t.logf("slots were without a holder for %s in %s", t.ownerless, d)
-	if t.ownerless > calmOwnerless {
+	if t.ownerless > restOwnerless {
 		t.fail("slots were without a holder for %s in %s in which nothing happened", t.ownerless, d)
 	}
 	for _, r := range t.sortedRoots() {
@@ -297,7 +297,7 @@ func (t *trial) live() {
 	t.last()
 	t.heal()
 	t.converge()
-	t.calm()
+	t.rest()
 	t.checkTimes()
 	if !t.fine() {
 		t.logObjects()

@@ -32,7 +32,7 @@ type life struct {
 	replica, session        string
 	pod                     int
 	leaving, killed, judged bool                     // asked to leave, killed, looked at when it had ended; they are the root goroutine's
-	calm                    atomic.Bool              // no faults any more
+	faultless               atomic.Bool              // no faults any more
 	emptied                 atomic.Bool              // it has given up its session Lease
 	gone                    chan struct{}            // closed when the process has ended
 	err                     error                    // with what Run has returned
@@ -144,7 +144,7 @@ func (l *life) draw(n int) int {
 }
 
 // oneIn is true once in n times while there are faults; never for 0.
-func (l *life) oneIn(n int) bool { return n > 0 && !l.calm.Load() && l.draw(n) == 0 }
+func (l *life) oneIn(n int) bool { return n > 0 && !l.faultless.Load() && l.draw(n) == 0 }
 
 func (l *life) between(least, most time.Duration) time.Duration {
 	l.mu.Lock()

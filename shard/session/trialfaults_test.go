@@ -130,7 +130,7 @@ func (r *trial) heal() {
 			r.die(l)
 		}
 		newest[l.replica] = newest[l.replica] || l.alive()
-		l.calm.Store(true)
+		l.faultless.Store(true)
 		l.cut(time.Now())
 		l.stick(time.Now())
 	}

@@ -20,11 +20,11 @@ import (
 // world is a small model of all that a drain has to do with. Passes run over it as the controller runs them: they see it
 // late, and are broken off anywhere.
 type world struct {
-	t     *rapid.T
-	facts Facts // as it is; the memory is that of the process
-	shown Facts // as the watches show it
-	state State
-	calm  bool // no more faults
+	t         *rapid.T
+	facts     Facts // as it is; the memory is that of the process
+	shown     Facts // as the watches show it
+	state     State
+	faultless bool // no more faults
 	// refused is when pods were refused first.
 	refused map[types.UID]time.Time
 	// written is how many versions of budgets there were, and counted are those that were counted since the process began.
@@ -110,7 +110,7 @@ func (w *world) seen() Facts {
 	f := w.shown
 	f.Now, f.Sight, f.Memory, f.Live, f.Order = w.facts.Now, w.facts.Sight, w.facts.Memory, false, w.facts.Order
 	f.Node, f.FreeDetaches = w.facts.Node, rapid.IntRange(0, MaxDetaches).Draw(w.t, "free")
-	if w.calm {
+	if w.faultless {
 		f.FreeDetaches = MaxDetaches
 	}
 	if w.chance("blind", 3) {
@@ -127,7 +127,7 @@ func (w *world) pass() time.Duration {
 		if diff := w.check(f, v); diff != "" {
 			w.t.Fatalf("%s\nverdict: %+v", diff, v)
 		}
-		if !w.calm && w.chance("dies", 15) {
+		if !w.faultless && w.chance("dies", 15) {
 			w.facts.Memory, w.facts.Sight, w.counted = Memory{}, Unseen, map[types.UID]bool{}
 			return time.Millisecond
 		}
@@ -145,7 +145,7 @@ func (w *world) pass() time.Duration {
 			w.facts.Sight = max(w.facts.Sight, Listed)
 		case Watch:
 			w.facts.Sight = draw(w, "sight", Awaited, Watched)
-			if w.calm {
+			if w.faultless {
 				w.facts.Sight = Watched
 			}
 		case RequestRecount:
@@ -280,7 +280,7 @@ func (w *world) remove(v Verdict) {
 		}
 	}
 	for _, a := range v.Attachments {
-		if !w.calm && w.chance("refuses", 5) {
+		if !w.faultless && w.chance("refuses", 5) {
 			attempts[a.UID] = Refused(w.facts.Now, Delete, false, 0, "no")
 			continue
 		}
@@ -297,7 +297,7 @@ func (w *world) mark(v Verdict) {
 		switch {
 		case w.facts.Budgets[i].ResourceVersion != marked.ResourceVersion:
 			w.facts.Memory = w.facts.Memory.RequestFailed(marked.UID, "")
-		case !w.calm && w.chance("is not marked", 5):
+		case !w.faultless && w.chance("is not marked", 5):
 			w.facts.Memory = w.facts.Memory.RequestFailed(marked.UID, "no")
 		default:
 			w.changeBudget(i, func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 })
@@ -332,7 +332,7 @@ func (w *world) removePod(r Removal) Attempt {
 	pod := w.facts.Pods[i].DeepCopy()
 	blockers := blocking(pod, guards(w.facts, pod))
 	switch {
-	case !w.calm && w.chance("refuses", 5):
+	case !w.faultless && w.chance("refuses", 5):
 		return Refused(w.facts.Now, r.How, false, 0, "no")
 	case r.How == Take && len(blockers) == 0 && w.chance("is broken off", 2):
 		w.takeDisruption(r.Budgets[0].Name, pod.Name)
@@ -454,9 +454,9 @@ func aDrain(t *rapid.T) {
 	w.settle()
 }
 
-// settle ends all faults. Pods and volumes go or do not; the drain ends in any case, woken by nothing but its own wishes.
+// settle ends all faults. Pods and volumes may go or stay; the drain ends in any case, and only its own requests wake it.
 func (w *world) settle() {
-	w.calm = true
+	w.faultless = true
 	goes := w.chance("pods and volumes go", 2)
 	last := w.facts.Now
 	if deadline := w.facts.Order.deadline(); last.Before(deadline) {

@@ -84,10 +84,10 @@ type explorer[S comparable] struct {
 	parent []uint32
 	index  []uint32 // open addressing; an entry is 1 + the number of a state
 	seed   maphash.Seed
-	// The steps that happen without faults: those of state i are calm[from[i]:from[i+1]].
-	calm, from []uint32
-	waits      []bool // the calm steps of a state let time pass
-	steps      []step[S]
+	// The steps that happen without faults: those of state i are faultless[from[i]:from[i+1]].
+	faultless, from []uint32
+	waits           []bool // the steps without faults of a state let time pass
+	steps           []step[S]
 }
 
 // explore examines everything that can be reached. It stops at the first state that breaks a promise. When everything is
@@ -108,7 +108,7 @@ func explore[S comparable](sys system[S], limit bounds) finding {
 		}
 		e.expand(uint32(i))
 	}
-	e.from = append(e.from, uint32(len(e.calm)))
+	e.from = append(e.from, uint32(len(e.faultless)))
 	f := finding{states: e.states.n, depth: depth, complete: true}
 	unsure, ticks := e.unsure()
 	f.ticks = ticks
@@ -121,20 +121,20 @@ func explore[S comparable](sys system[S], limit bounds) finding {
 
 // expand visits all successors of a state.
 func (e *explorer[S]) expand(i uint32) {
-	e.from = append(e.from, uint32(len(e.calm)))
+	e.from = append(e.from, uint32(len(e.faultless)))
 	e.steps = e.system.next(*e.states.at(i), e.steps[:0])
-	when := calmKind(e.steps)
+	when := faultlessKind(e.steps)
 	e.waits = append(e.waits, when == passing)
 	for _, s := range e.steps {
 		j := e.visit(s.to, i)
 		if s.kind == when {
-			e.calm = append(e.calm, j)
+			e.faultless = append(e.faultless, j)
 		}
 	}
 }
 
-// calmKind returns the kind of the steps that happen without faults: those that are due, and the passing of time if none is.
-func calmKind[S comparable](steps []step[S]) kind {
+// faultlessKind returns the kind of the steps that happen without faults: those that are due, and the passing of time if none is.
+func faultlessKind[S comparable](steps []step[S]) kind {
 	if slices.ContainsFunc(steps, func(s step[S]) bool { return s.kind == due }) {
 		return due
 	}

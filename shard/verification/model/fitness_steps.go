@@ -24,7 +24,7 @@ func (f fitness) next(c crew, steps []step[crew]) []step[crew] {
 			}
 		}
 	}
-	if f.late || calmKind(n.steps[first:]) == passing {
+	if f.late || faultlessKind(n.steps[first:]) == passing {
 		n.add(passing, "time passes", 0, n.tick)
 	}
 	for r := range f.replicas {

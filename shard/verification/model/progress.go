@@ -7,7 +7,7 @@ import "slices"
 // unsure.) It also returns the largest number of ticks that pass before a good state is reached.
 func (e *explorer[S]) unsure() (unsure []bool, most int) {
 	begin, predecessors := e.backwards()
-	open := make([]uint32, e.states.n) // calm steps that do not surely lead to a good state
+	open := make([]uint32, e.states.n) // steps without faults that do not surely lead to a good state
 	unsure = make([]bool, e.states.n)
 	ticks := make([]uint8, e.states.n)
 	var sure []uint32
@@ -34,7 +34,7 @@ func (e *explorer[S]) unsure() (unsure []bool, most int) {
 	return unsure, most
 }
 
-// tick is the time that the calm steps of a state take.
+// tick is the time that the steps without faults of a state take.
 func (e *explorer[S]) tick(i uint32) uint8 {
 	if e.waits[i] {
 		return 1
@@ -42,18 +42,18 @@ func (e *explorer[S]) tick(i uint32) uint8 {
 	return 0
 }
 
-// backwards reverses the calm steps: the predecessors of state i are predecessors[begin[i]:begin[i+1]].
+// backwards reverses the steps without faults: the predecessors of state i are predecessors[begin[i]:begin[i+1]].
 func (e *explorer[S]) backwards() (begin, predecessors []uint32) {
 	begin = make([]uint32, e.states.n+1)
-	for _, to := range e.calm {
+	for _, to := range e.faultless {
 		begin[to]++
 	}
 	for i := 1; i < len(begin); i++ {
 		begin[i] += begin[i-1]
 	}
-	predecessors = make([]uint32, len(e.calm))
+	predecessors = make([]uint32, len(e.faultless))
 	for i := range e.states.n {
-		for _, to := range e.calm[e.from[i]:e.from[i+1]] {
+		for _, to := range e.faultless[e.from[i]:e.from[i+1]] {
 			begin[to]--
 			predecessors[begin[to]] = uint32(i)
 		}
@@ -86,7 +86,7 @@ func (e *explorer[S]) endless(i uint32, unsure []bool) []string {
 	lines := append(e.story(i), "  from now on no more faults occur:")
 	for seen := map[uint32]bool{}; !seen[i]; {
 		seen[i] = true
-		ways := e.calm[e.from[i]:e.from[i+1]]
+		ways := e.faultless[e.from[i]:e.from[i+1]]
 		way := slices.IndexFunc(ways, func(j uint32) bool { return unsure[j] })
 		if way < 0 {
 			return append(lines, "  no more steps are possible")

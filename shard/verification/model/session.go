@@ -18,7 +18,7 @@ func (f fleet) next(w world, steps []step[world]) []step[world] {
 		n.life(uint8(i + 1))
 	}
 	n.byHand()
-	if !f.prompt || w.away || calmKind(n.steps[first:]) == passing {
+	if !f.prompt || w.away || faultlessKind(n.steps[first:]) == passing {
 		n.time()
 	}
 	for i := range n.steps[first:] {

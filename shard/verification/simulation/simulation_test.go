@@ -55,16 +55,16 @@ func run(seed uint64, broken promises, change adjustment, story *strings.Builder
 
 // settle waits until the fleet is at rest, and stays so for a short time.
 func (w *world) settle() {
-	calm, end := time.Duration(0), w.now+patience
+	settled, end := time.Duration(0), w.now+patience
 	w.run(end, func() bool {
 		if w.checker.atRest() != "" {
-			calm = 0
+			settled = 0
 			return false
 		}
-		if calm == 0 {
-			calm = w.now
+		if settled == 0 {
+			settled = w.now
 		}
-		return w.now-calm > 2*time.Second
+		return w.now-settled > 2*time.Second
 	})
 	if missing := w.checker.atRest(); missing != "" {
 		w.checker.stuck = w.checker.violation == ""
