@@ -151,7 +151,7 @@ func autoscalerScalesUpFromZero(s *space) {
 		if _, err := a.query(ctx, &requested, "nodes", "pool"); err != nil {
 			return err
 		}
-		var wrong complaints
+		var wrong deviations
 		wrong.unless(len(requested) == 5, "there are %d", len(requested))
 		for _, i := range requested {
 			wrong.unless(i.ID == "requested://"+i.Machine && i.Creating && i.Error != nil && i.Error.Class == "Other" && i.Error.Code == "Internal", "%+v %+v", i, i.Error)
@@ -246,7 +246,7 @@ func autoscalerScalesDownByName(s *space) {
 			if err := errors.Join(err1, err2); err != nil {
 				return err
 			}
-			var wrong complaints
+			var wrong deviations
 			var found []string
 			for _, m := range machines {
 				found = append(found, m.Name)
@@ -281,7 +281,7 @@ func autoscalerIsKeptFromARollout(s *space) {
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
-		var wrong complaints
+		var wrong deviations
 		wrong.unless(strings.HasPrefix(kept[machines[0].Name], "kept"), "Nodes are marked: %v", kept)
 		progress := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentProgressing)
 		wrong.unless(progress != nil && progress.Reason != v1alpha1.ReasonNewMachineSetAvailable, "Progressing is %v", progress)

@@ -211,7 +211,7 @@ func (s *azureSpace) joined() map[string]string {
 				used["azure://"+r.User]++
 			}
 		}
-		var wrong complaints
+		var wrong deviations
 		wrong.unless(len(vms) == len(machines) && len(used) == len(machines), "for %d machines there are VMs %v, with parts %v", len(machines), vms, used)
 		for _, m := range machines {
 			joined[m.Name] = string(m.UID)

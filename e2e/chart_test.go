@@ -185,7 +185,7 @@ func helm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) str
 	return output
 }
 
-// tryHelm is helm, and returns an error, with what Helm complains about, where Helm fails.
+// tryHelm is helm, and returns an error, with the errors that Helm prints, where Helm fails.
 func tryHelm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) (string, error) {
 	t.Helper()
 	bin, err := harness.Bin()
@@ -193,13 +193,13 @@ func tryHelm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) 
 		t.Fatal(err)
 	}
 	home := t.TempDir()
-	var output, complained strings.Builder
+	var output, failures strings.Builder
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(bin, "helm"), append(args, "--namespace", chartNamespace)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(lab.Dir, kubeconfig),
 		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-	cmd.Stdout, cmd.Stderr = &output, &complained
+	cmd.Stdout, cmd.Stderr = &output, &failures
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("helm %s: %w; hack/build-helm.sh builds Helm\n%s", strings.Join(args, " "), err, complained.String())
+		return "", fmt.Errorf("helm %s: %w; hack/build-helm.sh builds Helm\n%s", strings.Join(args, " "), err, failures.String())
 	}
 	return output.String(), nil
 }

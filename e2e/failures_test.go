@@ -38,7 +38,7 @@ func (s *space) machineFails(name string, code driver.Code, message string) {
 // checkFailed compares a machine with one that cannot be created and is retried.
 func checkFailed(m v1alpha1.Machine, code driver.Code, message string) error {
 	op, phase := m.Status.LastOperation, m.Status.CurrentStatus.Phase
-	var wrong complaints
+	var wrong deviations
 	wrong.unless(phase == v1alpha1.MachineCrashLoopBackOff, "%s: phase %q", m.Name, phase)
 	wrong.unless(op.Type == v1alpha1.MachineOperationCreate && op.State == v1alpha1.MachineStateFailed && op.ErrorCode == code.String() &&
 		strings.Contains(op.Description, message), "%s: last operation %+v", m.Name, op)

@@ -155,7 +155,7 @@ func remembers(s *space, pod string, nodes ...string) {
 func free(s *space, vms []string) {
 	s.Helper()
 	s.eventually("all volumes are free", func(ctx context.Context) error {
-		var wrong complaints
+		var wrong deviations
 		all, err := s.lab.Cloud.Volumes(ctx)
 		for _, v := range all {
 			wrong.unless(!slices.Contains(vms, v.AttachedTo), "volume %s is attached to VM %s", v.ID, v.AttachedTo)

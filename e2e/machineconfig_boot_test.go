@@ -82,7 +82,7 @@ func machinesBootConfigured(s *space) {
 		if err != nil {
 			return err
 		}
-		var wrong complaints
+		var wrong deviations
 		wrong.unless(len(machines) == size, "there are %d", len(machines))
 		for _, m := range machines {
 			named := m.Annotations[configv1alpha1.AnnotationMachineConfig]

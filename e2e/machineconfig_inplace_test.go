@@ -120,7 +120,7 @@ func (j *joinedInPlace) isSelectedByTheUser() {
 	j.hasNewTarget()
 	j.eventually("all Nodes are candidates", func(ctx context.Context) error {
 		nodes, err := j.nodesOf(ctx, "pool")
-		var wrong complaints
+		var wrong deviations
 		for name, n := range nodes {
 			wrong.unless(machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonCandidateForUpdate && !machinefacts.IsInPlaceSelected(n), "%s: %s, labels %v", name, machinefacts.InPlaceStage(n), n.Labels)
 		}
@@ -184,7 +184,7 @@ func (j *joinedInPlace) isComplete(content string) {
 		if err != nil {
 			return err
 		}
-		var wrong complaints
+		var wrong deviations
 		st := d.Status
 		wrong.unless(st.ObservedGeneration == d.Generation && st.Replicas == int32(j.size) && st.UpdatedReplicas == st.Replicas && st.AvailableReplicas == st.Replicas,
 			"generation %d: %+v", d.Generation, st)

@@ -79,7 +79,7 @@ func poolRolls(s *space) {
 		if err != nil {
 			return err
 		}
-		var wrong complaints
+		var wrong deviations
 		wrong.unless(len(nodes) == size, "there are %d", len(nodes))
 		for _, n := range nodes {
 			pods := n.Status.Capacity[corev1.ResourcePods]

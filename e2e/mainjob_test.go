@@ -85,7 +85,7 @@ func (s *space) ownedAndFinalized() {
 	s.must(err)
 	secret, err := s.lab.Control.CoreV1().Secrets(s.name).Get(s.Context(), harness.ClassName, metav1.GetOptions{})
 	s.must(err)
-	var wrong complaints
+	var wrong deviations
 	for _, held := range []metav1.Object{d, set, class} {
 		wrong.unless(slices.Contains(held.GetFinalizers(), v1alpha1.FinalizerName), "%T has finalizers %v", held, held.GetFinalizers())
 	}

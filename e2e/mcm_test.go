@@ -155,7 +155,7 @@ func (s *space) labelled(n int, slotOf func(root string) string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%d objects are in their slots", n), func(context.Context) error {
 		right := 0
-		var wrong complaints
+		var wrong deviations
 		slotOfNode := map[string]string{}
 		s.each(s.name, func(kind string, o metav1.Object) {
 			want := slotOf(o.GetLabels()[v1alpha1.LabelName])

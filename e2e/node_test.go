@@ -39,14 +39,14 @@ func (s *space) nodesOf(ctx context.Context, pool string) (map[string]*corev1.No
 }
 
 // onNodes waits until every Node of a pool passes a check.
-func (s *space) onNodes(what, pool string, check func(n *corev1.Node, wrong *complaints)) {
+func (s *space) onNodes(what, pool string, check func(n *corev1.Node, wrong *deviations)) {
 	s.Helper()
 	s.eventually(what, func(ctx context.Context) error {
 		nodes, err := s.nodesOf(ctx, pool)
 		if err != nil {
 			return err
 		}
-		var wrong complaints
+		var wrong deviations
 		for _, node := range nodes {
 			check(node, &wrong)
 		}
@@ -98,7 +98,7 @@ func TestNodeTemplate(t *testing.T) {
 	s.running("", 3)
 	before := s.joined()
 	s.oneEvent(rejected.UID, v1alpha1.EventNodeRefused)
-	s.onNodes("the Nodes match template and class", "pool", func(n *corev1.Node, wrong *complaints) {
+	s.onNodes("the Nodes match template and class", "pool", func(n *corev1.Node, wrong *deviations) {
 		wrong.unless(n.Labels["pool"] == "a" && n.Labels["old"] == "1", "%s has labels %v", n.Name, n.Labels)
 		wrong.unless(n.Annotations["team"] == "b", "%s has annotations %v", n.Name, n.Annotations)
 		wrong.unless(hasTaint(n, "gpu", "yes"), "%s has taints %v", n.Name, n.Spec.Taints)
@@ -110,7 +110,7 @@ func TestNodeTemplate(t *testing.T) {
 	some := slices.Min(slices.Collect(maps.Keys(nodes)))
 	s.patchNode(some, `{"metadata":{"labels":{"his":"own","pool":"meddled"}}}`)
 	s.patchNode(some, `{"status":{"capacity":{"example.com/dongle":"0"}}}`, "status") // as a kubelet does after a restart
-	s.onNodes("the Node has its values again", "pool", func(n *corev1.Node, wrong *complaints) {
+	s.onNodes("the Node has its values again", "pool", func(n *corev1.Node, wrong *deviations) {
 		wrong.unless(n.Labels["pool"] == "a" && hasDongles(n, 4), "%s has labels %v and reports %v", n.Name, n.Labels, n.Status.Capacity)
 	})
 	template.Labels = map[string]string{"pool": "a", "new": "1"}
@@ -119,7 +119,7 @@ func TestNodeTemplate(t *testing.T) {
 	s.patch("machinedeployments", "pool", nodeTemplate(t, template))
 	class("null")
 	s.patch("machines", rejected.Name, `{"spec":{"nodeTemplate":{"metadata":{"labels":{"no label has blanks":null,"pool":"a","new":"1"}}}}}`)
-	s.onNodes("the Nodes match the changed template and class", "", func(n *corev1.Node, wrong *complaints) {
+	s.onNodes("the Nodes match the changed template and class", "", func(n *corev1.Node, wrong *deviations) {
 		_, old := n.Labels["old"]
 		wrong.unless(n.Labels["pool"] == "a" && n.Labels["new"] == "1" && !old, "%s has labels %v", n.Name, n.Labels)
 		wrong.unless(n.Name == rejected.Name || hasTaint(n, "gpu", "some") && !hasTaint(n, "gpu", "yes"), "%s has taints %v", n.Name, n.Spec.Taints)

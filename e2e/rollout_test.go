@@ -123,7 +123,7 @@ func (s *space) setsRest() {
 		if err != nil {
 			return err
 		}
-		var wrong complaints
+		var wrong deviations
 		for _, set := range sets.Items {
 			n, is := set.Spec.Replicas, set.Status
 			wrong.unless(is.ObservedGeneration == set.Generation && is.Replicas == n && is.ReadyReplicas == n, "%s wants %d, generation %d: %+v",
@@ -141,7 +141,7 @@ func (s *space) rolled(template string, n int) {
 		if err != nil {
 			return err
 		}
-		var wrong complaints
+		var wrong deviations
 		wrong.unless(len(machines) == n, "there are %d machines", len(machines))
 		for _, m := range machines {
 			wrong.unless(m.Annotations["template"] == template && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning,

@@ -196,7 +196,7 @@ func (s *space) running(pool string, n int) {
 		if err != nil {
 			return err
 		}
-		var wrong complaints
+		var wrong deviations
 		wrong.unless(len(machines) == n, "there are %d machines", len(machines))
 		for _, m := range machines {
 			wrong.unless(m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && m.DeletionTimestamp == nil,
@@ -206,16 +206,16 @@ func (s *space) running(pool string, n int) {
 	})
 }
 
-// complaints collects deviations from what is expected.
-type complaints []error
+// deviations collects deviations from what is expected.
+type deviations []error
 
-func (c *complaints) unless(ok bool, format string, args ...any) {
+func (c *deviations) unless(ok bool, format string, args ...any) {
 	if !ok {
 		*c = append(*c, fmt.Errorf(format, args...))
 	}
 }
 
-func (c *complaints) err() error { return errors.Join(*c...) }
+func (c *deviations) err() error { return errors.Join(*c...) }
 
 // joined waits until the running machines of the namespace, their Nodes and the VMs at the cloud match, and returns the VM of each
 // machine.
@@ -240,7 +240,7 @@ func (s *space) agree(ctx context.Context) (map[string]string, error) {
 	for _, vm := range found {
 		vms[vm.ID] = vm
 	}
-	var wrong complaints
+	var wrong deviations
 	wrong.unless(len(found) == len(machines), "the cloud has %d VMs for %d machines", len(found), len(machines))
 	joined := map[string]string{}
 	for _, m := range machines {
@@ -259,8 +259,8 @@ func (s *space) agree(ctx context.Context) (map[string]string, error) {
 }
 
 // checkNode compares a running machine with its Node.
-func checkNode(m v1alpha1.Machine, node *corev1.Node) complaints {
-	var wrong complaints
+func checkNode(m v1alpha1.Machine, node *corev1.Node) deviations {
+	var wrong deviations
 	ready := func(conditions []corev1.NodeCondition) bool {
 		return slices.ContainsFunc(conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -303,7 +303,7 @@ func (s *space) nothingLeft(ctx context.Context) error {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return err
 	}
-	var wrong complaints
+	var wrong deviations
 	wrong.unless(len(sets.Items) == 0, "%d MachineSets are left", len(sets.Items))
 	wrong.unless(len(deployments.Items) == 0, "%d MachineDeployments are left", len(deployments.Items))
 	wrong.unless(len(vms) == 0, "%d VMs are left", len(vms))

@@ -44,7 +44,7 @@ func measureKilledDriver(ctx context.Context, dir string, creates int, s sample)
 	if _, err := lab.Machines.MachineV1alpha1().MachineClasses(sideProvider).Create(ctx, class, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create a MachineClass: %w", err)
 	}
-	before, err := createBeside(ctx, lab, "calm", creates, func(context.Context) error { return nil })
+	before, err := createBeside(ctx, lab, "undisturbed", creates, func(context.Context) error { return nil })
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func (d *demo) end(ctx context.Context, err error) int {
 	case interrupted:
 		d.screen.print("", "Interrupted. Stopping everything …")
 	case err != nil:
-		d.complain(ctx, err)
+		d.reportError(ctx, err)
 	case d.keep:
 		d.lookAround()
 		return 0
@@ -42,16 +42,16 @@ func (d *demo) end(ctx context.Context, err error) int {
 	return 0
 }
 
-// complaintTimeout bounds the search for reasons.
-const complaintTimeout = 20 * time.Second
+// reasonTimeout bounds the search for reasons.
+const reasonTimeout = 20 * time.Second
 
-// complain prints the error, and what the lab reports about its cause.
-func (d *demo) complain(ctx context.Context, err error) {
+// reportError prints the error, and what the lab reports about its cause.
+func (d *demo) reportError(ctx context.Context, err error) {
 	d.screen.print("", d.screen.ink.red("Failed: ")+err.Error())
 	if d.lab == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, complaintTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reasonTimeout)
 	defer cancel()
 	for _, line := range reasons(ctx, d.lab) {
 		d.screen.note("%s", line)

@@ -27,9 +27,9 @@ func main() {
 	os.Exit(code)
 }
 
-func run(ctx context.Context, args []string, out *os.File, complaints io.Writer) int {
+func run(ctx context.Context, args []string, out *os.File, stderr io.Writer) int {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	flags.SetOutput(complaints)
+	flags.SetOutput(stderr)
 	keep := flags.Bool("keep", false, "keep everything running at the end, and print how to inspect it")
 	tracing := flags.Bool("tracing", false, "trace the fleet, and show one machine's life")
 	picture := flags.String("picture", "", "file for a picture of the run, as SVG")
@@ -41,20 +41,20 @@ func run(ctx context.Context, args []string, out *os.File, complaints io.Writer)
 		return exitUsage
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintf(complaints, "demo: it takes no arguments, got %q\n", flags.Args())
+		fmt.Fprintf(stderr, "demo: it takes no arguments, got %q\n", flags.Args())
 		return exitUsage
 	}
 	if *replicas < 1 {
-		fmt.Fprintf(complaints, "demo: --replicas must be at least 1, got %d\n", *replicas)
+		fmt.Fprintf(stderr, "demo: --replicas must be at least 1, got %d\n", *replicas)
 		return exitUsage
 	}
 	tools, err := findTools()
 	if err != nil {
-		fmt.Fprintln(complaints, "demo:", err)
+		fmt.Fprintln(stderr, "demo:", err)
 		return exitFailed
 	}
 	if tools.lab, err = os.MkdirTemp("", "fleet-demo-"); err != nil {
-		fmt.Fprintln(complaints, "demo: make a folder for the lab:", err)
+		fmt.Fprintln(stderr, "demo: make a folder for the lab:", err)
 		return exitFailed
 	}
 	d := &demo{dir: tools.lab, replicas: *replicas, keep: *keep, tracing: *tracing, drawTo: *picture, tools: tools, screen: newScreen(out, os.Getenv), began: time.Now()}

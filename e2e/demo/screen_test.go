@@ -153,9 +153,9 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(test.dir)
-			var complaints strings.Builder
-			if got := run(t.Context(), test.args, nil, &complaints); got != test.want || complaints.Len() == 0 {
-				t.Errorf("run(%q) = %d and %q, want %d and a reason", test.args, got, complaints.String(), test.want)
+			var stderr strings.Builder
+			if got := run(t.Context(), test.args, nil, &stderr); got != test.want || stderr.Len() == 0 {
+				t.Errorf("run(%q) = %d and %q, want %d and a reason", test.args, got, stderr.String(), test.want)
 			}
 		})
 	}

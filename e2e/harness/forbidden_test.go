@@ -40,11 +40,11 @@ func TestForbidden(t *testing.T) {
 				got = strings.Split(err.Error(), "\n")
 			}
 			if len(got) != len(test.want) {
-				t.Fatalf("want %d complaints, got %q", len(test.want), got)
+				t.Fatalf("want %d errors, got %q", len(test.want), got)
 			}
 			for i, want := range test.want {
 				if !strings.Contains(got[i], want) {
-					t.Errorf("complaint %d: want %q in it, got %q", i, want, got[i])
+					t.Errorf("error %d: want %q in it, got %q", i, want, got[i])
 				}
 			}
 		})
@@ -69,7 +69,7 @@ func TestExpectedRefusals(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "audit.log"), []string{tc.audit})
 		if err := forbiddenBut(dir, tc.expected, nil); (err != nil) != tc.want {
-			t.Errorf("%s: %v, want a complaint: %t", name, err, tc.want)
+			t.Errorf("%s: %v, want an error: %t", name, err, tc.want)
 		}
 	}
 }

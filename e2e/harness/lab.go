@@ -247,12 +247,12 @@ func (l *Lab) Kubectl(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var printed, complained strings.Builder
+	var printed, failures strings.Builder
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(l.Dir, "admin.kubeconfig"))
-	cmd.Stdout, cmd.Stderr = &printed, &complained
+	cmd.Stdout, cmd.Stderr = &printed, &failures
 	if err := cmd.Run(); err != nil {
-		return printed.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, complained.String())
+		return printed.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, failures.String())
 	}
 	return printed.String(), nil
 }

@@ -101,7 +101,7 @@ func (b *bed) follow(block string) {
 // shell runs commands in the folder of the repository, as a user of the lab does, and returns what they print.
 func (b *bed) shell(commands string) string {
 	b.Helper()
-	var output, complained bytes.Buffer
+	var output, failures bytes.Buffer
 	cmd := exec.CommandContext(b.ctx, "bash", "-euo", "pipefail", "-c", commands)
 	cmd.Dir = b.root
 	cmd.Env = append(os.Environ(),
@@ -109,9 +109,9 @@ func (b *bed) shell(commands string) string {
 		"HELM_CACHE_HOME="+b.home, "HELM_CONFIG_HOME="+b.home, "HELM_DATA_HOME="+b.home,
 		"IMAGE=registry.example.org/team/machine-controller-fleet", "TAG="+b.tag, "VALUES="+filepath.Join(b.lab.Dir, "values.yaml"),
 	)
-	cmd.Stdout, cmd.Stderr = &output, &complained
+	cmd.Stdout, cmd.Stderr = &output, &failures
 	if err := cmd.Run(); err != nil {
-		b.Fatalf("%s\n%v\n%s%s\n%s", commands, err, output.String(), complained.String(), b.pods())
+		b.Fatalf("%s\n%v\n%s%s\n%s", commands, err, output.String(), failures.String(), b.pods())
 	}
 	return output.String()
 }

@@ -55,14 +55,14 @@ func chartRules(ctx context.Context, t *testing.T) ruleFile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var complaint bytes.Buffer
+	var stderr bytes.Buffer
 	helm := exec.CommandContext(ctx, filepath.Join(bin, "helm"), "template", harness.FleetName, chart(t), "--namespace", harness.FleetNamespace,
 		"--show-only", "templates/monitoring.yaml", "--set", "image.repository=none,prometheusRule.enabled=true",
 		"--set", fmt.Sprintf("prometheusRule.objectives.join.seconds=%.0f,prometheusRule.objectives.deletion.seconds=%.0f", joinBound.Seconds(), deletionBound.Seconds()))
-	helm.Stderr = &complaint
+	helm.Stderr = &stderr
 	rendered, err := helm.Output()
 	if err != nil {
-		t.Fatalf("render the rules: %v\n%s", err, &complaint)
+		t.Fatalf("render the rules: %v\n%s", err, &stderr)
 	}
 	var object struct {
 		Spec ruleFile `json:"spec"`

@@ -159,10 +159,10 @@ func (l *lab) feed(ctx context.Context, input, program string, args ...string) (
 	command := exec.CommandContext(ctx, filepath.Join(l.bin, program), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(l.dir, "admin.kubeconfig"))
 	command.Stdin = strings.NewReader(input)
-	var printed, complained bytes.Buffer
-	command.Stdout, command.Stderr = &printed, &complained
+	var printed, failures bytes.Buffer
+	command.Stdout, command.Stderr = &printed, &failures
 	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s%s", program, strings.Join(args, " "), err, printed.Bytes(), complained.Bytes())
+		return "", fmt.Errorf("%s %s: %w\n%s%s", program, strings.Join(args, " "), err, printed.Bytes(), failures.Bytes())
 	}
 	return printed.String(), nil
 }

@@ -3,14 +3,14 @@ package supervise
 import "time"
 
 // Backoff is the wait before each restart of a process that ends repeatedly: none the first time, then First,
-// then twice as long as the time before, at most Max. A process that has run for Calm begins anew.
+// then twice as long as the time before, at most Max. A process that has run for Stable begins anew.
 type Backoff struct {
-	First, Max, Calm time.Duration
+	First, Max, Stable time.Duration
 }
 
 // Kubelet is the back-off of kubelets.
 func Kubelet() *Backoff {
-	return &Backoff{First: 10 * time.Second, Max: 5 * time.Minute, Calm: 10 * time.Minute}
+	return &Backoff{First: 10 * time.Second, Max: 5 * time.Minute, Stable: 10 * time.Minute}
 }
 
 // wait is the time before the next restart, after so many.
@@ -27,8 +27,8 @@ func (b *Backoff) wait(restarts int) time.Duration {
 	return min(wait, b.Max)
 }
 
-// calm resets the count of restarts.
-func (c *child) calm() {
+// resetRestarts resets the count of restarts.
+func (c *child) resetRestarts() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.restarts = 0
@@ -38,7 +38,7 @@ func (c *child) calm() {
 func (c *child) nextWait(l *life) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.clock.Since(l.startedAt) >= c.spec.Restart.Calm {
+	if c.clock.Since(l.startedAt) >= c.spec.Restart.Stable {
 		c.restarts = 0
 	}
 	c.restarts++

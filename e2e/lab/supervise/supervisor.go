@@ -104,7 +104,7 @@ func (s *Supervisor) Forget(name string) error {
 // Start starts a process that has ended.
 func (s *Supervisor) Start(name string) error {
 	return s.act(name, func(c *child) error {
-		c.calm()
+		c.resetRestarts()
 		return s.start(c)
 	})
 }
@@ -141,7 +141,7 @@ func (s *Supervisor) Restart(ctx context.Context, name string) error {
 		if err := c.stop(ctx, s.patience(c)); err != nil {
 			return err
 		}
-		c.calm()
+		c.resetRestarts()
 		return s.start(c)
 	})
 }

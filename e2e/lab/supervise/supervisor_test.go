@@ -216,7 +216,7 @@ func restarting(t *testing.T, policy *Backoff, script string) *Supervisor {
 
 // A process that ends by itself is restarted, at once and then after a wait; one that was ended is not, whether it ran or waited.
 func TestRestartPolicy(t *testing.T) {
-	s := restarting(t, &Backoff{First: time.Hour, Max: time.Hour, Calm: time.Hour}, obedient)
+	s := restarting(t, &Backoff{First: time.Hour, Max: time.Hour, Stable: time.Hour}, obedient)
 	if err := s.Crash("it"); err != nil {
 		t.Fatal(err)
 	}
