@@ -96,7 +96,7 @@ const (
 	ReasonDeleting = "Deleting"
 )
 
-// Reasons of MachineDeploymentRolloutStalled, beside those of the ReplicaFailure conditions. MCM does not have them.
+// Reasons of MachineDeploymentRolloutStalled, in addition to those of the ReplicaFailure conditions. MCM does not have them.
 const (
 	// ReasonMachineCreateFailed means that a new machine could not be made; the message has the error. It is the reason of the
 	// MachineCreateFailure conditions, too.

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Reasons of Events on MachineSets and MachineDeployments, beside those that are reasons of conditions, too. What each means
+// Reasons of Events on MachineSets and MachineDeployments, in addition to those that are reasons of conditions, too. What each means
 // is in its row below.
 const (
 	EventSuccessfulCreate = "SuccessfulCreate"

@@ -61,7 +61,7 @@ const AnnotationApplied = FleetDomain + "applied"
 
 // AnnotationDisruptions holds the disruptions: the machines below the object that may be replaced and still exist. A machine is named
 // here before it is marked as failed, so that the next pass, of this holder or a later one, finishes what was begun and allows no
-// disruption beside it.
+// disruption next to it.
 //
 // On: MachineDeployments, MachineSets without a controller. By: fleet. Value: JSON. See: operations/safety.md#disruption-budgets.
 const AnnotationDisruptions = FleetDomain + "disruptions"
@@ -157,7 +157,7 @@ const AnnotationUpdateTo = FleetDomain + "update-to"
 
 // AnnotationSelecting holds the machines whose Nodes are about to be labelled with LabelSelectedForUpdate. A machine is named here
 // before its Node is labelled, so that the next pass, of this holder or a later one, finishes what was begun and selects no other
-// beside it. It is removed from the list when the label is observed.
+// next to it. It is removed from the list when the label is observed.
 //
 // On: MachineDeployments. By: fleet. Value: JSON. See: operations/rollouts.md#updates-in-place.
 const AnnotationSelecting = FleetDomain + "selecting"

@@ -207,7 +207,7 @@ func drainEvents() []EventReason {
 		{
 			EventEvictionTimedOut, true,
 			[]string{"Machine", "MachineConfigPool"},
-			"Pods of a Node that is drained were deleted without grace, whatever their PodDisruptionBudgets allow, because their evictions had been rejected for the time of `maxEvictRetries`. The drain goes on. The message names the Node and up to three pods.",
+			"Pods of a Node that is drained were deleted without grace, regardless of what their PodDisruptionBudgets allow, because their evictions had been rejected for the time of `maxEvictRetries`. The drain goes on. The message names the Node and up to three pods.",
 			"Change what the PodDisruptionBudget allows, or raise `spec.maxEvictRetries`.",
 		},
 		{

@@ -30,7 +30,7 @@ const (
 	NodePreserved corev1.NodeConditionType = "Preserved"
 )
 
-// Condition types of a Machine, beside those of its Node.
+// Condition types of a Machine, in addition to those of its Node.
 const (
 	// MachineDeleting is on a Machine that is being deleted. Its reason is the rule by which it is deleted and its message the evidence, as
 	// in the deletion log.

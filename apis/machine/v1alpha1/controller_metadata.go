@@ -2,7 +2,7 @@ package v1alpha1
 
 import "strings"
 
-// IsMachineLabelOfControllers reports whether controllers write the label on Machines, whatever a client or a template has there.
+// IsMachineLabelOfControllers reports whether controllers write the label on Machines, regardless of what a client or a template has there.
 func IsMachineLabelOfControllers(key string) bool {
 	return key == LabelNode || key == LabelUpdateResult || strings.HasPrefix(key, FleetDomain)
 }

@@ -126,7 +126,7 @@ type MachineConfiguration struct {
 	// +optional
 	MaxEvictRetries *int32 `json:"maxEvictRetries,omitempty"`
 	// NodeConditions are the types, separated by commas, of the Node conditions that must be False for the Node to be
-	// healthy, beside Ready, which must be True. Nil means --node-conditions.
+	// healthy, in addition to Ready, which must be True. Nil means --node-conditions.
 	// +optional
 	NodeConditions *string `json:"nodeConditions,omitempty"`
 }

@@ -93,7 +93,7 @@ func ValidateMachineClass(c *v1alpha1.MachineClass) field.ErrorList {
 }
 
 // Reason returns the reason of the Valid condition for what one of the functions above found: that of the first error
-// that has one of its own, else ReasonInvalidSpec; "" for no errors.
+// that has its own, else ReasonInvalidSpec; "" for no errors.
 func Reason(errs field.ErrorList) string {
 	for _, err := range errs {
 		switch err.Origin {
