@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// setAside sets a machine aside after a panic in its pass. It reads nothing but the machine's metadata, because whatever else the
+// setAside sets a machine aside after a panic in its pass. It reads nothing but the machine's metadata, because anything else of the
 // pass reads may make it panic, too.
 func (w *writer) setAside(ctx context.Context, key types.NamespacedName, fault *runner.PanicError) {
 	m, known := w.view.Machines.Get(key)

@@ -191,7 +191,7 @@ func (b *bench) create(change ...func(*v1alpha1.Machine)) *v1alpha1.Machine {
 	return apiserver.Add(b.server, m)
 }
 
-// patient has a machine wait for its Node for ever.
+// patient has a machine wait for its Node without end.
 func patient(m *v1alpha1.Machine) {
 	m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: 10000 * time.Hour}}
 }

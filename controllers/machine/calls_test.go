@@ -78,7 +78,7 @@ func (b *bench) machines(ns string, secret *corev1.SecretReference, count int) {
 
 // A cloud that never answers a namespace's 600 machines slows no create in another one.
 func TestCloudThatNeverAnswersSlowsNoOtherMachine(t *testing.T) {
-	var alone, beside time.Duration
+	var alone, withOthers time.Duration
 	onBench(t, func(b *bench) {
 		b.create()
 		alone = b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
@@ -88,13 +88,13 @@ func TestCloudThatNeverAnswersSlowsNoOtherMachine(t *testing.T) {
 		b.silent(cloud, 1, 600, false)
 		b.pass(90 * time.Second) // in the second minute all workers of the namespace are held
 		b.create()
-		beside = b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
+		withOthers = b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
 		if cloud.most != 4 {
 			t.Errorf("%d calls were in flight at a time, want as many as a namespace may have, 4", cloud.most)
 		}
 	})
-	if beside > alone {
-		t.Errorf("a machine runs after %s beside 600 that hang, and after %s alone", beside, alone)
+	if withOthers > alone {
+		t.Errorf("a machine runs after %s next to 600 that hang, and after %s alone", withOthers, alone)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestCredentialsThatHangAreSharedByNamespaces(t *testing.T) {
 		b.pass(90 * time.Second)
 		b.create()
 		if took := b.becomes(v1alpha1.MachineRunning, 10*time.Minute); took > 5*time.Second {
-			t.Errorf("a machine runs after %s beside namespaces that hang", took)
+			t.Errorf("a machine runs after %s next to namespaces that hang", took)
 		}
 		if cloud.most != 4 {
 			t.Errorf("%d calls were in flight at a time with one set of credentials, want 4", cloud.most)

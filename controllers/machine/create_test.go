@@ -45,7 +45,7 @@ func TestALifeFromEndToEnd(t *testing.T) {
 	})
 }
 
-// What a machine writes from its creation to its end, whatever it costs to hold its class and Secret, which others do not pay
+// What a machine writes from its creation to its end, regardless of what it costs to hold its class and Secret, which others do not pay
 // again.
 func TestALifeTakesFewWrites(t *testing.T) {
 	onBench(t, func(b *bench) {

@@ -197,7 +197,7 @@ func TestAnEmptyNodeIsDeletedAtOnce(t *testing.T) {
 	})
 }
 
-// At whatever moment a process ends, the next one continues: no pod is evicted twice, and the VM is deleted at the same time.
+// Regardless of when a process ends, the next one continues: no pod is evicted twice, and the VM is deleted at the same time.
 func TestAnotherProcessContinuesTheDrain(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, grace - time.Second, grace} {
 		t.Run(after.String(), func(t *testing.T) {

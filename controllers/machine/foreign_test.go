@@ -40,7 +40,7 @@ func (b *bench) foreign() *corev1.Secret {
 	return apiserver.Read[corev1.Secret](b.server, "secrets", "victim", "admin")
 }
 
-// touched lists the requests for Secrets of other namespaces, beside those for metadata, and counts those for metadata.
+// touched lists the requests for Secrets of other namespaces, in addition to those for metadata, and counts those for metadata.
 func (b *bench) touched() (data []string, metadata int) {
 	for _, r := range b.server.Requests() {
 		switch {

@@ -30,8 +30,8 @@ const (
 	asked  = ", label a, taint gpu" // what machines ask of their Node
 	oneVM  = ", 1 of 1 VMs"
 	thatIs = "gone, 0 of 1 VMs"
-	// whatever is a state that depends on where the process was killed.
-	whatever = ""
+	// everything that is a state which depends on where the process was killed.
+	anyState = ""
 )
 
 // joins creates a machine whose template changes its Node.
@@ -79,7 +79,7 @@ var lives = []struct {
 		{func(b *bench) {
 			b.cloud.Made = func(vm *fakecloud.Resource) { b.loseClass(); b.delete(); b.boots(vm) }
 			joins(b)
-		}, time.Minute, whatever},
+		}, time.Minute, anyState},
 		{func(b *bench) { b.createClass() }, time.Minute, thatIs},
 	}},
 	{"deleted with its Node", []chapter{
@@ -203,7 +203,7 @@ func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls [
 		for i, c := range chapters {
 			c.do(b)
 			k.pass(c.time)
-			if c.want == whatever {
+			if c.want == anyState {
 				continue
 			}
 			if got := b.state(); got != c.want {

@@ -127,7 +127,7 @@ func TestSteps_OneProcess_EachObservedOnce(t *testing.T) {
 	})
 }
 
-// Whatever process makes the write that ends a step, its duration is counted from the times on the machine. The time of the deletion of the
+// Regardless of which process sends the write that ends a step, its duration is counted from the times on the machine. The time of the deletion of the
 // VM is known to one process only.
 func TestSteps_AnotherProcessInEachStep_EachObservedOnce(t *testing.T) {
 	onBench(t, func(b *bench) {

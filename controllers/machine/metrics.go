@@ -121,7 +121,7 @@ func (l *lifeMetrics) reportOldest(all []*v1alpha1.Machine, report telemetry.Mea
 	})
 }
 
-// phaseSince returns when a machine has entered its phase: never before its creation, whatever a client has written.
+// phaseSince returns when a machine has entered its phase: never before its creation, regardless of what a client has written.
 func phaseSince(m *v1alpha1.Machine) time.Time {
 	if since := m.Status.CurrentStatus.LastUpdateTime.Time; since.After(m.CreationTimestamp.Time) {
 		return since

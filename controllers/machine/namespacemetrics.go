@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// mostNamespaces is how many namespaces have series of their own in a replica; the rest share those of telemetry.OtherName.
+// mostNamespaces is how many namespaces have their own series in a replica; the rest share those of telemetry.OtherName.
 const mostNamespaces = 256
 
 // namespaceMetrics are metrics by the namespace of machines, in the label machine_namespace: Prometheus has the one of the replica in namespace.

@@ -70,7 +70,7 @@ func (n *nodes) find(ctx context.Context, p *pass) error {
 
 // delete removes our finalizer from the Node and deletes the Node. It removes the finalizer whether or not the cache shows it,
 // unless that was done when the Node got its condition: a cache that does not show it yet does not prove its absence, and a Node that is
-// deleted with it would remain for ever.
+// deleted with it would remain permanently.
 func (n *nodes) delete(ctx context.Context, p *pass, why receipt.Reason) error {
 	node := p.world.Node.Node
 	if node.UID == "" || n.memory.of(p.world.Machine.UID).released != node.UID {

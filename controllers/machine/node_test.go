@@ -20,7 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A cache that is late shows the Node without our finalizer. Deleting it then would leave it for ever.
+// A cache that is late shows the Node without our finalizer. Deleting it then would leave it permanently.
 func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", Finalizers: []string{v1alpha1.NodeFinalizerName, "other/one"}}}
 	cluster := apiserver.Recording(node)

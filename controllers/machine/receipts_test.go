@@ -54,7 +54,7 @@ func (b *bench) wantReceipts(want ...kindAndRule) {
 }
 
 // withoutReceipts returns Events without those about receipts. A process that goes on with the deletion of a VM calls the driver once, and
-// has a receipt of its own.
+// has its own receipt.
 func withoutReceipts(events []string) []string {
 	return slices.DeleteFunc(events, func(event string) bool { return event == "Normal "+v1alpha1.EventDeleting })
 }

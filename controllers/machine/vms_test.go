@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A create that was sent may have created a VM, whatever kind of error it returns: without the class to look for it, the machine
+// A create that was sent may have created a VM, regardless of which kind of error it returns: without the class to look for it, the machine
 // is not released.
 func TestUntypedErrorMayLeaveAVM(t *testing.T) {
 	onBench(t, func(b *bench) {

@@ -138,7 +138,7 @@ func concernsDrain(before, after *corev1.Node) bool {
 }
 
 // setChanged enqueues the machines of a set when what their Nodes must carry has changed. While the cache does not show a set, its
-// rollout may end: its machines are enqueued whatever a set that appears says.
+// rollout may end: its machines are enqueued regardless of what a set that appears says.
 func (c *Controller) setChanged(before, after *v1alpha1.MachineSet) {
 	if after == nil || before != nil && nodesync.RolloutOf(before) == nodesync.RolloutOf(after) {
 		return

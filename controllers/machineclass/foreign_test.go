@@ -54,7 +54,7 @@ func TestOnlySharedSecretsOfOtherNamespacesAreKept(t *testing.T) {
 }
 
 // The release of a class does not change a Secret of another namespace that is not shared, and does not depend on it: the
-// finalizer may be that of Machine Controller Manager, for a class of its own.
+// finalizer may be that of Machine Controller Manager, for its own class.
 func TestReleaseOfAClassDoesNotChangeSecretsOfOtherNamespaces(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shared  string

@@ -45,7 +45,7 @@ func (s *sweep) act(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stopped returns why nothing may be deleted at all, whatever was approved; "" if deletions may begin.
+// stopped returns why nothing may be deleted at all, regardless of what was approved; "" if deletions may begin.
 func (s *sweep) stopped() string {
 	if why, held := s.cfg.Held(s.namespace); held {
 		return "deletions are held: " + cmp.Or(why, "it is not known yet whether an annotation holds them")
@@ -219,7 +219,7 @@ func (s *sweep) delete(ctx context.Context, sc *scope, toDelete []decide.Suspect
 	return errors.Join(append(errs, s.recordOutcomes(ctx, sc, outcomes))...)
 }
 
-// deletionOf returns the deletion of a resource, for its receipt. It has an Event of its own, on the MachineClass.
+// deletionOf returns the deletion of a resource, for its receipt. It has its own Event, on the MachineClass.
 func deletionOf(r driver.Resource, why string, recorded receipt.Outcome) deletionlog.Deletion {
 	object := receipt.Object{Kind: receipt.Kind(r.Kind), Namespace: r.Namespace, Machine: r.Machine, MachineUID: r.MachineUID, Node: r.NodeName}
 	if r.Kind == driver.ResourceVM {

@@ -101,7 +101,7 @@ type Controller struct {
 	mu      sync.Mutex
 	planned time.Time
 	seen    map[types.NamespacedName]sighting // MachineClasses with suspicions
-	extra   map[string]extra                  // sweeps beside the usual ones, by namespace
+	extra   map[string]extra                  // sweeps in addition to the usual ones, by namespace
 	first   map[string]string                 // the key of the scope with which the next sweep begins, by namespace; where it is missing, any
 }
 

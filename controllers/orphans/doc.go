@@ -13,7 +13,7 @@
 //     that was read.
 //   - All that a deletion is based on was read from the API servers and the cloud in the sweep that deletes.
 //   - A deletion is reserved before it is requested, so that no sequence of leaders deletes more than the limit of an hour.
-//   - A sweep takes a bounded time, and has a bounded number of suspects in memory, whatever clouds and target clusters answer, so that other
+//   - A sweep takes a bounded time, and has a bounded number of suspects in memory, regardless of what clouds and target clusters answer, so that other
 //     namespaces wait for a bounded time. The scopes of a namespace take turns.
 //   - A suspect that was not confirmed in time counts for the limit as an orphan, and nothing of its scope is approved meanwhile.
 //   - Nothing is deleted in a namespace that another manager serves, that has a Machine whose MachineClass does not exist, or a Machine

@@ -283,7 +283,7 @@ func (s *sweeping) record(text string) {
 	})
 }
 
-// The time before this process first read a record does not count, whatever the record says about who wrote it.
+// The time before this process first read a record does not count, regardless of what the record says about who wrote it.
 func TestRecord_WithoutTokenOfAWrite_HasTheAgeThatItStates(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")

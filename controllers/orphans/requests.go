@@ -17,7 +17,7 @@ type request struct {
 	scope string // its key; "" where the class has none that can be listed
 }
 
-// extra are the sweeps of a namespace beside the usual ones: those that serve a request, and those that confirm surplus VMs.
+// extra are the sweeps of a namespace in addition to the usual ones: those that serve a request, and those that confirm surplus VMs.
 type extra struct {
 	last time.Time // when one last began; zero for never
 	due  time.Time // when the next one confirms; zero for none
@@ -29,7 +29,7 @@ func (o *Controller) Requested(namespace string) {
 	o.runner.EnqueueAfter(namespace, o.spaced(namespace, 0))
 }
 
-// spaced returns after which time a sweep begins, beside the usual ones, that is wanted after some time.
+// spaced returns after which time a sweep begins, in addition to the usual ones, that is wanted after some time.
 func (o *Controller) spaced(namespace string, wanted time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -40,7 +40,7 @@ func (o *Controller) spaced(namespace string, wanted time.Duration) time.Duratio
 	return o.rules.spaced(wanted, last, o.spacing())
 }
 
-// spacing is the shortest time between two sweeps of a namespace beside the usual ones.
+// spacing is the shortest time between two sweeps of a namespace in addition to the usual ones.
 func (o *Controller) spacing() time.Duration { return o.cfg.Period / plansInPeriod }
 
 // addRequest records the request of a class, if it has one.
@@ -93,7 +93,7 @@ func (s *sweep) endRequests(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// again returns after which time the next sweep begins beside the usual ones: one that confirms surplus VMs, or serves a request that
+// again returns after which time the next sweep begins in addition to the usual ones: one that confirms surplus VMs, or serves a request that
 // stays. 0 where none is needed.
 func (s *sweep) again() time.Duration {
 	after := s.confirms()

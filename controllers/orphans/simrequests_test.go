@@ -63,7 +63,7 @@ func (w *world) resolveSurplus() {
 	own := w.addRunning("a", "class-2")
 	surplus := w.doubleVM(own)
 	age := max(w.quarantine, w.period-w.period/10)
-	time.Sleep(w.period/plansInPeriod + age + 2*time.Minute) // the last sweep beside the usual ones may have been just now
+	time.Sleep(w.period/plansInPeriod + age + 2*time.Minute) // the last sweep in addition to the usual ones may have been just now
 	synctest.Wait()
 	if surplus.Live() && !w.wasHeld(*surplus) {
 		w.report("VM %s is not its machine's, and is left %s after a sweep was requested", surplus.ID, time.Since(surplus.Made))
@@ -98,7 +98,7 @@ func (w *world) requestWithoutEnd() {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 	}
-	// In two periods there are up to 3 usual sweeps, and one beside these in each quarter.
+	// In two periods there are up to 3 usual sweeps, and one in addition to these in each quarter.
 	if n := count() - before; n > 3+2*plansInPeriod+1 {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -32,7 +32,7 @@ type world struct {
 	seed               uint64
 	random             *rand.Rand
 	period, quarantine time.Duration
-	returned           map[types.UID]time.Time // when a restore has brought back a machine beside newer suspicions
+	returned           map[types.UID]time.Time // when a restore has brought back a machine while there were newer suspicions
 	limit              int
 	dryRun             bool
 	broken             promises
@@ -176,7 +176,7 @@ func (w *world) putNode(vm *fakecloud.Resource, ready bool) {
 	}
 }
 
-// removed records that a Machine is gone. One that a restore has brought back, beside suspicions that are newer, and that ends again
+// removed records that a Machine is gone. One that a restore has brought back while there were newer suspicions, and that ends again
 // before a sweep has seen it, has been gone all the time: no etcd has such a state.
 func (w *world) removed(uid types.UID) {
 	w.mu.Lock()

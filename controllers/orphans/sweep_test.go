@@ -73,7 +73,7 @@ func TestSweep_DeletionThatTakesLongerThanASweep_IsReportedOnce(t *testing.T) {
 	}
 }
 
-// A deletion without an answer has a receipt of its own, once.
+// A deletion without an answer has its own receipt, once.
 func TestSweep_RefusedDeletion_IsReportedWhenItIsAccepted(t *testing.T) {
 	for name, c := range map[string]struct {
 		code    driver.Code
@@ -180,7 +180,7 @@ func TestSweep_NodeOfTheVM(t *testing.T) {
 	}
 }
 
-// Neither a dry run nor a hold deletes anything, whatever was approved.
+// Neither a dry run nor a hold deletes anything, regardless of what was approved.
 func TestSweep_Stopped_DeletesNothing(t *testing.T) {
 	for stop, begin := range map[string]func(s *sweeping, begins bool){
 		"dry run": func(s *sweeping, begins bool) {

@@ -60,7 +60,7 @@ func (a answer) give(l *life, w *World, op driver.Op) {
 	}
 }
 
-// Whatever a driver answers to creates and searches, its DeleteMachine is called when a create may have been sent, and when that removes the VM the
+// Regardless of what a driver answers to creates and searches, its DeleteMachine is called when a create may have been sent, and when that removes the VM the
 // deletion ends soon after the time for the drain.
 func TestDeletion_WhateverTheDriverAnswers_DeletesTheVMAndEnds(t *testing.T) {
 	worlds.Check(t, rounds, func(t *rapid.T) {

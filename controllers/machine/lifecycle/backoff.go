@@ -24,7 +24,7 @@ type backoff struct {
 	// At is when the cloud may be asked again.
 	At time.Time `json:"at,omitzero"`
 	// Step is the wait that led to At, unless the cloud has requested a longer one. The next one is twice as long. It is 0
-	// after a lack of quota or capacity, which has a wait of its own.
+	// after a lack of quota or capacity, which has its own wait.
 	Step metav1.Duration `json:"step,omitzero"`
 	// Inputs are the versions of class and secrets that the cloud has failed with.
 	Inputs string `json:"inputs,omitempty"`
@@ -138,7 +138,7 @@ func isWaitedAfter(w World) bool {
 }
 
 // noteFailure records that an operation has failed, and reports whether that code was reported before. Codes that the last operation
-// does not have any more are kept in the back-off, so that each code is reported once, whatever their order.
+// does not have any more are kept in the back-off, so that each code is reported once, regardless of their order.
 func noteFailure(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, code driver.Code, message string) (b backoff, known bool) {
 	last := m.Status.LastOperation
 	w.Machine = m

@@ -247,7 +247,7 @@ func waitForCloud(w World, b backoff) Verdict {
 	return v
 }
 
-// failCreate records why there is no VM, or no Node of its own, and when to look again. The machine fails when its creation
+// failCreate records why there is no VM, or no Node that belongs to it, and when to look again. The machine fails when its creation
 // deadline is over and a replacement could succeed.
 func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) Verdict {
 	deadline := creationDeadline(w)

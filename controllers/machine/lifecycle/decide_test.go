@@ -65,7 +65,7 @@ func TestBackoff(t *testing.T) {
 			failures: slices.Repeat([]failure{{code: driver.Internal}}, 8),
 			waits:    seconds(5, 10, 20, 40, 80, 160, 180, 180),
 		},
-		"whatever the code": {
+		"regardless of the code": {
 			failures: []failure{{code: driver.Internal}, {code: driver.Unavailable}, {code: driver.Internal}, {code: driver.DeadlineExceeded}},
 			waits:    seconds(5, 10, 20, 40),
 		},

@@ -211,7 +211,7 @@ func mirror(m *v1alpha1.Machine, node *corev1.Node) {
 		c.Type = corev1.NodeConditionType(bounded.Text(string(c.Type), bounded.Message))
 		c.Reason, c.Message = bounded.Text(c.Reason, bounded.Message), bounded.Text(c.Message, bounded.Message)
 	}
-	if m.Status.CurrentStatus.Phase == v1alpha1.MachineTerminating { // the reason of the deletion is the machine's, whatever a kubelet writes
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachineTerminating { // the reason of the deletion is the machine's, regardless of what a kubelet writes
 		conditions = slices.DeleteFunc(conditions, isReason)
 		if i := slices.IndexFunc(m.Status.Conditions, isReason); i >= 0 {
 			conditions = append(conditions, m.Status.Conditions[i])

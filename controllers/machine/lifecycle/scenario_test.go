@@ -157,7 +157,7 @@ func reported(e Event, known string) string {
 	return text
 }
 
-// changes lists what changes in a machine beside its phase and its last operation.
+// changes lists what changes in a machine except its phase and its last operation.
 func changes(t *testing.T, before, after *v1alpha1.Machine) []string {
 	t.Helper()
 	was, is := map[string]string{}, map[string]string{}
@@ -213,7 +213,7 @@ func encode(t *testing.T, value any) string {
 	return string(text)
 }
 
-// others lists the fields of a verdict that describe has no words of its own for.
+// others lists the fields of a verdict that describe has no words for.
 func others(t *testing.T, v Verdict) []string {
 	t.Helper()
 	var lines []string

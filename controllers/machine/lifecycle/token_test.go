@@ -45,7 +45,7 @@ func TestATokenIsProlongedWhileItIsNeeded(t *testing.T) {
 		minutes int
 		change  func(*World)
 		want    Action
-		wake    time.Duration // 0: whatever it is
+		wake    time.Duration // 0: any
 	}{
 		{"half of its life is left", 3 * time.Hour, 29, nil, Rest, time.Minute},
 		{"half of its life is over", 3 * time.Hour, 30, nil, ProlongToken, 0},

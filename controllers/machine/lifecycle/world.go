@@ -75,7 +75,7 @@ type Limits struct {
 	HealthTimeout time.Duration
 	// ResourceExhaustedRetry is the wait after the cloud had no quota or capacity.
 	ResourceExhaustedRetry time.Duration
-	// NodeConditions are the types of Node conditions that must be False on a healthy Node, beside Ready.
+	// NodeConditions are the types of Node conditions that must be False on a healthy Node, in addition to Ready.
 	NodeConditions []string
 	// InPlaceUpdateTimeout is how long an update in place may take, counted from the end of the drain.
 	InPlaceUpdateTimeout time.Duration

@@ -72,7 +72,7 @@ func (w Wanted) tie(n *corev1.Node) {
 	delete(n.Annotations, v1alpha1.AnnotationNotManaged) // it has a machine
 }
 
-// isReserved reports whether a label, annotation or taint of that name is controlled by the fleet, whatever a template has: it
+// isReserved reports whether a label, annotation or taint of that name is controlled by the fleet, regardless of what a template has: it
 // would be removed and added forever, delete each machine of the template, or assign a configuration that no administrator has.
 func isReserved(key string) bool {
 	if strings.HasPrefix(key, v1alpha1.FleetDomain) || fleetv1alpha1.IsNodeAnnotationOfDaemons(key) {
@@ -98,7 +98,7 @@ func applyTemplate(n *corev1.Node, template *v1alpha1.NodeTemplateSpec, applied 
 	mergeMap(n.Annotations, merged.Annotations, template.Annotations)
 	n.Spec.Taints = mergeTaints(n.Spec.Taints, merged.Spec.Taints, template.Spec.Taints)
 	if sameTemplate(&last, template) && (known || isEmpty(template)) {
-		return // equal to the record, in whatever form
+		return // equal to the record, regardless of its form
 	}
 	note(n, v1alpha1.AnnotationLastAppliedNodeTemplate, template)
 }

@@ -14,7 +14,7 @@ import (
 // World is the input of the decision. All of it is read only.
 type World struct {
 	Now time.Time
-	// Timeout is how long a machine is preserved without a timeout of its own.
+	// Timeout is how long a machine is preserved without its own timeout.
 	Timeout time.Duration
 	// Reach is what is known of the API servers, and of times in which nothing was done for the machine.
 	Reach reach.Fact
@@ -247,7 +247,7 @@ func (a asked) whyEnded(over bool) string {
 	return "it has recovered"
 }
 
-// Matters reports whether preservation may concern the machine whatever the annotation of its Node.
+// Matters reports whether preservation may concern the machine regardless of the annotation of its Node.
 func Matters(m *v1alpha1.Machine) bool {
 	_, asks := m.Annotations[v1alpha1.AnnotationPreserve]
 	_, noted := m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]

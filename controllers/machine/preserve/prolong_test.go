@@ -55,7 +55,7 @@ func TestTimeOfAnOutageProlongsThePreservation(t *testing.T) {
 	}
 }
 
-// An outage that was over before the preservation began does not prolong it, whatever its timeout or its expiry time has become since. One that
+// An outage that was over before the preservation began does not prolong it, regardless of what its timeout or its expiry time has become since. One that
 // came later does, also where they have become shorter or earlier.
 func TestPreservation_EndsAsItWasWritten_WhateverItsTimeoutIsLater(t *testing.T) {
 	after := now.Add

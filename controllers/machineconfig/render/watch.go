@@ -41,7 +41,7 @@ func (c *Controller) forget(pool string) {
 	delete(c.swept, pool)
 }
 
-// concerns reports whether a pool has changed in what this controller reads or writes, beside its spec.
+// concerns reports whether a pool has changed in what this controller reads or writes, apart from its spec.
 func concerns(before, after *v1alpha1.MachineConfigPool) bool {
 	condition := func(p *v1alpha1.MachineConfigPool) *metav1.Condition {
 		return meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolRenderDegraded)

@@ -7,7 +7,7 @@
 // Guarantees:
 //
 //   - An assignment, and the beginning of a drain, is decided on the pool and its Nodes as the API server has them at that moment, and is
-//     one write with the version of its Node as a precondition. Whatever this process remembers may be lost between any two writes.
+//     one write with the version of its Node as a precondition. Anything that this process remembers may be lost between any two writes.
 //   - A Node that was cordoned before its drain stays cordoned after the update. The record of that is in the write of the cordon.
 //   - Nothing is polled: a pass follows an event, a time that a decision depends on, or an error.
 //   - A Node gets at most five writes for one update: the taint, the assignment, the cordon, the end of the drain, the end of the cordon.

@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// mostPools is how many pools have metrics of their own: the first ones by name.
+// mostPools is how many pools have their own metrics: the first ones by name.
 const mostPools = 256
 
 // Results of drains.

@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
-// watches has the Nodes that the pools of this replica select by labels. Each pool has a watch of its own, which the API server filters.
+// watches has the Nodes that the pools of this replica select by labels. Each pool has its own watch, which the API server filters.
 type watches struct {
 	nodes   corev1client.NodeInterface
 	changed func(pool string)

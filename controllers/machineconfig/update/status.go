@@ -49,7 +49,7 @@ func (c *Controller) report(ctx context.Context, p *pass) (wait time.Duration, e
 // atOnce is a change of the status that is not delayed.
 const atOnce patch.Change = -1
 
-// withConditions returns a status with the conditions of others beside its own.
+// withConditions returns a status with the conditions of others next to its own.
 func withConditions(status v1alpha1.MachineConfigPoolStatus, before []metav1.Condition) v1alpha1.MachineConfigPoolStatus {
 	own := status.Conditions
 	status.Conditions = slices.Clone(before)

@@ -172,7 +172,7 @@ func TestNodeThatAUserHasCordonedStaysCordoned(t *testing.T) {
 	})
 }
 
-// blocked puts a pod on n1 that a PodDisruptionBudget holds for ever.
+// blocked puts a pod on n1 that a PodDisruptionBudget keeps permanently.
 func blocked(c *cluster, r *replica) {
 	c.pod("n1", "web")
 	r.evict = func(*policyv1.Eviction) error {

@@ -84,7 +84,7 @@ func (w *world) retarget(kinds string) {
 	})
 }
 
-// startOne starts a replica with faults of its own.
+// startOne starts a replica with its own faults.
 func (w *world) startOne() *replica {
 	lag := time.Duration(w.random.IntN(3000)) * time.Millisecond
 	dies := w.chance(50)
@@ -301,7 +301,7 @@ func play(t *testing.T, seed uint64, plant func(w *world)) (wrong []string) {
 	return wrong
 }
 
-// Whatever happens, maxUnavailable is respected; and when users have repaired what they broke and the target works, every Node ends on it.
+// Regardless of what happens, maxUnavailable is respected; and when users have repaired what they broke and the target works, every Node ends on it.
 func TestWorlds(t *testing.T) {
 	for seed := range uint64(worlds.Some(40)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -21,7 +21,7 @@ func Due(suspects []Suspect, before, after Record, age time.Duration) (soonest t
 	return soonest
 }
 
-// Spaced returns after which time a sweep of a namespace begins that is wanted after some time, beside the usual ones. last is the time
+// Spaced returns after which time a sweep of a namespace begins that is wanted after some time, in addition to the usual ones. last is the time
 // since the last such sweep, negative without one: a client or a cloud that gives reasons without end causes no sweeps without end.
 func Spaced(wanted, last, spacing time.Duration) time.Duration {
 	if last < 0 {

@@ -10,7 +10,7 @@
 //   - it has a machine at the second count that was created after the first one, and whose ordinal was not recorded for creation then.
 //
 // A MachineDeployment overshoots in the same way, by the machines of all of its sets and its replicas with the surge. It has no
-// machines of its own: frozen are those of its sets that have created such a machine and were enlarged since the first count. A set
+// its own machines: frozen are those of its sets that have created such a machine and were enlarged since the first count. A set
 // that replaces a failed machine within an unchanged size has not overshot for it.
 //
 // A MachineSet whose machines lose their labels to another client has no more machines than ordered: it releases them, and creates others

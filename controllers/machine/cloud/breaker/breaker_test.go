@@ -143,7 +143,7 @@ func TestThereIsOneProbeAtATime(t *testing.T) {
 	}
 	for _, class := range []string{"c", "new"} {
 		if got := w.Ask(Caller{"m2", class}, w.now); got.Allowed || !got.Again.Equal(w.now.Add(2*FirstPause)) {
-			t.Errorf("beside the probe: %+v, want the time at which the next one is made if this one fails", got)
+			t.Errorf("during the probe: %+v, want the time at which the next one is made if this one fails", got)
 		}
 	}
 	w.End(Caller{"m1", "c"}, probe.Probe, Outcome{Ended: true}, w.now)
@@ -280,7 +280,7 @@ func TestWorlds(t *testing.T) {
 			case !b.IsOpen() && (!answer.Allowed || answer.Probe != 0):
 				t.Fatalf("%+v while it is closed", answer)
 			case b.IsOpen() && answer.Allowed && (probing || pausedUntil.After(now) && knew):
-				t.Fatalf("%+v beside another probe (%v), or until %s", answer, probing, pausedUntil)
+				t.Fatalf("%+v during another probe (%v), or until %s", answer, probing, pausedUntil)
 			case b.IsOpen() && !answer.Allowed && !probing && !pausedUntil.After(now):
 				t.Fatalf("%+v, and there is no probe", answer)
 			case !answer.Allowed && (!answer.Again.After(now) || answer.Again.After(now.Add(LongestPause))):

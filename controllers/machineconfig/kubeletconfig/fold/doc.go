@@ -8,7 +8,7 @@
 // the cluster's to decide are refused. While one that selects the pool is invalid, nothing is generated, and Nodes keep what
 // they have: leaving it out would undo what it did before it was changed.
 //
-// Guarantees: equal inputs have equal results in whatever order they are passed; every field of the result is one of a
+// Guarantees: equal inputs have equal results regardless of the order in which they are passed; every field of the result is one of a
 // KubeletConfiguration, and has its type. Not guaranteed: that a kubelet starts with it. The versions of kubelets differ, and
 // most values are not checked.
 package fold

@@ -19,7 +19,7 @@ type kind interface {
 	check(path string, value any) string
 }
 
-// object has fields of its own.
+// object has its own fields.
 type object map[string]kind
 
 func (o object) check(path string, value any) string {

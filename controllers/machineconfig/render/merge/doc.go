@@ -7,7 +7,7 @@
 //     with which MachineConfig.
 //   - Garbage: which RenderedMachineConfigs can be deleted, and which of those that are being deleted can be released.
 //
-// Guarantees: equal inputs have equal results, in whatever order they are passed; equal contents have equal names; Merge and Decide
+// Guarantees: equal inputs have equal results, regardless of the order in which they are passed; equal contents have equal names; Merge and Decide
 // return for every input, and no message contains the content of a file. A change that Nodes cannot make in place is refused
 // before a Node is assigned it.
 //

@@ -32,7 +32,7 @@ type Disposal struct {
 }
 
 // Garbage decides on RenderedMachineConfigs. One that a pool, a Node or a Machine names is neither deleted nor released. Of the others
-// the newest of each pool and those younger than MinAge are kept, and while a pool is updating all of its own.
+// the newest of each pool and those younger than MinAge are kept, and while a pool is updating, all of its own.
 func Garbage(now time.Time, all []*v1alpha1.RenderedMachineConfig, uses Uses) Disposal {
 	used := map[string]bool{}
 	for _, name := range uses.Names {

@@ -92,6 +92,6 @@ func TestMayRelease(t *testing.T) {
 		t.Error("a Node names a1: want the pool kept")
 	}
 	if !MayRelease("a", all, []string{"b1", "other"}) {
-		t.Error("no Node names one of its own: want the pool released")
+		t.Error("no Node names its own: want the pool released")
 	}
 }

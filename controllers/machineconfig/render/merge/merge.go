@@ -153,7 +153,7 @@ func overwriting(c *types.Config) {
 	}
 }
 
-// specOf returns the merged fields of MachineConfigs beside the merged Ignition config. Errors: a *Error, when that cannot be encoded.
+// specOf returns the merged fields of MachineConfigs other than the merged Ignition config. Errors: a *Error, when that cannot be encoded.
 func specOf(parts []part, result types.Config, fleet Fleet) (v1alpha1.MachineConfigSpec, error) {
 	document, err := encode(result)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Select returns the MachineConfigs of a pool, sorted by name: those that its selector matches, and the one that was folded of
-// KubeletConfigs for it. That of another pool is not selected, whatever its labels are: of two pools that share MachineConfigs, each
+// KubeletConfigs for it. That of another pool is not selected, regardless of what its labels are: of two pools that share MachineConfigs, each
 // keeps its own kubelet settings. A MachineConfig that is being deleted is not selected. Errors: a *Error when the selector is
 // invalid, would select all MachineConfigs, or selects none.
 func Select(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig) ([]*v1alpha1.MachineConfig, error) {

@@ -72,7 +72,7 @@ const (
 // kernelDevel is the extension that exists for the default kernel only.
 const kernelDevel = "kernel-devel"
 
-// checkFields returns what is wrong with the fields beside the Ignition config, or "".
+// checkFields returns what is wrong with the fields other than the Ignition config, or "".
 func checkFields(spec *v1alpha1.MachineConfigSpec, fleet Fleet) string {
 	switch spec.KernelType {
 	case "", v1alpha1.KernelDefault, v1alpha1.KernelRealtime, v1alpha1.Kernel64KPages:

@@ -45,7 +45,7 @@ type Unit struct {
 	DropIns  []DropIn `json:"dropins,omitempty"`
 }
 
-// DropIn is a part of a unit in a file of its own.
+// DropIn is a part of a unit in its own file.
 type DropIn struct {
 	Name     string `json:"name"`
 	Contents string `json:"contents"`

@@ -24,10 +24,10 @@
 //
 // # Guarantees
 //
-// Assignments never raise the number of Nodes that do not serve above maxUnavailable. Equal worlds have equal verdicts, in whatever order
+// Assignments never raise the number of Nodes that do not serve above maxUnavailable. Equal worlds have equal verdicts, regardless of order
 // Nodes are passed. A Node that is neither on the target nor assigned it is in a message with the cause.
 //
-// A drain that begins never raises the number of Nodes that are not available to pods above maxUnavailable, whatever the annotations of
+// A drain that begins never raises the number of Nodes that are not available to pods above maxUnavailable, regardless of what the annotations of
 // Nodes say: a kubelet can write those of its own Node.
 //
 // Not guaranteed: that a Node which reports to be done is.

@@ -277,7 +277,7 @@ func (f *fleet) settle() {
 	}
 }
 
-// Whatever happens, assignments never make more Nodes not serve than maxUnavailable allows; and when users have repaired what they broke and
+// Regardless of what happens, assignments never leave more Nodes out of service than maxUnavailable allows; and when users have repaired what they broke and
 // the target works, every Node ends on it.
 func TestWorlds(t *testing.T) {
 	worlds.Check(t, 10, func(t *rapid.T) {
