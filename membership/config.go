@@ -19,7 +19,7 @@ type Config struct {
 	// TakeOver is for how long a session Lease has to be unchanged, or gone, before its session may be declared dead. It is also
 	// for how long a session Lease that was created proves nothing, and a new slot Lease cannot be acquired.
 	TakeOver time.Duration
-	// ComeBack is the time from its send within which a renewal of our own has to be observed through the watch. If it is not,
+	// ComeBack is the time from its send within which one of our own renewals has to be observed through the watch. If it is not,
 	// what we observe of others is unreliable, and all timers restart.
 	ComeBack time.Duration
 	// ClockDrift is by how much the clocks of two machines may drift apart, as a share: 0.05 is three seconds a minute.

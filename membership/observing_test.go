@@ -35,7 +35,7 @@ func TestObserving(t *testing.T) {
 			t.Error("warm")
 		}
 	})
-	t.Run("a renewal that is not observed for 4 s ends it, whatever was sent since", func(t *testing.T) {
+	t.Run("a renewal that is not observed for 4 s ends it, regardless of what was sent since", func(t *testing.T) {
 		o := newObserver()
 		o.watch(30, 0.1)
 		o.renewed(30)

@@ -6,7 +6,7 @@
 //   - Store sends each request when it is called, bounds it in time, and reports its outcome without guessing: a request
 //     without a clear answer is unanswered.
 //   - An update carries UID and resourceVersion. There is no patch and no delete.
-//   - The Leases have connections of their own, which are closed after every failed attempt, so that neither the load of
+//   - The Leases have their own connections, which are closed after every failed attempt, so that neither the load of
 //     the fleet nor a dead connection delays the next renewal.
 //   - Every list that a watch starts from is consistent, and a watch that shows nothing is replaced.
 //

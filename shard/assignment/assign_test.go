@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestAssign uses small worlds at one o'clock, with the arithmetic beside each. A machine costs ten, a slot one.
+// TestAssign uses small worlds at one o'clock, with the arithmetic next to each. A machine costs ten, a slot one.
 func TestAssign(t *testing.T) {
 	const now = time.Hour
 	a, b, c := Replica{Name: "a"}, Replica{Name: "b"}, Replica{Name: "c"}

@@ -35,7 +35,7 @@ func TestLeaderGate_AdmitsKeysWhileTheSessionLeads(t *testing.T) {
 	}
 }
 
-// The next leadership does not begin behind the fence of the one before it, but when a renewal of its own was acknowledged.
+// The next leadership does not begin behind the fence of the one before it, but when its own renewal was acknowledged.
 func TestEndLeading_EndsPassesAndTheFenceOfTheLeadership(t *testing.T) {
 	s := newStand(t)
 	s.BeginLeading()

@@ -345,7 +345,7 @@ func (w *leaseWorld) holders(namespace string) (holders [2]string) {
 	return holders
 }
 
-// Whatever happens to Leases, roots, slots and managers: when changes stop, a namespace with roots is served within seconds, the
+// Regardless of what happens to Leases, roots, slots and managers: when changes stop, a namespace with roots is served within seconds, the
 // Leases of one without roots are released within ten minutes, and nothing else is written.
 func TestEveryNamespaceWithRootsIsServedInTheEnd(t *testing.T) {
 	for seed := range uint64(worlds.Some(leaseWorlds)) {

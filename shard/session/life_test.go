@@ -152,7 +152,7 @@ func (l *life) between(least, most time.Duration) time.Duration {
 	return between(l.random, least, most)
 }
 
-// network is the way from a process to the API server. It delays and loses; what is on it arrives, whatever becomes of its
+// network is the way from a process to the API server. It delays and loses; what is on it arrives, regardless of what becomes of its
 // sender.
 type network struct {
 	*life

@@ -126,13 +126,13 @@ func set[F any](f *F, none F) {
 	}
 }
 
-// beginOn starts a replica under a context, with a way of its own to the API server.
+// beginOn starts a replica under a context, with its own way to the API server.
 func beginOn(ctx context.Context, t *testing.T, way *rest.Config, name string, change ...func(*protocol.Settings)) *process {
 	t.Helper()
 	return beginWith(ctx, t, way, name, instantGrants{}, change...)
 }
 
-// beginWith starts a replica that sees objects by grants of its own.
+// beginWith starts a replica that sees objects by its own grants.
 func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string, grants Grants, change ...func(*protocol.Settings)) *process {
 	t.Helper()
 	settings := protocol.Settings{

@@ -285,7 +285,7 @@ func TestMayRun(t *testing.T) {
 	})
 }
 
-// With the slots of other replicas: whatever a pass finds, it reads the namespace again only while there is work for its slot.
+// With the slots of other replicas: regardless of what a pass finds, it reads the namespace again only while there is work for its slot.
 func TestPassesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "2-set", "", "1"), // for the holder of slot 1

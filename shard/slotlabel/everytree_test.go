@@ -125,8 +125,8 @@ func (d *desk) forgotten() (keys []string) {
 	return keys
 }
 
-// Whatever labels are edited, whatever unlabeled objects are created and deleted, and whichever slots change hands: in the end
-// every tree fits, although no replica sees all of it, and all of its objects are reconciled, beside an object whose label
+// Regardless of which labels are edited, which unlabeled objects are created and deleted, and which slots change hands: in the end
+// every tree fits, although no replica sees all of it, and all of its objects are reconciled, even next to an object whose label
 // cannot be written.
 func TestEveryTreeFitsInTheEnd(t *testing.T) {
 	for seed := range uint64(worlds.Some(treeWorlds)) {

@@ -55,7 +55,7 @@ func TestRootWaitsOnlyForObjectsBelowIt(t *testing.T) {
 		b.control.Remove("machinesets", "n", "s")
 		synctest.Wait()
 		if *again != 1 || len(b.labeler.waits) > 0 {
-			t.Errorf("enqueued %d times after the MachineSet was deleted, beside an unlabeled object that stays; waits: %v", *again, b.labeler.waits)
+			t.Errorf("enqueued %d times after the MachineSet was deleted, next to an unlabeled object that stays; waits: %v", *again, b.labeler.waits)
 		}
 	})
 }

@@ -263,7 +263,7 @@ func TestQuarantineLasts(t *testing.T) {
 		s.run(10 * time.Second)
 		return s, name
 	}
-	t.Run("15 s from its list, whatever else is written", func(t *testing.T) {
+	t.Run("15 s from its list, regardless of what else is written", func(t *testing.T) {
 		s, name := quarantined(t, me)
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, "note", "x") })
 		s.run(6 * time.Second)
@@ -287,7 +287,7 @@ func TestQuarantineLasts(t *testing.T) {
 		s.run(10 * time.Second)
 		s.expectHolder(name, "")
 	})
-	t.Run("one proof is enough for a holder whatever else is written", func(t *testing.T) {
+	t.Run("one proof is enough for a holder regardless of what else is written", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.write("fleet-session-r-1", heldBy(""))
 		reads := 0

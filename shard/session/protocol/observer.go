@@ -53,7 +53,7 @@ func (ob *observer) forget(now member.Moment) {
 // remembered returns the number of sessions and replicas of which something is remembered.
 func (ob *observer) remembered() int { return len(ob.proofs.sessions) + ob.others.Known() }
 
-// observeList applies a consistent list: the watch's, or, with the step in which it was requested, one of our own. What is not in it
+// observeList applies a consistent list: the watch's, or, with the step in which it was requested, ours. What is not in it
 // does not exist.
 func (ob *observer) observeList(now member.Moment, leases []*coordinationv1.Lease, requestedAt uint64) {
 	there := make(map[string]bool, len(leases))

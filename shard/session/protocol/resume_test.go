@@ -7,7 +7,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// A write that clears the holder may take effect as long as it is not answered, whatever has changed meanwhile.
+// A write that clears the holder may take effect as long as it is not answered, regardless of what has changed meanwhile.
 func TestAReleaseIsNotRevertedBeforeItsAnswer(t *testing.T) {
 	s, name := stageThatHolds(t)
 	s.run(10 * time.Second)
@@ -27,7 +27,7 @@ func TestAReleaseIsNotRevertedBeforeItsAnswer(t *testing.T) {
 	}
 }
 
-// A hand-over that is reverted restarts the deadline of a slot that has not opened, and keeps no deadline of its own.
+// A hand-over that is reverted restarts the deadline of a slot that has not opened, and keeps no deadline.
 func TestTheDeadlineToOpenStartsAgainAfterARevertedHandOver(t *testing.T) {
 	s := newStage(t, 8)
 	s.stuck[0], s.idle = true, false

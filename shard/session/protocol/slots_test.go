@@ -156,7 +156,7 @@ func TestReleaseIsSentAgain(t *testing.T) {
 		s.write(name, assign("r-0"))
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
 	})
-	t.Run("one that is refused after one without an answer proves nothing, whatever was read in between", func(t *testing.T) {
+	t.Run("one that is refused after one without an answer proves nothing, regardless of what was read in between", func(t *testing.T) {
 		s, name := stageThatHolds(t)
 		s.fate = on(name, member.Update, member.Unanswered, false)
 		s.write(name, assign("r-1"))

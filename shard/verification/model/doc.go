@@ -31,7 +31,7 @@
 // From every reachable state, when no more faults occur: the slot is eventually held by a living session that knows it and may
 // act, on every path, in a bounded number of steps. In fitness: every slot is served, while the faults of replicas last, as long
 // as one replica can work. A finding reports the largest number of ticks that this takes. "No more faults occur" means that
-// whatever is due happens before time passes, and in any order.
+// everything that is due happens before time passes, and in any order.
 //
 // # Time
 //
@@ -39,7 +39,7 @@
 // take-over is 6 (15 s) without a change, the come-back bound is 1. What Config validates holds of these too: the fence of a slow
 // clock (3 + 1) ends before a fast clock takes over (6 - 1), and 6 > 2 × (1 + 1) + 1. Nothing else about durations enters the
 // argument. A tick may come between any two steps, so a step takes any time, and what is rounded to ticks is less than the drift
-// of a clock. The scenario "outage" is the exception: there, whatever is due happens within the tick, because it must show that
+// of a clock. The scenario "outage" is the exception: there, everything that is due happens within the tick, because it must show that
 // no prompt session is declared dead.
 //
 // # Why it is small and still valid

@@ -71,7 +71,7 @@ func (c *checker) overwritten(slot int, holder string) {
 }
 
 // isBlind reports whether a process holds a slot whose Lease a user has taken from it, and has not observed that: until it does
-// it may act beside a new holder.
+// it may act at the same time as a new holder.
 func (c *checker) isBlind(p *process, slot int) bool {
 	e, edited := c.edits[slot]
 	return edited && p.work[slot].since <= e.at && p.seen[slot] < e.version

@@ -15,7 +15,7 @@
 //
 //   - no two sessions are entitled to a slot;
 //   - a session that acquires a slot finds nothing of it in flight with a session that was running all the time;
-//   - a slot is taken over only from a holder that is permanently dead, and each acquisition has an epoch of its own;
+//   - a slot is taken over only from a holder that is permanently dead, and each acquisition has its own epoch;
 //   - every update carries UID and resourceVersion, and no session creates its session Lease twice;
 //   - a session ends only for a stated reason, one that leaves holds nothing, and an unavailable API server ends none;
 //   - in the end every slot is held by the session of its assigned replica, which lives and may act.

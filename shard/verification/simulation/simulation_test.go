@@ -94,7 +94,7 @@ func TestOutages(t *testing.T) {
 	t.Logf("%+v", runAll(t, worlds.Some(*howMany/10), outagesOnly))
 }
 
-// TestHandWrittenHolders checks that, whatever holders users write into slot Leases, every session that has observed the Lease
+// TestHandWrittenHolders checks that, regardless of which holders users write into slot Leases, every session that has observed the Lease
 // acts alone, and that the slot has one holder in the end.
 func TestHandWrittenHolders(t *testing.T) {
 	if *oneSeed >= 0 {
