@@ -154,7 +154,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	}
 }
 
-// An error is not hidden by the answer beside it, except Uninitialized, which has a VM.
+// An error is not hidden by the answer next to it, except Uninitialized, which has a VM.
 func TestErrorsOfCheckedDrivers(t *testing.T) {
 	broken := errors.New("broken")
 	l := liar{vm: VM{ProviderID: "a b"}, fails: broken}

@@ -34,7 +34,7 @@ func TestChecked_PartlyInvalidAnswer_KeepsItsValidParts(t *testing.T) {
 	}
 }
 
-// An error that comes with a VM describes none, whatever the VM is.
+// An error that comes with a VM describes none, regardless of what the VM is.
 func TestChecked_ErrorWithAVM_HasNoVM(t *testing.T) {
 	for _, vm := range []VM{{ProviderID: "cloud:///i-1", NodeName: "m"}, {ProviderID: "a b"}} {
 		created, err := Checked(liar{vm: vm, fails: errors.New("broken")}).CreateMachine(t.Context(), CreateMachineRequest{})
@@ -44,7 +44,7 @@ func TestChecked_ErrorWithAVM_HasNoVM(t *testing.T) {
 	}
 }
 
-// A VM that is gone is gone, whatever the driver notes.
+// A VM that is gone is gone, regardless of what the driver notes.
 func TestChecked_InvalidNoteOfADeletion(t *testing.T) {
 	note := strings.Repeat("x", MaxLastKnownState+1)
 	if resp, err := Checked(liar{note: note}).DeleteMachine(t.Context(), DeleteMachineRequest{}); err != nil || !resp.Gone || resp.LastKnownState != "" {

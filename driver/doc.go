@@ -44,7 +44,7 @@
 // at all, one account or project is needed for each namespace, since the VMs of two namespaces cannot be distinguished: the
 // driver's documentation has to state this, and its test sets Env.WithoutTags.
 //
-// A driver runs in a process of its own, see package plugin; a test calls one directly. The contract is the same.
+// A driver runs in a separate process, see package plugin; a test calls one directly. The contract is the same.
 //
 // The fleet uses no answer of a driver unchecked, see Checked and Error.Message: a cloud may be broken, or under the control of an
 // attacker.

@@ -22,7 +22,7 @@ func SameVM(machine, node string) bool {
 	return isAzure && location != "" && vm != "" && strings.EqualFold(name, vm)
 }
 
-// IdenticalVM reports whether the provider ID of a Machine, or of a VM as the cloud reports it, and that of a Node name one VM whatever the class
+// IdenticalVM reports whether the provider ID of a Machine, or of a VM as the cloud reports it, and that of a Node name one VM regardless of the class
 // is: they are equal, or they are those of AWS, where a Machine has the region, as in Machine Controller Manager, and a Node the zone, as
 // the cloud controller manager sets it: a zone's name begins with that of its region. An ID of an instance of AWS is never used again, in
 // any region.

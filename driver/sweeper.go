@@ -21,7 +21,7 @@ type Sweeper interface {
 	Scope(req ScopeRequest) (string, error)
 
 	// ListResources returns one page of what drivers of the control cluster have made for Machines in the class' namespace, and
-	// that has not begun to end, whatever class it was made for. Everything that existed before the request for the first page, and
+	// that has not begun to end, regardless of the class that it was created for. Everything that existed before the request for the first page, and
 	// still exists when the last page was read, is on one of the pages. A page that cannot be read as a whole is an error, and so is a
 	// page that follows itself. A caller limits the number of pages: a longer cycle is not detected.
 	// What has not all the tags of the fleet is not listed: the namespace, the Machine's name and UID, and the control cluster's ID.

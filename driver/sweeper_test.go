@@ -33,7 +33,7 @@ func (s sweeping) DeleteResource(context.Context, DeleteResourceRequest) (Delete
 	return DeleteResourceResponse{Gone: true}, s.fails
 }
 
-// wrapping is a wrapper that has all methods of Sweeper, whatever it wraps.
+// wrapping is a wrapper that has all methods of Sweeper, regardless of what it wraps.
 type wrapping struct {
 	Driver
 	noSweeper
@@ -168,6 +168,6 @@ func TestErrorsOfCheckedSweepers(t *testing.T) {
 		}
 	}
 	if scope != "" || len(page.Items) > 0 || page.Continue != "" || deleted.Gone {
-		t.Errorf("beside their errors: scope %q, page %+v, deleted %+v", scope, page, deleted)
+		t.Errorf("next to their errors: scope %q, page %+v, deleted %+v", scope, page, deleted)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // fakePage is the page size of the cloud, so that a test of pages needs few VMs.
 const fakePage = 5
 
-// The driver gives the guarantees of package driver, also from a process of its own.
+// The driver gives the guarantees of package driver, also from a separate process.
 func TestDriverConformance(t *testing.T) {
 	t.Run("over a socket", func(t *testing.T) {
 		t.Parallel()

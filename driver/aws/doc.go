@@ -10,7 +10,7 @@
 //     part of the request that makes them. Those that the provider spec keeps when their instance ends do not have these tags: they are no
 //     left-overs, and are not the fleet's to delete.
 //   - A Machine gets one VM in its life: the token of an instance that has ended makes no other one, and the create is Aborted.
-//   - An instance without the tag of the UID is not the Machine's, whatever the Machine's provider ID. With Target.Adopt also instances
+//   - An instance without the tag of the UID is not the Machine's, regardless of the Machine's provider ID. With Target.Adopt also instances
 //     without a UID that have the tag Name with the Machine's name, and the cluster's and the role's tags of the class.
 //   - EC2 cannot check tags in the request that deletes. The driver reads them immediately before. EC2 never uses an ID again.
 //

@@ -391,7 +391,7 @@ func TestCredentialsAreThoseOfTheSecret(t *testing.T) {
 	}
 }
 
-// No error has a secret, in whatever way the cloud fails.
+// No error has a secret, regardless of how the cloud fails.
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	w := newWorld(t, nil)
 	way := &brokenWay{}

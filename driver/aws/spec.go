@@ -44,7 +44,7 @@ type IAMProfile struct {
 	Name string `json:"name,omitempty"`
 }
 
-// RootDeviceName stands for the root device of the image, whatever its name is.
+// RootDeviceName stands for the root device of the image, regardless of what its name is.
 const RootDeviceName = "/root"
 
 // BlockDevice is a volume. The name of a single one does not matter: it is the root device.

@@ -39,7 +39,7 @@ func TestDriverConformance(t *testing.T) {
 	}
 }
 
-// It gives them in a process of its own, too.
+// It gives them in a separate process, too.
 func TestDriverConformanceOverASocket(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, func(t *testing.T) drivertest.Env {

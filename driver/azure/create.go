@@ -16,7 +16,7 @@ import (
 const underWayFor = 5 * time.Second
 
 // CreateMachine makes the VM in steps: the network interface, each data disk that has an image, and the VM. Each step first looks for
-// what an earlier call has made, by its name and the Machine's UID, so that a call goes on where the one before has ended, in whatever
+// what an earlier call has made, by its name and the Machine's UID, so that a call goes on where the one before has ended, regardless of which
 // process. It waits for no operation of the cloud: while a disk is being made it is Unavailable, and the VM is returned as soon as the
 // cloud has accepted it.
 //

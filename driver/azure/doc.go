@@ -8,7 +8,7 @@
 //     with a VM get the tags of the VM from the cloud.
 //   - The provider ID is the one that cloud-provider-azure gives the Node, with subscription and resource group. The one of Machine
 //     Controller Manager, azure:///<location>/<name>, is understood.
-//   - A VM without the tag is not the Machine's, whatever the Machine's provider ID is. With Target.Adopt one that Machine Controller
+//   - A VM without the tag is not the Machine's, regardless of what the Machine's provider ID is. With Target.Adopt one that Machine Controller
 //     Manager has made is, too: it has the Machine's name, no UID, and the tags of the class' cluster.
 //
 // The cloud checks no tags when it deletes: they are read immediately before. VMs are made under the condition that there is none.

@@ -111,7 +111,7 @@ func (s *site) driver(t *testing.T, configure func(*azure.Config)) *azure.Driver
 	return d
 }
 
-// transport returns connections of their own to the site.
+// transport returns separate connections to the site.
 func (s *site) transport(t *testing.T) *http.Transport {
 	t.Helper()
 	of, ok := s.server.Client().Transport.(*http.Transport)

@@ -16,7 +16,7 @@ import (
 )
 
 // transport sends the requests of the SDK. It gives the SDK the guarantees of package httpclient, which its own transport has not:
-// requests go to the configured clouds only, whatever a link to a next page or an operation names, and answers are bounded.
+// requests go to the configured clouds only, regardless of what a link to a next page or an operation names, and answers are bounded.
 type transport struct {
 	client  *httpclient.Client
 	hosts   map[string]bool // as in hostOf

@@ -124,7 +124,7 @@ func newNIC(name, subnet string, spec ProviderSpec, tags map[string]*string) arm
 		Tags:     tags,
 		Properties: &armnetwork.InterfacePropertiesFormat{
 			EnableAcceleratedNetworking: spec.Properties.NetworkProfile.AcceleratedNetworking,
-			EnableIPForwarding:          new(true), // pods have addresses of their own
+			EnableIPForwarding:          new(true), // pods have their own addresses
 			NicType:                     new(armnetwork.NetworkInterfaceNicTypeStandard),
 			IPConfigurations: []*armnetwork.InterfaceIPConfiguration{{
 				Name: &name,

@@ -1,5 +1,5 @@
 // Package bridge makes a driver of Machine Controller Manager (MCM) a driver of this fleet: any implementation of its driver.Driver, unchanged.
-// A main of ten lines serves it in a process of its own, see Serve.
+// A main of ten lines serves it in a separate process, see Serve.
 //
 // What the bridge adds:
 //

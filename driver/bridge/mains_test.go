@@ -28,7 +28,7 @@ func NewClientFactoryFromSecret() {}`,
 	"openstack/pkg/driver": `func NewOpenstackDriver(runtime.Decoder, any) driver.Driver { return nil }`,
 }
 
-// The mains of the documentation are programs for this bridge: they are checked, in a module of their own, with stubs in the place of the
+// The mains of the documentation are programs for this bridge: they are checked, in a separate module, with stubs in the place of the
 // drivers.
 func TestMainsOfTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile(documentation)

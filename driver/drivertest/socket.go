@@ -11,7 +11,7 @@ import (
 )
 
 // OverSocket serves a driver on a unix socket until the test ends, and returns the client of that: the driver as a fleet sees it that runs
-// the driver in a process of its own.
+// the driver in a separate process.
 func OverSocket(t *testing.T, d driver.Driver) *plugin.Client {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "mcf") //nolint:usetesting // the name of t.TempDir() is too long for a socket

@@ -188,7 +188,7 @@ func testSweepWithoutTags(s *suite) {
 	own := s.mustMake()
 	for _, tag := range []Tag{NamespaceTag, MachineTag, MachineUIDTag, ControlClusterTag} {
 		s.MakeWithout(s.t, s.machine(), controlCluster, tag)
-		s.wantResources("beside a VM without the "+string(tag), own)
+		s.wantResources("next to a VM without the "+string(tag), own)
 	}
 }
 
@@ -228,7 +228,7 @@ func testSweepLeftovers(s *suite) {
 	namespace := s.Class.Namespace
 	s.in("of-"+namespace, s.Class.Name, controlCluster, func() { s.failPartly(s.machine()) })
 	s.in(namespace, s.Class.Name, "another-cluster", func() { s.failPartly(s.machine()) })
-	s.wantResources("beside left-overs of another namespace and of another control cluster")
+	s.wantResources("next to left-overs of another namespace and of another control cluster")
 	want := map[types.UID]int{}
 	for range max(1, s.MoreThanAPage) {
 		m := s.machine()

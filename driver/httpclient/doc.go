@@ -15,6 +15,6 @@
 //
 // CodeOf and CheckPage judge what no cloud has to get right: statuses of proxies, and pages of lists.
 //
-// A driver whose cloud has a client library of its own gives that the transport of Transport and the answers of its list to
+// A driver whose cloud has a client library gives that the transport of Transport and the answers of its list to
 // Endpoints; what the library reads is then bounded by the library.
 package httpclient

@@ -119,7 +119,7 @@ func (c *Client) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsReques
 	return resp, nil
 }
 
-// Scope calls the driver. It has no context, so that it has a short deadline of its own.
+// Scope calls the driver. It has no context, so that it has its own short deadline.
 func (c *Client) Scope(req driver.ScopeRequest) (string, error) {
 	sent, err := toScope(req)
 	if err != nil {

@@ -42,7 +42,7 @@ type Client struct {
 	settings Settings
 	conn     *grpc.ClientConn
 	remote   driverv1.DriverClient
-	lifetime context.Context //nolint:containedctx // of the connection, which outlives calls; Scope has none of its own
+	lifetime context.Context //nolint:containedctx // of the connection, which outlives calls; Scope has none
 	end      context.CancelFunc
 	running  sync.WaitGroup
 

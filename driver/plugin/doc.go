@@ -1,12 +1,12 @@
-// Package plugin connects the fleet with drivers in processes of their own, over gRPC on a unix socket.
+// Package plugin connects the fleet with drivers in their own processes, over gRPC on a unix socket.
 //
 // Serve serves any driver.Driver, and its driver.Sweeper if it has one. Dial returns a Client, which is such a Driver and Sweeper for the
 // fleet. What the contract in package driver guarantees holds through both of them: the codes of errors with retry-after and cause,
 // answers together with errors, deadlines and cancellation. docs/drivers/protocol.md has the protocol, which is in v1/driver.proto.
 //
-// Guarantees of a Client, whatever the driver's process does:
+// Guarantees of a Client, regardless of what the driver's process does:
 //
-//   - A call returns when its context ends. Without a connection it fails at once with driver.Unavailable: connections are made beside the
+//   - A call returns when its context ends. Without a connection it fails at once with driver.Unavailable: connections are opened outside of the
 //     calls, with a back-off.
 //
 //   - That the process did not answer never counts as an answer: its status of gRPC never becomes NotFound, Unimplemented,

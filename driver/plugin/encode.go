@@ -47,7 +47,7 @@ func fromTarget(received *driverv1.Target) (driver.Target, error) {
 	return t, nil
 }
 
-// toClass returns a class as it is sent; nil for nil. The provider spec is sent beside the object, because it may be no JSON.
+// toClass returns a class as it is sent; nil for nil. The provider spec is sent next to the object, because it may be no JSON.
 func toClass(class *v1alpha1.MachineClass) (*driverv1.MachineClass, error) {
 	if class == nil {
 		return nil, nil

@@ -195,7 +195,7 @@ func TestHang_BeforeTheFirstAnswer(t *testing.T) {
 	if err := client.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Ready: %v", err)
 	}
-	_, err = statusOf(t, client, patience) // ends by itself: a negotiation has a deadline of its own
+	_, err = statusOf(t, client, patience) // ends by itself: a negotiation has its own deadline
 	if code := driver.CodeOf(err); code != driver.Unavailable && code != driver.DeadlineExceeded {
 		t.Errorf("a process that reads only: %v", err)
 	}

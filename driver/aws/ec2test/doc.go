@@ -10,5 +10,5 @@
 //   - Lists have pages with tokens. More requests than Settings.Rate allows are refused as EC2 does.
 //
 // It has failures on request: requests are refused with a code, carried out and not answered, cut at a number, or fail part-way.
-// It needs no network of its own, and is deterministic under a clock that is: nothing is random and nothing happens in the background.
+// It needs no network of its own process, and is deterministic under a clock that is: nothing is random and nothing happens in the background.
 package ec2test

@@ -130,7 +130,7 @@ func (c *Cloud) named(ids []string) (found []*Instance, refused *refusal) {
 	return found, nil
 }
 
-// describeInstances shows instances, each in a reservation of its own.
+// describeInstances shows instances, each in its own reservation.
 func (c *Cloud) describeInstances(form url.Values) (answer any, refused *refusal) {
 	ids := values(form, "InstanceId")
 	if len(ids) > 0 && form.Has("MaxResults") {

@@ -10,7 +10,7 @@
 // Its time is that of a clock, so that nothing in it waits. It has no goroutines: what is due happens at the next request. Bodies and
 // the number of resources are bounded. Command azuresim has its VMs boot, in a lab.
 //
-// Not simulated: virtual networks, subnets and resource groups, which exist whatever their name; the checks of specs that the real one makes;
+// Not simulated: virtual networks, subnets and resource groups, which exist regardless of their name; the checks of specs that the real one makes;
 // updates of VMs; that the real one answers reads from several servers, of which one may be late; the delay of Resource Graph, and its
 // language but for a few operators: other queries are rejected.
 package azuretest

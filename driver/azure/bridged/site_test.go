@@ -98,7 +98,7 @@ func build() (remove func(), err error) {
 	return remove, os.Setenv(programVariable, program)
 }
 
-// site is a cloud, and MCM's driver in a process of its own that uses it.
+// site is a cloud, and MCM's driver in a separate process that uses it.
 type site struct {
 	*azuretest.Cloud
 	way    *brokenWay

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: driver/plugin/v1/driver.proto
 
-// The protocol between the fleet and a driver in a process of its own. docs/drivers/protocol.md describes it for authors of drivers;
+// The protocol between the fleet and a driver in a separate process. docs/drivers/protocol.md describes it for authors of drivers;
 // what each method has to guarantee is in the contract, the Go package driver.
 //
 // Within a version, fields and capabilities are only added: a reader ignores those that it does not know.
