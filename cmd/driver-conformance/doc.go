@@ -1,10 +1,10 @@
-// Command driver-conformance runs the conformance suite of package drivertest against a driver in a process of its own, on a cloud that
+// Command driver-conformance runs the conformance suite of package drivertest against a driver in a separate process, on a cloud that
 // the author of the driver can empty.
 //
 //	driver-conformance --socket=/run/azure.sock --class=class.yaml --secret=secret.yaml --vms='./list-vms.sh'
 //
 // The command of --vms prints what really exists, without the driver: a line for each VM, with its provider ID and the UID of its Machine. What
-// the suite makes has names that begin with conformance-, in namespaces of its own, and is deleted through the driver after each case.
+// the suite makes has names that begin with conformance-, in its own namespaces, and is deleted through the driver after each case.
 //
 // Faults of a cloud cannot be made from outside: the cases that need them are skipped, and name what they need. A test in Go that calls
 // drivertest.Run has all of them.

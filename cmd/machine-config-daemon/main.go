@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/agent"
 )
 
-// The exit codes beside 0.
+// The exit codes other than 0.
 const (
 	exitFailed = 1
 	exitUsage  = 2

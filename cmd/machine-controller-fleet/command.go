@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 )
 
-// The exit codes beside 0.
+// The exit codes other than 0.
 const (
 	exitFailed = 1
 	exitUsage  = 2

@@ -19,7 +19,7 @@ func declareIgnored(g *flags.Group) {
 	duration("leader-elect-retry-period", 2*time.Second, "replaced by --lease-renew-interval")
 	text("leader-elect-resource-lock", "leases", "not needed: it is always Leases, named after --fleet-name in --fleet-namespace")
 	text("cloud-provider", "", "replaced by the field provider of a MachineClass, which names the driver")
-	duration("min-resync-period", 12*time.Hour, "not needed: changes are delivered as events, and deadlines have timers of their own")
+	duration("min-resync-period", 12*time.Hour, "not needed: changes are delivered as events, and deadlines have their own timers")
 	duration("controller-start-interval", 0, "not needed: controllers start together, and wait for what they own")
 	text("kube-api-content-type", "application/vnd.kubernetes.protobuf", "not needed: protobuf for the kinds of Kubernetes, JSON for the others")
 	duration("log-flush-frequency", 5*time.Second, "not needed: logs go to standard error at once")

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// mostVerbose is the highest level that is logged, whatever the flags are: from level 8 on, client-go logs the bodies of requests and
+// mostVerbose is the highest level that is logged, regardless of what the flags are: from level 8 on, client-go logs the bodies of requests and
 // answers, with Secrets, bootstrap tokens and the tokens of readers of metrics in them.
 const mostVerbose = 7
 

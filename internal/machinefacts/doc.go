@@ -3,8 +3,8 @@
 // from them, and conditions. It is pure.
 //
 // Guarantees: a fact that depends on time takes the time, so that two controllers which read the same object at the same time
-// agree on it. A machine that is being deleted is neither available nor preserved, whatever its status contains. A machine that
-// a set has recorded for creation is awaited until it is observed, whatever the set's replicas are by then. Intents that cannot
+// agree on it. A machine that is being deleted is neither available nor preserved, regardless of what its status contains. A machine that
+// a set has recorded for creation is awaited until it is observed, regardless of what the set's replicas are by then. Intents that cannot
 // be read are an error for each reader, and no reader continues as if there were none. A Node whose update in place has ended
 // has nothing of it but its condition.
 //

@@ -61,7 +61,7 @@ func Uncordon(n *corev1.Node) {
 }
 
 // Cordon marks a Node as unschedulable, and adds the taint of that: otherwise the node lifecycle controller of the target cluster would add it
-// by a read and a write of its own.
+// by a read and its own write.
 func Cordon(n *corev1.Node) {
 	n.Spec.Unschedulable = true
 	if !slices.ContainsFunc(n.Spec.Taints, isCordon) {

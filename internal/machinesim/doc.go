@@ -1,7 +1,7 @@
 // Package machinesim runs the code that decides about machines, sets and remediation together, on a simulated clock, cloud
 // and API server: lifecycle, scale and remediation are the real ones.
 //
-// Processes own trees of machines, each with late caches, a clock of its own, and counts that it reports to the others.
+// Processes own trees of machines, each with late caches, its own clock, and counts that it reports to the others.
 // They die at any point, their trees are handed over, and a write that one of them was about to send takes effect long
 // after. The API server rejects a write that was decided on an old object, and the cloud makes VMs that become Nodes.
 //

@@ -32,7 +32,7 @@ const (
 	ignoredLeaseAtStart = "a new process deletes before it has read the leader Lease"
 )
 
-// holding is what people do with the annotation hold-deletions, and what processes do in spite of it. It has dice of its own, so that it
+// holding is what people do with the annotation hold-deletions, and what processes do in spite of it. It has its own dice, so that it
 // changes no other draw.
 type holding struct {
 	dice             *rand.Rand

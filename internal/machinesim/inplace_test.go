@@ -187,7 +187,7 @@ func TestUpdatesInPlaceThatFail(t *testing.T) {
 	}
 }
 
-// TestWritesOfADeploymentUpdatedInPlace: a write of a deployment beside its status may cause a conflict of the autoscaler.
+// TestWritesOfADeploymentUpdatedInPlace: a write of a deployment except its status may cause a conflict of the autoscaler.
 // Allowed are the new revision, and for each selection the record that Nodes are about to be selected, and then its
 // removal.
 func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {

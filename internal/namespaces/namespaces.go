@@ -112,7 +112,7 @@ func (n *Namespaces) permitted(begin func(context.Context, metav1.ListOptions) (
 	}
 }
 
-// failed handles an error of the list or the watch. Without the right to list and watch the annotations are not known, whatever was read before.
+// failed handles an error of the list or the watch. Without the right to list and watch the annotations are not known, regardless of what was read before.
 func (n *Namespaces) failed(ctx context.Context, r *cache.Reflector, err error) {
 	if !apierrors.IsForbidden(err) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)

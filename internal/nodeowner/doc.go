@@ -8,7 +8,7 @@
 //
 // Guarantees, each a row of the test:
 //
-//   - A Node that is bound to a Machine of another namespace or name never belongs to this Machine, whatever this Machine states.
+//   - A Node that is bound to a Machine of another namespace or name never belongs to this Machine, regardless of what this Machine states.
 //   - A Node without a provider ID that is tied to no machine belongs to no machine.
 //   - A Node that is bound to none belongs to a Machine only with evidence that the Machine's author cannot write: the UID on
 //     the VM, or the name on the Node together with the absence of another Machine of that name that has an older claim. No

@@ -32,7 +32,7 @@ func Watch(ctx context.Context, name string, from Source, selector string, into 
 	reflector.RunWithContext(ctx)
 }
 
-// Mirror stores the objects of one Watch, whatever their slots. Store and Mine are required.
+// Mirror stores the objects of one Watch, regardless of their slots. Store and Mine are required.
 type Mirror[T metav1.Object] struct {
 	Store *Store[T]
 	// Mine returns the stored objects of this watch.

@@ -49,7 +49,7 @@ func orphan(child metav1.Object, parent types.UID) {
 }
 
 // Release removes the parent from the child, and the slot label that the child had because of the parent: it is offered to
-// others, or becomes a root of its own. It records the parent, which creates another child in its place: how many were released is counted.
+// others, or becomes a root. It records the parent, which creates another child in its place: how many were released is counted.
 func Release(child metav1.Object, parent types.UID) {
 	labels := maps.Clone(child.GetLabels())
 	delete(labels, v1alpha1.LabelSlot)

@@ -86,7 +86,7 @@ func (o Kubeconfigs) read(flag, file string) (*rest.Config, error) {
 // clients are the connections to both clusters. All of them have the Fence below them. Those to the target cluster are nil
 // when there is none.
 type clients struct {
-	leases   *rest.Config // for a client of the control cluster with connections of its own
+	leases   *rest.Config // for a client of the control cluster with its own connections
 	control  kubernetes.Interface
 	machines machineclientset.Interface
 	metadata metadata.Interface

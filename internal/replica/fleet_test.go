@@ -48,7 +48,7 @@ type result struct {
 	served           []time.Duration // after changes while the fleet was at rest
 }
 
-// runSeed runs one seed in a bubble of its own.
+// runSeed runs one seed in a separate bubble.
 func runSeed(t *testing.T, o Options, seed uint64, story *strings.Builder) (of result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

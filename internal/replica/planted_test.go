@@ -225,7 +225,7 @@ func (t *trial) addTokens(to planted.Secrets) (added int) {
 	return added
 }
 
-// showPages shows all pages of a replica. A reader with a token of its own is among those who request them.
+// showPages shows all pages of a replica. A reader with its own token is among those who request them.
 func showPages(t *testing.T, p *process, show func(what string, texts ...string)) {
 	t.Helper()
 	empty := http.HandlerFunc(ok)

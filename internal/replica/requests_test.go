@@ -48,7 +48,7 @@ func (c *requestCount) add(q request, r *http.Request) {
 // budget is how many requests of a kind may be sent: at rest in a minute, and in a rollout for each machine.
 type budget struct{ rest, roll float64 }
 
-// others are the requests without a budget of their own.
+// others are the requests without a budget.
 const others = "others"
 
 // requestBudgets are the budgets by verb and resource.
@@ -67,7 +67,7 @@ func requestBudgets() map[string]budget {
 	}
 }
 
-// over prints the requests beside their budgets, and returns those that exceed them.
+// over prints the requests next to their budgets, and returns those that exceed them.
 func (c *requestCount) over(t *testing.T, unit string, divide float64, of func(budget) float64) (exceeded []string) {
 	t.Helper()
 	c.mu.Lock()

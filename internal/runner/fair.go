@@ -11,14 +11,14 @@ import (
 
 // fairQueue keeps the keys of each group of a tenant in the order in which they were added. It takes the next key from each
 // tenant in turn, and from the tenant's groups in turn: a tenant or a group with thousands of keys delays a key of another by
-// one of its own. While the maximum number of a tenant's keys is in work, its other keys wait without a worker.
+// its own. While the maximum number of a tenant's keys is in work, its other keys wait without a worker.
 type fairQueue[K comparable] struct {
 	tenant func(K) string
 	group  func(K) int
 	most   int // keys of a tenant in work; 0 means any number
 	clock  clock.PassiveClock
 
-	mu      sync.Mutex // the work queue calls under a lock of its own; this one is for done and for the metric
+	mu      sync.Mutex // the work queue calls under its own lock; this one is for done and for the metric
 	tenants map[string]*line[K]
 	turns   []*line[K]      // tenants with keys that may be taken, the next one first
 	ready   int             // keys that may be taken

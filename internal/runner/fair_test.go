@@ -262,7 +262,7 @@ func TestHowManyWorkersATenantHas(t *testing.T) {
 	}
 }
 
-// TestNoTenantHasAllWorkers has all keys of a tenant hang for ever.
+// TestNoTenantHasAllWorkers has all keys of a tenant hang without end.
 func TestNoTenantHasAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var others atomic.Int32

@@ -203,7 +203,7 @@ func TestReviewsAreBoundedInRate(t *testing.T) {
 	}
 }
 
-// The API server accepts requests and never answers. Each request to the fleet has an answer in time, whatever their number, and few
+// The API server accepts requests and never answers. Each request to the fleet has an answer in time, regardless of their number, and few
 // reviews are in flight.
 func TestReviewsThatHangEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

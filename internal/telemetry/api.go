@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// Attributes of requests to API servers, beside the keys of attributes.go.
+// Attributes of requests to API servers, in addition to the keys of attributes.go.
 const (
 	serverKey       = attribute.Key("mcf.api.server")
 	verbKey         = attribute.Key("mcf.api.verb")

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// Names of spans below that of a pass, beside those of requests and calls of drivers.
+// Names of spans below that of a pass, in addition to those of requests and calls of drivers.
 const (
 	// QueueSpan is the time for which the key has waited for a worker.
 	QueueSpan = "queue"

@@ -45,8 +45,8 @@ type force struct {
 // conditionOf are the conditions of Nodes that force a drain.
 var conditionOf = map[Cause]corev1.NodeConditionType{CauseNotReady: corev1.NodeReady, CauseReadonly: conditionReadonly}
 
-// health returns what this process has seen of these conditions, up to now. A kubelet writes the times of its conditions by a clock of its own:
-// what changed while this process looked has changed between two looks, whatever these times are.
+// health returns what this process has seen of these conditions, up to now. A kubelet writes the times of its conditions by its own clock:
+// what changed while this process looked has changed between two looks, regardless of what these times are.
 func (f Facts) health() map[corev1.NodeConditionType]Health {
 	all := map[corev1.NodeConditionType]Health{}
 	for _, c := range f.Node.Status.Conditions {

@@ -110,5 +110,5 @@ func GiveUp(node string) Report {
 	return Report{State: GivenUp, Ending: true, Text: fmt.Sprintf(text, node)}
 }
 
-// IsOver reports whether the pods are no longer awaited, whatever happens on the Node.
+// IsOver reports whether the pods are no longer awaited, regardless of what happens on the Node.
 func (o Order) IsOver() bool { return o.Force || !o.Now.Before(o.deadline()) }

@@ -192,7 +192,7 @@ func (w *world) check(f Facts, v Verdict) string {
 		return "given up for no reason"
 	}
 	if v.Do == Rest && v.State == Draining && v.Wake == 0 {
-		return "it waits for ever"
+		return "it waits without end"
 	}
 	if f.Blind != "" && v.Do == Rest && v.State == Draining {
 		switch since := f.Memory.BlindSince; {
@@ -209,7 +209,7 @@ func (w *world) check(f Facts, v Verdict) string {
 }
 
 // checkBlocked checks the reported reasons that block pods: never a disruption that was taken for the pod itself. A budget that is about
-// to be counted holds all of its pods, whatever was taken from it.
+// to be counted holds all of its pods, regardless of what was taken from it.
 func checkBlocked(f Facts, v Verdict) string {
 	for _, h := range v.Progress.Blocked {
 		for _, b := range f.Budgets {

@@ -178,7 +178,7 @@ func TestMachineConfigsAreWatchedByOwnersOnly(t *testing.T) {
 	})
 }
 
-// The owner of a KubeletConfig or of the ControllerConfig needs MachineConfigs without a pool of its own.
+// The owner of a KubeletConfig or of the ControllerConfig needs MachineConfigs of other pools.
 func TestEveryOwnerHasMachineConfigs(t *testing.T) {
 	for resource, name := range map[string]string{"kubeletconfigs": "k", "controllerconfigs": v1alpha1.ControllerConfigName} {
 		t.Run(resource, func(t *testing.T) {

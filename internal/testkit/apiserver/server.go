@@ -239,7 +239,7 @@ func (s *Server) Restore(saved Snapshot) {
 	s.endWatches()
 }
 
-// Replace stores an object with a UID of its own in the place of the one of its name, regardless of that one's finalizers. All watches
+// Replace stores an object with its own UID in the place of the one of its name, regardless of that one's finalizers. All watches
 // end without showing that; only a list shows the new object. Errors: it cannot be encoded.
 func (s *Server) Replace(resource string, document map[string]any) (*Object, error) {
 	s.mu.Lock()

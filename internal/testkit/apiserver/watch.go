@@ -222,7 +222,7 @@ func (w *Events) send(c change) error {
 	return nil
 }
 
-// pause waits for a channel to be closed, or for so long; 0 is for ever. Errors: the watch ends meanwhile.
+// pause waits for a channel to be closed, or for so long; 0 means without limit. Errors: the watch ends meanwhile.
 func (w *Events) pause(until <-chan struct{}, d time.Duration) error {
 	var timeout <-chan time.Time
 	if d > 0 {

@@ -2,7 +2,7 @@
 //
 // A Cloud has resources: VMs, and what else was made for Machines. Its Driver is a driver.Driver and a driver.Sweeper that keeps their
 // contracts: a create finds the VM that has the Machine's UID, and a VM with another UID is never deleted. Calls are recorded. They can be
-// made to fail, before or after they take effect, or pass a way of their own, as from a process with a network.
+// made to fail, before or after they take effect, or pass their own way, as from a process with a network.
 //
 // Guarantees: a Cloud is safe for concurrent use, and starts no goroutine. Not guaranteed: what a cloud does with a VM that runs. Tests
 // have it join as a Node.

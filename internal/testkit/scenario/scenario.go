@@ -61,7 +61,7 @@ func (f *File) parse() error {
 		case strings.HasPrefix(line, heading):
 			name := strings.TrimSpace(strings.TrimPrefix(line, heading))
 			if name == "" || names[name] {
-				return fmt.Errorf("%s:%d: expected a name of its own for each scenario, got %q", f.Path, i+1, name)
+				return fmt.Errorf("%s:%d: expected a separate name for each scenario, got %q", f.Path, i+1, name)
 			}
 			if now != nil {
 				return fmt.Errorf("%s:%d: expected %s and a verdict before the next scenario", f.Path, i+1, arrow)

@@ -51,8 +51,8 @@ func TestRead(t *testing.T) {
 
 func TestRead_InvalidFile_NamesLineAndExpectation(t *testing.T) {
 	for text, message := range map[string]string{
-		"scenario: a\n=>\nGo\n\nscenario: a\n=>\nGo\n": "story.txt:5: expected a name of its own",
-		"scenario:\n=>\nGo\n":                          "story.txt:1: expected a name of its own",
+		"scenario: a\n=>\nGo\n\nscenario: a\n=>\nGo\n": "story.txt:5: expected a separate name",
+		"scenario:\n=>\nGo\n":                          "story.txt:1: expected a separate name",
 		"scenario: a\nscenario: b\n=>\nGo\n":           "story.txt:2: expected => and a verdict before",
 		"=>\nGo\n":                                     "story.txt:1: expected a scenario before",
 		"scenario: a\n=>\nGo\n\nhat: red\n":            "story.txt:5: expected a scenario",

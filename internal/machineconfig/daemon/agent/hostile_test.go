@@ -110,7 +110,7 @@ func tree(t *testing.T, folder string) map[string]string {
 // harmless are the commands that a configuration can cause.
 var harmless = regexp.MustCompile(`^(reboot|systemctl daemon-reload|systemctl (restart|reload) -- [\w.@][\w:.\\@-]*)$`)
 
-// prepare puts what configurations could reach onto a machine, and a folder beside its root folder, to which links lead.
+// prepare puts what configurations could reach onto a machine, and a folder next to its root folder, to which links lead.
 func (m *machine) prepare() {
 	m.Helper()
 	m.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")

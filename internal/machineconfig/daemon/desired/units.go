@@ -178,7 +178,7 @@ func linksOf(name, text string) (links []string, why string) {
 			case o.Name == "Alias":
 				links = append(links, UnitFolder+"/"+other)
 			default:
-				return nil, "the setting Also in [Install] is not supported: enable each unit by an entry of its own"
+				return nil, "the setting Also in [Install] is not supported: enable each unit by a separate entry"
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (r *crashRun) report(format string, args ...any) {
 	r.Fatalf(format, args...)
 }
 
-// TestCrash: whatever call is the last one of a process, with or without a loss of power, and however often that happens while the
+// TestCrash: regardless of which call is the last one of a process, with or without a loss of power, and however often that happens while the
 // next process recovers, the tree is the old one or the new one, and the manifest says which.
 func TestCrash(t *testing.T) {
 	first := *crashSeed

@@ -5,7 +5,7 @@
 //
 //  1. The new contents and those that will be replaced are stored as objects, and synchronized.
 //  2. The journal is written. From here on a crash is undone.
-//  3. Folders are created; each file is written beside its path, given its owner and mode, synchronized, and renamed. Then the
+//  3. Folders are created; each file is written next to its path, given its owner and mode, synchronized, and renamed. Then the
 //     folders are synchronized.
 //  4. All paths are read and compared with what the plan requests.
 //  5. The manifest is replaced: the commit. From here on a crash is continued.

@@ -124,7 +124,7 @@ func intrusions() map[string]func(m *disktest.Model) {
 	}
 }
 
-// Whatever a local user does between two calls of the daemon, nothing of root's becomes theirs, and nothing is written there with their name.
+// Regardless of what a local user does between two calls of the daemon, nothing of root's becomes theirs, and nothing is written there with their name.
 func TestUserBetweenTwoCalls(t *testing.T) {
 	for name, intrude := range intrusions() {
 		for _, exists := range []bool{false, true} {

@@ -11,7 +11,7 @@ import (
 
 // restore makes a path what it was before its step. What is so already is not written again, only synchronized: an earlier attempt may
 // have ended before that.
-func (s *Store) restore(step plan.Step, beside string) error {
+func (s *Store) restore(step plan.Step, staged string) error {
 	observed, err := Observe(s.fs, []string{step.Path})
 	if err != nil {
 		return err
@@ -25,9 +25,9 @@ func (s *Store) restore(step plan.Step, beside string) error {
 		}
 	}
 	if observed.Paths[step.Path] != step.Before {
-		return s.place(step.Path, beside, step.Before)
+		return s.place(step.Path, staged, step.Before)
 	}
-	if err := s.remove(beside); err != nil {
+	if err := s.remove(staged); err != nil {
 		return err
 	}
 	if step.Before.Kind == plan.File {

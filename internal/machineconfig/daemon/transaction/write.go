@@ -113,15 +113,15 @@ func (s *Store) sync(name string) error {
 }
 
 // place makes a path what a state requests. The folder is not synchronized.
-func (s *Store) place(name, beside string, as plan.State) error {
-	if err := s.remove(beside); err != nil {
+func (s *Store) place(name, staged string, as plan.State) error {
+	if err := s.remove(staged); err != nil {
 		return err
 	}
 	switch as.Kind {
 	case plan.Absent:
 		return s.remove(name)
 	case plan.Link:
-		if err := s.fs.Symlink(as.Target, beside); err != nil {
+		if err := s.fs.Symlink(as.Target, staged); err != nil {
 			return fmt.Errorf("link %s: %w", name, err)
 		}
 	case plan.File:
@@ -129,13 +129,13 @@ func (s *Store) place(name, beside string, as plan.State) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if err := s.write(beside, content, as); err != nil {
+		if err := s.write(staged, content, as); err != nil {
 			return err
 		}
 	case plan.Folder, plan.Other:
 		return fmt.Errorf("%s: expected a file, a link or nothing to be requested, got %s", name, as.Kind)
 	}
-	if err := s.fs.Rename(beside, name); err != nil {
+	if err := s.fs.Rename(staged, name); err != nil {
 		return fmt.Errorf("replace %s: %w", name, err)
 	}
 	return nil

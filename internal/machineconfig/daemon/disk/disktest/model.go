@@ -25,7 +25,7 @@ type inode struct {
 	changed map[string][]*inode
 }
 
-// image is what a file or a folder is, beside its entries.
+// image is what a file or a folder is, without its entries.
 type image struct {
 	kind     plan.Kind
 	mode     uint32
