@@ -29,7 +29,7 @@ func packagesAreUsed(files []goFile) (findings []string) {
 		}
 	}
 	for folder, f := range declaring {
-		isUsed := imported[folder] || isForTests(f) && byTests[folder] || slices.Contains(usedByOwnTests, folder)
+		isUsed := imported[folder] || isForTests(f) && byTests[folder]
 		if !isUsed {
 			findings = append(findings, fmt.Sprintf("%s: no code imports this package; remove it", folder))
 		}
@@ -45,9 +45,6 @@ func declares(f goFile) bool {
 		return !ok || general.Tok != token.IMPORT
 	})
 }
-
-// usedByOwnTests are packages that nothing imports, because their own tests are their only users.
-var usedByOwnTests = []string{"shard/verification/model"}
 
 // isForTests reports whether a file belongs to a package that only tests import.
 func isForTests(f goFile) bool {
