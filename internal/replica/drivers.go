@@ -15,7 +15,7 @@ func (d *deps) fencedDrivers(around Environment) (*driver.Registry, error) {
 		return nil, err
 	}
 	for provider, of := range drivers {
-		drivers[provider] = &telemetry.TracedDriver{Driver: d.session.fence.Driver(driver.Redacted(of)), Provider: provider, Tracer: d.tracer, Metrics: metrics}
+		drivers[provider] = telemetry.TraceDriver(d.session.fence.Driver(driver.Redacted(of)), provider, d.tracer, metrics)
 	}
 	return driver.NewRegistry(drivers), nil
 }

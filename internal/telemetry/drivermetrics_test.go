@@ -42,7 +42,7 @@ func (refusal) NotOurs() bool { return false }
 func TestDriverMetrics_Calls_CountedByCode(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	d := &slow{clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), takes: 20 * time.Second}
-	traced := &TracedDriver{Driver: d, Provider: "p", Tracer: sdktrace.NewTracerProvider().Tracer("t"), Metrics: NewDriverMetrics(registry, d.clock)}
+	traced := TraceDriver(d, "p", sdktrace.NewTracerProvider().Tracer("t"), NewDriverMetrics(registry, d.clock))
 	for _, err := range []error{
 		nil, driver.Errorf(driver.OpDelete, driver.ResourceExhausted, "full"), errors.New("bare"),
 		driver.Errorf(driver.OpDelete, driver.Unavailable, "down"), driver.Throttledf(driver.OpDelete, time.Second, "later"),

@@ -82,7 +82,7 @@ func (broken) ListMachines(context.Context, driver.ListMachinesRequest) (driver.
 func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
-	d := &TracedDriver{Driver: broken{}, Provider: "p", Tracer: tracer}
+	d := TraceDriver(broken{}, "p", tracer, nil)
 	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u"}}
 	ctx := WithOwner(t.Context(), Owner{Replica: "r", Slot: 7})
 	_, err := d.CreateMachine(ctx, driver.CreateMachineRequest{Target: driver.Target{Machine: machine}})
@@ -115,7 +115,7 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 // trace of the stage, whose ID is in the pass's Events.
 func TestCallInAPass_MarksIt(t *testing.T) {
 	tracer, _, exporter := exporting(Keep{}, 1)
-	d := &TracedDriver{Driver: broken{}, Provider: "p", Tracer: tracer}
+	d := TraceDriver(broken{}, "p", tracer, nil)
 	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u"}}
 	stage, recorder := Stage{Name: "create machine", ID: "u"}, events.NewFakeRecorder(1)
 	ctx, pass := StartPass(t.Context(), tracer, Pass{Controller: "machine", Key: "n/m", Root: "r", Stage: stage})
@@ -162,10 +162,10 @@ func (sweeping) DeleteResource(context.Context, driver.DeleteResourceRequest) (d
 func TestCallsOfSweepersHaveSpans(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
-	if _, ok := driver.SweeperOf(&TracedDriver{Driver: broken{}, Tracer: tracer}); ok {
+	if _, ok := driver.SweeperOf(TraceDriver(broken{}, "p", tracer, nil)); ok {
 		t.Error("a driver without a Sweeper has one when it is traced")
 	}
-	d, ok := driver.SweeperOf(&TracedDriver{Driver: sweeping{}, Provider: "p", Tracer: tracer})
+	d, ok := driver.SweeperOf(TraceDriver(sweeping{}, "p", tracer, nil))
 	if scope, err := d.Scope(driver.ScopeRequest{}); !ok || err != nil || scope != "account" {
 		t.Errorf("Scope: %q, %v", scope, err)
 	}

@@ -1,0 +1,118 @@
+package driver
+
+import (
+	"context"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Call is a call of a driver, as an Interceptor gets it.
+type Call struct {
+	Op Op
+	// Method is the name of the method.
+	Method string
+	// Target is what the request has of it. Of a resource that is deleted, the Machine has namespace, name and UID only.
+	Target Target
+	// UserData is that of a create.
+	UserData []byte
+
+	// texts are those of the answer that a driver may compose of the cloud's.
+	texts []*string
+}
+
+// Interceptor makes a call by next, or returns an error instead.
+type Interceptor func(ctx context.Context, c Call, next func(context.Context) error) error
+
+// Around returns a driver with an Interceptor around each call that may make requests. GetUnknownFields and Scope make none.
+func Around(d Driver, f Interceptor) Driver { return around{d, f} }
+
+type around struct {
+	next Driver
+	f    Interceptor
+}
+
+var (
+	_ Driver  = around{}
+	_ Sweeper = around{}
+)
+
+// Unwrap returns the driver inside.
+func (d around) Unwrap() Driver { return d.next }
+
+// intercept makes a call through an Interceptor, and stores the answer.
+func intercept[Req, Resp any](ctx context.Context, f Interceptor, c Call, call func(context.Context, Req) (Resp, error), req Req, resp *Resp) error {
+	return f(ctx, c, func(ctx context.Context) (err error) {
+		*resp, err = call(ctx, req)
+		return err
+	})
+}
+
+// GetUnknownFields calls the driver.
+func (d around) GetUnknownFields(ctx context.Context, req GetUnknownFieldsRequest) (GetUnknownFieldsResponse, error) {
+	return d.next.GetUnknownFields(ctx, req)
+}
+
+// CreateMachine calls the driver through the Interceptor.
+func (d around) CreateMachine(ctx context.Context, req CreateMachineRequest) (resp CreateMachineResponse, err error) {
+	c := Call{Op: OpCreate, Method: "CreateMachine", Target: req.Target, UserData: req.UserData, texts: []*string{&resp.LastKnownState, &resp.State}}
+	err = intercept(ctx, d.f, c, d.next.CreateMachine, req, &resp)
+	return resp, err
+}
+
+// InitializeMachine calls the driver through the Interceptor.
+func (d around) InitializeMachine(ctx context.Context, req InitializeMachineRequest) (resp InitializeMachineResponse, err error) {
+	c := Call{Op: OpInitialize, Method: "InitializeMachine", Target: req.Target, texts: []*string{&resp.State}}
+	err = intercept(ctx, d.f, c, d.next.InitializeMachine, req, &resp)
+	return resp, err
+}
+
+// DeleteMachine calls the driver through the Interceptor.
+func (d around) DeleteMachine(ctx context.Context, req DeleteMachineRequest) (resp DeleteMachineResponse, err error) {
+	c := Call{Op: OpDelete, Method: "DeleteMachine", Target: req.Target, texts: []*string{&resp.LastKnownState}}
+	err = intercept(ctx, d.f, c, d.next.DeleteMachine, req, &resp)
+	return resp, err
+}
+
+// GetMachineStatus calls the driver through the Interceptor.
+func (d around) GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (resp GetMachineStatusResponse, err error) {
+	c := Call{Op: OpStatus, Method: "GetMachineStatus", Target: req.Target, texts: []*string{&resp.State}}
+	err = intercept(ctx, d.f, c, d.next.GetMachineStatus, req, &resp)
+	return resp, err
+}
+
+// ListMachines calls the driver through the Interceptor.
+func (d around) ListMachines(ctx context.Context, req ListMachinesRequest) (resp ListMachinesResponse, err error) {
+	c := Call{Op: OpList, Method: "ListMachines", Target: Target{Class: req.Class, Secret: req.Secret}}
+	err = intercept(ctx, d.f, c, d.next.ListMachines, req, &resp)
+	return resp, err
+}
+
+// GetVolumeIDs calls the driver through the Interceptor.
+func (d around) GetVolumeIDs(ctx context.Context, req GetVolumeIDsRequest) (resp GetVolumeIDsResponse, err error) {
+	err = intercept(ctx, d.f, Call{Op: OpVolumeIDs, Method: "GetVolumeIDs"}, d.next.GetVolumeIDs, req, &resp)
+	return resp, err
+}
+
+// Scope calls the driver.
+func (d around) Scope(req ScopeRequest) (string, error) {
+	sweeper, _ := SweeperOf(d.next)
+	return sweeper.Scope(req)
+}
+
+// ListResources calls the driver through the Interceptor.
+func (d around) ListResources(ctx context.Context, req ListResourcesRequest) (resp ListResourcesResponse, err error) {
+	sweeper, _ := SweeperOf(d.next)
+	c := Call{Op: OpResources, Method: "ListResources", Target: Target{Class: req.Class, Secret: req.Secret}}
+	err = intercept(ctx, d.f, c, sweeper.ListResources, req, &resp)
+	return resp, err
+}
+
+// DeleteResource calls the driver through the Interceptor.
+func (d around) DeleteResource(ctx context.Context, req DeleteResourceRequest) (resp DeleteResourceResponse, err error) {
+	sweeper, _ := SweeperOf(d.next)
+	madeFor := &v1alpha1.Machine{}
+	madeFor.Namespace, madeFor.Name, madeFor.UID = req.Resource.Namespace, req.Resource.Machine, req.Resource.MachineUID
+	c := Call{Op: OpSweep, Method: "DeleteResource", Target: Target{Machine: madeFor, Class: req.Class, Secret: req.Secret}}
+	err = intercept(ctx, d.f, c, sweeper.DeleteResource, req, &resp)
+	return resp, err
+}
