@@ -25,6 +25,17 @@ func UnknownFields(providerSpec []byte, into any) (GetUnknownFieldsResponse, err
 	return GetUnknownFieldsResponse{Fields: slices.Sorted(maps.Keys(found))}, nil
 }
 
+// CheckFields returns what UnknownFields does for the type that a driver parses a provider spec into, and what the parser rejects where all
+// fields are known. Errors: InvalidArgument.
+func CheckFields[Spec any](providerSpec []byte, parse func([]byte) (Spec, error)) (GetUnknownFieldsResponse, error) {
+	var into Spec
+	resp, err := UnknownFields(providerSpec, into)
+	if _, invalid := parse(providerSpec); err == nil && len(resp.Fields) == 0 && invalid != nil {
+		err = Errorf(OpFields, InvalidArgument, "%w", invalid)
+	}
+	return resp, err
+}
+
 // unknown are the paths of fields that a type does not have, at most one more than MaxUnknownFields.
 type unknown map[string]struct{}
 

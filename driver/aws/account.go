@@ -13,17 +13,15 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
-	"k8s.io/utils/lru"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
 const (
 	// maxAccounts is how many clients are kept, one for each identity and region.
 	maxAccounts = 1024
-	// requestTimeout bounds a request whose context has no deadline.
-	requestTimeout = 30 * time.Second
 	// expiryWindow is how long before their end temporary credentials are replaced.
 	expiryWindow = 5 * time.Minute
 	// maxTokenFile is how many bytes a token file has at most.
@@ -58,10 +56,9 @@ func (d *Driver) account(op driver.Op, class *v1alpha1.MachineClass, secret map[
 		return wrong(err)
 	}
 	key := accountKey{id.hash(), region}
-	if kept, ok := d.accounts.Get(key); ok {
-		if a, ok := kept.(*account); ok {
-			return a, nil
-		}
+	known, _ := d.accounts.Get(key)
+	if kept, ok := known.(*account); ok {
+		return kept, nil
 	}
 	endpoint, err := d.endpointOf(id)
 	if err != nil {
@@ -151,7 +148,7 @@ func (w *webIdentity) Retrieve(ctx context.Context) (sdk.Credentials, error) {
 	if err != nil {
 		return sdk.Credentials{}, &tokenError{err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	out, err := w.sts.AssumeRoleWithWebIdentity(ctx, &sts.AssumeRoleWithWebIdentityInput{
 		RoleArn: sdk.String(w.roleARN), RoleSessionName: sdk.String(sessionName), WebIdentityToken: sdk.String(token),
@@ -182,15 +179,4 @@ func (w *webIdentity) token() (string, error) {
 		return "", errors.New("expected a file of 1 byte to 64 KiB")
 	}
 	return string(token), nil
-}
-
-// newAccounts returns an empty cache of clients.
-func newAccounts() *lru.Cache { return lru.New(maxAccounts) }
-
-// bounded returns a context with a deadline.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, requestTimeout)
 }

@@ -50,10 +50,7 @@ func (a answers) Do(req *http.Request) (*http.Response, error) {
 		if err := check(operation, answer, elements); err != nil {
 			return err
 		}
-		resp = &http.Response{
-			Status: http.StatusText(answer.Status), StatusCode: answer.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			Header: answer.Header, Body: io.NopCloser(bytes.NewReader(bytes.Clone(answer.Body))), ContentLength: int64(len(answer.Body)), Request: req,
-		}
+		resp = answer.Response(req) //nolint:bodyclose // it is in memory
 		return nil
 	})
 	return resp, err

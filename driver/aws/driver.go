@@ -83,7 +83,7 @@ func New(cfg Config) (*Driver, error) {
 	}
 	return &Driver{
 		cfg: cfg, endpoints: endpoints, http: answers{httpclient.New(transport)}, userAgent: cfg.UserAgent, clock: cfg.Clock,
-		accounts: newAccounts(), roots: lru.New(maxRootDevices),
+		accounts: lru.New(maxAccounts), roots: lru.New(maxRootDevices),
 	}, nil
 }
 
@@ -91,7 +91,7 @@ func New(cfg Config) (*Driver, error) {
 // been forgotten, and one after when the parameters of the earlier create were others, because the class or the bootstrap token has
 // changed in between. Another request reads the name of the image's root device, once for each image.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	in, a, err := d.prepare(ctx, req)
 	if err != nil {
@@ -192,10 +192,9 @@ type imageKey struct {
 // rootDevice returns the name of an image's root device, which never changes.
 func (a *account) rootDevice(ctx context.Context, ami string) (string, error) {
 	key := imageKey{a.key, ami}
-	if kept, ok := a.driver.roots.Get(key); ok {
-		if name, ok := kept.(string); ok {
-			return name, nil
-		}
+	known, _ := a.driver.roots.Get(key)
+	if name, ok := known.(string); ok {
+		return name, nil
 	}
 	out, err := a.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{ami}})
 	if err != nil {
@@ -219,7 +218,7 @@ func isPath(text string) bool {
 // GetMachineStatus looks for the VM with the Machine's provider ID or, when there is none that is the Machine's, with its UID, for which
 // it makes one request more. A provider spec that cannot be decoded requires no initialization: it must not hide a VM that exists.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	a, err := d.account(driver.OpStatus, req.Class, req.Secret)
 	if err != nil {
@@ -244,7 +243,7 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 
 // ListMachines returns the VMs that have not begun to end and have the cluster's and the role's tags of the class.
 func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
 	if err != nil {
@@ -276,12 +275,7 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 
 // GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what ParseProviderSpec rejects. It makes no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
-	raw := req.Class.ProviderSpec.Raw
-	resp, err := driver.UnknownFields(raw, ProviderSpec{})
-	if _, invalid := ParseProviderSpec(raw); err == nil && len(resp.Fields) == 0 && invalid != nil {
-		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.InvalidArgument, "%w", invalid)
-	}
-	return resp, err
+	return driver.CheckFields(req.Class.ProviderSpec.Raw, ParseProviderSpec)
 }
 
 // GetVolumeIDs returns the IDs of EBS volumes, of the CSI driver and of Kubernetes' own. It makes no request.

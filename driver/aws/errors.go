@@ -3,7 +3,6 @@ package aws
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -28,7 +27,7 @@ const (
 
 // failed returns the error of a request. A client whose credentials are rejected is not used again: the next call reads them anew.
 func (a *account) failed(ctx context.Context, op driver.Op, err error) *driver.Error {
-	failure := errorOf(ctx, op, err)
+	failure := errorOf(ctx, op, a.driver.clock.Now(), err)
 	if failure.Code == driver.Unauthenticated {
 		a.driver.accounts.Remove(a.key)
 	}
@@ -36,42 +35,27 @@ func (a *account) failed(ctx context.Context, op driver.Op, err error) *driver.E
 }
 
 // errorOf translates an error of the SDK.
-func errorOf(ctx context.Context, op driver.Op, err error) *driver.Error {
-	const unused = "the cloud's answer is not used, so the effect of the request is not known: %w"
-	var timeout net.Error
-	if limit, ok := errors.AsType[*httpclient.LimitError](err); ok {
-		return driver.Errorf(op, driver.Unknown, unused, limit)
-	}
-	if redirect, ok := errors.AsType[*httpclient.RedirectError](err); ok {
-		return driver.Errorf(op, driver.Unknown, unused, redirect)
-	}
+func errorOf(ctx context.Context, op driver.Op, now time.Time, err error) *driver.Error {
 	if strange, ok := errors.AsType[*strangeError](err); ok {
-		return driver.Errorf(op, httpclient.CodeOf(strange.status), unused, strange)
+		return driver.Errorf(op, httpclient.CodeOf(strange.status), "the cloud's answer is not used, so the effect of the request is not known: %w", strange)
 	}
 	if token, ok := errors.AsType[*tokenError](err); ok {
 		return driver.Errorf(op, driver.Unauthenticated, "%w", token)
 	}
 	if refusal, ok := errors.AsType[smithy.APIError](err); ok {
-		return refusalOf(op, refusal, err)
+		return refusalOf(op, now, refusal, err)
 	}
 	if _, ok := errors.AsType[*smithy.DeserializationError](err); ok {
 		return driver.Errorf(op, driver.Unknown, "the cloud's answer cannot be read, so the effect of the request is not known: a value is not in the form that is expected")
 	}
-	code := driver.Unavailable
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		code = driver.Canceled
-	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
-		code = driver.DeadlineExceeded
-	}
 	if cause, ok := errors.AsType[*url.Error](err); ok {
 		err = cause // without the SDK's own words
 	}
-	return driver.Errorf(op, code, "the cloud did not answer: %w", err)
+	return httpclient.ErrorOf(ctx, op, err)
 }
 
 // refusalOf returns the error of a request that the cloud has refused.
-func refusalOf(op driver.Op, refusal smithy.APIError, err error) *driver.Error {
+func refusalOf(op driver.Op, now time.Time, refusal smithy.APIError, err error) *driver.Error {
 	status, header := 0, http.Header{}
 	if resp, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && resp.Response != nil && resp.Response.Response != nil {
 		status, header = resp.Response.StatusCode, resp.Response.Header
@@ -79,7 +63,7 @@ func refusalOf(op driver.Op, refusal smithy.APIError, err error) *driver.Error {
 	// What follows is encoded, up to 10 KiB long, and of use only with a call of the cloud that decodes it.
 	message, _, _ := strings.Cut(refusal.ErrorMessage(), " Encoded authorization failure message")
 	failure := driver.Errorf(op, codeOf(refusal.ErrorCode(), status), "%s: %s", refusal.ErrorCode(), message)
-	failure.RetryAfter, failure.Throttled = retryAfter(header), isThrottled(refusal.ErrorCode())
+	failure.RetryAfter, failure.Throttled = httpclient.RetryAfter(header, now), isThrottled(refusal.ErrorCode())
 	return failure
 }
 
@@ -147,13 +131,4 @@ func isThrottled(code string) bool {
 		return true
 	}
 	return false
-}
-
-// retryAfter returns the wait that the cloud requests.
-func retryAfter(header http.Header) time.Duration {
-	wait, err := time.ParseDuration(header.Get("Retry-After") + "s")
-	if err != nil || wait < 0 {
-		return 0
-	}
-	return min(wait, driver.MaxRetryAfter)
 }

@@ -86,7 +86,7 @@ func TestErrorsOfTheSDK(t *testing.T) {
 		"too late":         {late, errors.New("x"), driver.DeadlineExceeded, 0, "did not answer"},
 		"connection reset": {t.Context(), fmt.Errorf("operation error EC2: %w", &url.Error{Op: "Post", URL: "https://ec2", Err: errors.New("reset")}), driver.Unavailable, 0, `did not answer: Post "https://ec2": reset`},
 	} {
-		got := errorOf(c.ctx, driver.OpCreate, c.err)
+		got := errorOf(c.ctx, driver.OpCreate, time.Time{}, c.err)
 		if got.Code != c.want || got.Op != driver.OpCreate || got.RetryAfter != c.after || !strings.Contains(got.Message(), c.message) || strings.Contains(got.Message(), "leaked") || len(got.Message()) > 300 {
 			t.Errorf("%s: %v, %v after %v; want %v with %q after %v", name, got.Code, got.Message(), got.RetryAfter, c.want, c.message, c.after)
 		}

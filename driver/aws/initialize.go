@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
@@ -78,7 +79,7 @@ func prefixesOf(spec ProviderSpec, nic types.InstanceNetworkInterface) int32 {
 // InitializeMachine disables the check of source and destination, and assigns IPv6 prefixes, on the network interfaces that lack it. It
 // reads the VM first, and makes one request for each setting that is missing. A provider spec without such a field is Unimplemented.
 func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
 	if err != nil {

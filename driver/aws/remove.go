@@ -17,7 +17,7 @@ import (
 // It makes two requests while the VM ends, and up to four, and one for each left-over, in the end.
 // The provider spec does not matter, except for its region: a broken one does not prevent the deletion.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	if req.Machine.UID == "" {
 		return driver.DeleteMachineResponse{}, withoutUID(driver.OpDelete, req.Target)

@@ -9,6 +9,7 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
 // sweepSize is how many resources are on a page of a sweep.
@@ -42,7 +43,7 @@ func (d *Driver) Scope(req driver.ScopeRequest) (string, error) {
 // ListResources returns the VMs with the tags of the fleet that have not begun to end, and after their last page the network interfaces
 // and then the volumes with these tags that no VM uses. Each call makes one request.
 func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	if err := mayBeSwept(driver.OpResources, req.ScopeRequest); err != nil {
 		return driver.ListResourcesResponse{}, err
@@ -115,7 +116,7 @@ func madeFor(tags map[string]string) (r driver.Resource, ok bool) {
 
 // DeleteResource deletes a VM or a left-over. It reads the tags immediately before.
 func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	r := req.Resource
 	if err := mayBeSwept(driver.OpSweep, req.ScopeRequest); err != nil {

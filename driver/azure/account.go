@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/marketplaceordering/armmarketplaceordering"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 )
 
 const (
@@ -34,8 +35,6 @@ type account struct {
 	nics       *armnetwork.InterfacesClient
 	images     *armcompute.VirtualMachineImagesClient
 	agreements *armmarketplaceordering.MarketplaceAgreementsClient
-
-	used uint64 // guarded by accounts.mu
 }
 
 // accounts are those that were used last, by the content of their Secrets: a token is obtained once for each, and a changed Secret is
@@ -43,48 +42,31 @@ type account struct {
 type accounts struct {
 	open func(credentials) (*account, error)
 
-	mu    sync.Mutex
-	all   map[credentials]*account
-	count uint64
+	mu  sync.Mutex // so that an account is opened once
+	all *lru.Cache // of *account by credentials
 }
 
 // of returns the account of credentials.
 func (a *accounts) of(c credentials) (*account, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	found := a.all[c]
-	if found == nil {
-		var err error
-		if found, err = a.open(c); err != nil {
-			return nil, err
-		}
-		if len(a.all) >= maxAccounts {
-			a.dropOldest()
-		}
-		a.all[c] = found
+	known, _ := a.all.Get(c)
+	if kept, ok := known.(*account); ok {
+		return kept, nil
 	}
-	a.count++
-	found.used = a.count
-	return found, nil
-}
-
-// dropOldest forgets the account whose last use is the longest ago.
-func (a *accounts) dropOldest() {
-	var oldest *account
-	for _, found := range a.all {
-		if oldest == nil || found.used < oldest.used {
-			oldest = found
-		}
+	opened, err := a.open(c)
+	if err == nil {
+		a.all.Add(c, opened)
 	}
-	delete(a.all, oldest.credentials)
+	return opened, err
 }
 
 // drop forgets an account whose credentials the cloud rejects: its token may have been revoked.
 func (a *accounts) drop(rejected *account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.all[rejected.credentials] == rejected {
-		delete(a.all, rejected.credentials)
+	if known, _ := a.all.Get(rejected.credentials); known == rejected {
+		a.all.Remove(rejected.credentials)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
 // Rates are how many requests of each kind a subscription has in an hour, for all clients. They matter only while the cloud reports that
@@ -164,7 +166,7 @@ func (b *budget) answered(header http.Header, status int, k kind, now time.Time,
 	switch {
 	case refused:
 		b.known, b.own, b.at = true, 0, now
-		b.blocked = now.Add(max(retryAfter(header, now), time.Second))
+		b.blocked = now.Add(max(httpclient.RetryAfter(header, now), time.Second))
 	case reported: // the requests that are under way may not have been counted
 		b.known, b.own, b.at, b.most = true, float64(left)*share-float64(b.underWay), now, max(b.most, left)
 	case status != 0:

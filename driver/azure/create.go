@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
@@ -23,7 +24,7 @@ const underWayFor = 5 * time.Second
 // A VM is made under the condition that there is none of that name. It makes six requests: four reads and two writes; one to three
 // more for an image of the marketplace that was not used before, and three for each disk with an image.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	made, note, err := d.create(ctx, req)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
@@ -21,7 +22,7 @@ import (
 //
 // The provider spec need not be valid: all that is used of it is the resource group, and the names of data disks.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	s, err := d.begin(driver.OpDelete, req.Secret, req.Class.ProviderSpec.Raw)
 	if err != nil {

@@ -6,12 +6,13 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
@@ -24,8 +25,6 @@ const (
 	MetricsProvider = "azure"
 	// TokenDirectory is where Gardener mounts the tokens of workload identity.
 	TokenDirectory = "/var/run/secrets/gardener.cloud/workload-identity" //nolint:gosec // a folder
-	// requestTimeout bounds a call whose context has no deadline.
-	requestTimeout = 30 * time.Second
 )
 
 // Config configures a Driver. The zero value works.
@@ -61,7 +60,7 @@ type Driver struct {
 	transport *transport
 	userAgent string
 	accounts  *accounts
-	plans     *plans
+	images    *cache.LRUExpireCache // marketImage by imageKey
 }
 
 var (
@@ -71,7 +70,7 @@ var (
 
 // New returns a Driver. It makes no request. Errors: endpoints that are no URLs.
 func New(cfg Config) (*Driver, error) {
-	d := &Driver{clouds: maps.Clone(cfg.Clouds), tokenDir: cfg.TokenDirectory, clock: cfg.Clock, userAgent: cfg.UserAgent, plans: newPlans()}
+	d := &Driver{clouds: maps.Clone(cfg.Clouds), tokenDir: cfg.TokenDirectory, clock: cfg.Clock, userAgent: cfg.UserAgent}
 	if d.clouds == nil {
 		d.clouds = map[string]cloud.Configuration{cloudPublic: cloud.AzurePublic, cloudGovernment: cloud.AzureGovernment, cloudChina: cloud.AzureChina}
 	}
@@ -81,6 +80,7 @@ func New(cfg Config) (*Driver, error) {
 	if d.clock == nil {
 		d.clock = clock.RealClock{}
 	}
+	d.images = cache.NewLRUExpireCacheWithClock(maxImages, d.clock)
 	hosts, err := hostsOf(d.clouds)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func New(cfg Config) (*Driver, error) {
 		tracer = noop.NewTracerProvider().Tracer("")
 	}
 	d.transport = &transport{client: httpclient.New(connections), hosts: hosts, budgets: &limits, tracer: tracer}
-	d.accounts = &accounts{open: d.openAccount, all: map[credentials]*account{}}
+	d.accounts = &accounts{open: d.openAccount, all: lru.New(maxAccounts)}
 	return d, nil
 }
 
@@ -144,14 +144,6 @@ func (d *Driver) begin(op driver.Op, secret map[string][]byte, spec []byte) (*se
 		return nil, driver.Errorf(op, driver.InvalidArgument, "%w", err)
 	}
 	return &session{account: own, driver: d, op: op, at: at}, nil
-}
-
-// bounded returns a context with a deadline.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, requestTimeout)
 }
 
 // send makes a request with the SDK, and returns the driver's error for one of the SDK.

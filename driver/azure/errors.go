@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,19 +35,17 @@ func toError(ctx context.Context, op driver.Op, now time.Time, err error) *drive
 		return tokenError(op, now, denied.RawResponse)
 	}
 	if ctx.Err() == nil {
-		_, isLarge := errors.AsType[*httpclient.LimitError](err)
-		_, isRedirect := errors.AsType[*httpclient.RedirectError](err)
 		_, isElsewhere := errors.AsType[*hostError](err)
 		_, isSent := errors.AsType[*transportError](err)
 		_, isToken := errors.AsType[*azidentity.AuthenticationFailedError](err)
 		switch {
-		case isLarge, isRedirect, isElsewhere:
+		case isElsewhere:
 			return driver.Errorf(op, driver.Unknown, "the cloud's answer is not used, so the effect of the request is not known: %w", silence(err))
 		case !isSent && !isToken:
 			return driver.Errorf(op, driver.Unknown, "the cloud's answer cannot be read, so the effect of the request is not known")
 		}
 	}
-	return driver.Errorf(op, codeOfSilence(ctx, err), "the cloud did not answer: %w", silence(err))
+	return httpclient.ErrorOf(ctx, op, silence(err))
 }
 
 // silence returns the cause of a request without an answer, without what the SDK adds to it.
@@ -61,18 +57,6 @@ func silence(err error) error {
 		return err
 	}
 	return errors.New("no token was obtained")
-}
-
-// codeOfSilence returns the code of a request without an answer.
-func codeOfSilence(ctx context.Context, err error) driver.Code {
-	var timeout net.Error
-	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
-		return driver.Canceled
-	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
-		return driver.DeadlineExceeded
-	}
-	return driver.Unavailable
 }
 
 // tokenError returns the error of an answer of Entra ID to a request for a token. Its description has times and IDs of requests, and
@@ -92,7 +76,7 @@ func tokenError(op driver.Op, now time.Time, resp *http.Response) *driver.Error 
 	} else {
 		failure = driver.Errorf(op, code, "Entra ID issues no token: %s (AADSTS%s); check tenant, client and its secret", body.Error, strings.Trim(fmt.Sprint(body.Number), "[]"))
 	}
-	failure.RetryAfter, failure.Throttled = retryAfter(resp.Header, now), resp.StatusCode == http.StatusTooManyRequests
+	failure.RetryAfter, failure.Throttled = httpclient.RetryAfter(resp.Header, now), resp.StatusCode == http.StatusTooManyRequests
 	return failure
 }
 
@@ -119,7 +103,7 @@ func answerError(op driver.Op, now time.Time, resp *http.Response) *driver.Error
 		return driver.Errorf(op, httpclient.CodeOf(resp.StatusCode), "a server that is not the cloud answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
 	failure := driver.Errorf(op, codeOf(resp.StatusCode, body.Error.Code, body.Error.Message), "%w", &refusedError{body.Error.Code, body.Error.Message})
-	failure.RetryAfter, failure.Throttled = retryAfter(resp.Header, now), resp.StatusCode == http.StatusTooManyRequests
+	failure.RetryAfter, failure.Throttled = httpclient.RetryAfter(resp.Header, now), resp.StatusCode == http.StatusTooManyRequests
 	return failure
 }
 
@@ -176,16 +160,4 @@ func isExhausted(code, message string) bool {
 		return unsupported.MatchString(message)
 	}
 	return false
-}
-
-// retryAfter returns the wait that the cloud requests, as seconds or as a time; 0 when it requests none.
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	text := header.Get("Retry-After")
-	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
-		return min(max(time.Duration(seconds)*time.Second, 0), driver.MaxRetryAfter)
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return min(max(at.Sub(now), 0), driver.MaxRetryAfter)
-	}
-	return 0
 }

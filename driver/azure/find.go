@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
@@ -231,7 +232,7 @@ func describe(vm resource) driver.VM {
 // those with the names that its VM can have, with two. One that has no capacity is Uninitialized, for which it makes one request more:
 // InitializeMachine starts it again.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	s, err := d.begin(driver.OpStatus, req.Secret, req.Class.ProviderSpec.Raw)
 	if err != nil {
@@ -258,7 +259,7 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 // InitializeMachine starts a VM again that the cloud has accepted and then found no capacity for, and returns ResourceExhausted with the
 // cloud's reason. Whether that helps is seen when it is called again. It returns all other VMs as they are.
 func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	s, err := d.begin(driver.OpInitialize, req.Secret, req.Class.ProviderSpec.Raw)
 	if err != nil {
@@ -304,12 +305,7 @@ func (s *session) shortage(ctx context.Context, vm resource) (string, error) {
 
 // GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what ParseProviderSpec rejects. It makes no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
-	raw := req.Class.ProviderSpec.Raw
-	resp, err := driver.UnknownFields(raw, ProviderSpec{})
-	if _, invalid := ParseProviderSpec(raw); err == nil && len(resp.Fields) == 0 && invalid != nil {
-		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.InvalidArgument, "%w", invalid)
-	}
-	return resp, err
+	return driver.CheckFields(req.Class.ProviderSpec.Raw, ParseProviderSpec)
 }
 
 // GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver, and the names of those of the driver before it. It makes no

@@ -3,7 +3,6 @@ package azure
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
@@ -13,55 +12,31 @@ import (
 )
 
 const (
-	// planTime is how long it is believed that an image has the same plan, and that its agreement is accepted.
-	planTime = time.Hour
-	// maxPlans is how many images are remembered. When there are more all are forgotten.
-	maxPlans = 1000
+	// imageTime is how long it is believed that an image has the same plan, and that its agreement is accepted.
+	imageTime = time.Hour
+	// maxImages is how many images are remembered: those that were used last.
+	maxImages = 1000
 )
 
 // marketImage is an image of the marketplace.
 type marketImage struct {
 	id string
 	// plan has to be named with each VM of the image; nil for an image without one.
-	plan  *armcompute.Plan
-	until time.Time
+	plan *armcompute.Plan
 }
 
-// plans remembers images, so that few creates look for them.
-type plans struct {
-	mu  sync.Mutex
-	all map[planKey]marketImage
-}
-
-// planKey identifies an image in a subscription.
-type planKey struct {
+// imageKey identifies an image in a subscription.
+type imageKey struct {
 	cloud, subscription, location, urn string
 	agreed                             bool // its agreement is accepted
-}
-
-func newPlans() *plans { return &plans{all: map[planKey]marketImage{}} }
-
-func (p *plans) get(key planKey, now time.Time) (image marketImage, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	image, ok = p.all[key]
-	return image, ok && now.Before(image.until)
-}
-
-func (p *plans) put(key planKey, image marketImage) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.all) >= maxPlans {
-		clear(p.all)
-	}
-	p.all[key] = image
 }
 
 // market returns the image that a URN names. With agree the agreement of its plan is accepted, if it has one. It makes up to three
 // requests; for an image that it returned before, none.
 func (s *session) market(ctx context.Context, location, urn string, agree bool) (marketImage, error) {
-	key, now := planKey{s.cloud, s.subscription, location, urn, agree}, s.driver.clock.Now()
-	if image, ok := s.driver.plans.get(key, now); ok {
+	key := imageKey{s.cloud, s.subscription, location, urn, agree}
+	known, _ := s.driver.images.Get(key)
+	if image, ok := known.(marketImage); ok {
 		return image, nil
 	}
 	parts := strings.Split(urn, ":")
@@ -71,7 +46,7 @@ func (s *session) market(ctx context.Context, location, urn string, agree bool) 
 	if err != nil {
 		return marketImage{}, err
 	}
-	image := marketImage{id: value(answer.ID), until: now.Add(planTime)}
+	image := marketImage{id: value(answer.ID)}
 	if answer.Properties != nil && answer.Properties.Plan != nil {
 		plan := answer.Properties.Plan
 		image.plan = &armcompute.Plan{Name: plan.Name, Product: plan.Product, Publisher: plan.Publisher}
@@ -81,7 +56,7 @@ func (s *session) market(ctx context.Context, location, urn string, agree bool) 
 			}
 		}
 	}
-	s.driver.plans.put(key, image)
+	s.driver.images.Add(key, image, imageTime)
 	return image, nil
 }
 

@@ -12,12 +12,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
 // ListMachines returns the VMs in the resource group of the class that have not begun to end: those with the class' namespace as a tag,
 // and those that Machine Controller Manager has made for the class' cluster.
 func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	s, err := d.begin(driver.OpList, req.Secret, req.Class.ProviderSpec.Raw)
 	if err == nil {
@@ -216,7 +217,7 @@ func (p position) after() string {
 // ListResources returns the VMs of the subscription with the tags of the fleet that have not begun to end, and after their last page the
 // network interfaces and the disks with these tags that no VM uses. Each call makes one request.
 func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	s, err := d.begin(driver.OpResources, req.Secret, req.Class.ProviderSpec.Raw)
 	if err != nil {
@@ -276,7 +277,7 @@ func swept(r resource) (item driver.Resource, ok bool) {
 // DeleteResource deletes a VM, or a network interface or disk that no VM uses. It makes one request, which reads the tags, and one that
 // deletes.
 func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
 	s, err := d.begin(driver.OpSweep, req.Secret, req.Class.ProviderSpec.Raw)
 	if err != nil {

@@ -1,9 +1,6 @@
 package azure
 
 import (
-	"bytes"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -86,11 +83,7 @@ func (t *transport) send(req *http.Request) (*http.Response, error) {
 	}
 	var resp *http.Response
 	err := t.client.Do(req, limits, func(a httpclient.Answer) error {
-		resp = &http.Response{
-			StatusCode: a.Status, Status: fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status)), Header: a.Header,
-			Body: io.NopCloser(bytes.NewReader(a.Body)), ContentLength: int64(len(a.Body)), Request: req,
-			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		}
+		resp = a.Response(req) //nolint:bodyclose // it is in memory
 		return nil
 	})
 	return resp, err

@@ -53,6 +53,17 @@ func Transport() *http.Transport {
 	}
 }
 
+// requestTimeout bounds a call whose context has no deadline.
+const requestTimeout = 30 * time.Second
+
+// Bounded returns a context with a deadline: its own, or one in 30 s.
+func Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, requestTimeout)
+}
+
 // Client makes requests of one driver. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client

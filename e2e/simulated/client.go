@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -16,9 +15,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
-
-// requestTimeout bounds a request whose context has no deadline.
-const requestTimeout = 30 * time.Second
 
 // Keys in the data of the Secret with the credentials. Both are optional.
 const (
@@ -41,11 +37,8 @@ type call struct {
 
 // do makes a request and decodes the answer into out.
 func (d *Driver) do(ctx context.Context, c call, out any) error {
-	if _, bounded := ctx.Deadline(); !bounded {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-	}
+	ctx, cancel := httpclient.Bounded(ctx)
+	defer cancel()
 	req, err := d.request(ctx, c)
 	if err != nil {
 		return err
@@ -64,7 +57,7 @@ func (d *Driver) do(ctx context.Context, c call, out any) error {
 		return nil
 	})
 	if err != nil {
-		return transportError(ctx, c.op, err)
+		return httpclient.ErrorOf(ctx, c.op, err)
 	}
 	return refused
 }
@@ -118,24 +111,6 @@ func (d *Driver) request(ctx context.Context, c call) (*http.Request, error) {
 		req.Header.Set("Authorization", "Bearer "+string(token))
 	}
 	return req, nil
-}
-
-// transportError returns the error of a request without a complete answer, or whose answer is not read: its effect is not
-// known.
-func transportError(ctx context.Context, op driver.Op, err error) *driver.Error {
-	code := driver.Unavailable
-	var timeout net.Error
-	_, isLarge := errors.AsType[*httpclient.LimitError](err)
-	_, isElsewhere := errors.AsType[*httpclient.RedirectError](err)
-	switch {
-	case isLarge, isElsewhere:
-		return driver.Errorf(op, driver.Unknown, "the cloud's answer is not used, so the effect of the request is not known: %w", err)
-	case errors.Is(ctx.Err(), context.Canceled):
-		code = driver.Canceled
-	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
-		code = driver.DeadlineExceeded
-	}
-	return driver.Errorf(op, code, "the cloud did not answer: %w", err)
 }
 
 // answerError returns the error of an answer that is no success.

@@ -229,11 +229,7 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 
 // GetUnknownFields returns the fields that ParseProviderSpec rejects, or else what it rejects otherwise. It makes no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
-	raw := req.Class.ProviderSpec.Raw
-	resp, err := driver.UnknownFields(raw, ProviderSpec{})
-	if _, invalid := ParseProviderSpec(raw); err == nil && len(resp.Fields) == 0 && invalid != nil {
-		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.InvalidArgument, "%w", invalid)
-	}
+	resp, err := driver.CheckFields(req.Class.ProviderSpec.Raw, ParseProviderSpec)
 	resp.Refused = len(resp.Fields) > 0
 	return resp, err
 }
