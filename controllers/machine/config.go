@@ -19,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -77,8 +78,8 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return runner.Required("machine", map[string]bool{
-		"Machines": c.Machines != nil, "Secrets": c.Secrets != nil, "Metadata": c.Metadata != nil, "View": c.View != nil, "Targets": c.Targets != nil,
-		"Drivers": c.Drivers != nil, "Events": c.Events != nil, "Deletions": c.Deletions != nil, "Clock": c.Clock != nil,
-	})
+	return required.Fields(c,
+		"Namespace", "Servers", "DrainConfirm", "ControlCluster", "Sets", "Limits", "IsUnlabeled", "BootstrapTokenGroups", "FirstConfig", "Called",
+		"Gate", "GoneGate", "Workers", "Metrics", "Tracer",
+	)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -70,9 +71,7 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return runner.Required("machinedeployment", map[string]bool{
-		"Machines": c.Machines != nil, "Metadata": c.Metadata != nil, "View": c.View != nil, "Events": c.Events != nil, "Clock": c.Clock != nil,
-	})
+	return required.Fields(c, "Targets", "Gate", "Workers", "Predict", "Written", "Metrics", "Tracer")
 }
 
 // Controller reconciles MachineDeployments. Create it with New, before the View has objects.

@@ -77,13 +77,6 @@ mcm_machine_deployment_status_unavailable_replicas{name="d",namespace="n"} 2
 mcm_machine_deployment_status_updated_replicas{name="d",namespace="n"} 5
 `
 
-func TestNew_ZeroConfig_NamesMissingFields(t *testing.T) {
-	_, err := New(Config{})
-	if want := "machinedeployment: expected all required fields of Config, got none for Clock, Events, Machines, Metadata, View"; err == nil || err.Error() != want {
-		t.Errorf("New: %v, want %s", err, want)
-	}
-}
-
 func TestMetrics(t *testing.T) {
 	view := objectcache.NewView()
 	c, err := New(configOf(apiserver.Recording(), view, &apitest.EventLog{}))

@@ -29,6 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
@@ -78,10 +79,7 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return runner.Required("machineset", map[string]bool{
-		"Machines": c.Machines != nil, "Metadata": c.Metadata != nil, "View": c.View != nil, "Events": c.Events != nil,
-		"Deletions": c.Deletions != nil, "Clock": c.Clock != nil, "Held": c.Held != nil,
-	})
+	return required.Fields(c, "Gate", "Workers", "ClassProblem", "Written", "Metrics", "Tracer", "Rollout")
 }
 
 // Controller reconciles MachineSets. Create it with New, before the View has objects.

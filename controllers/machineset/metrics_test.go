@@ -57,13 +57,6 @@ mcm_machine_set_status_replicas{name="set",namespace="n"} 5
 mcm_machine_stale_machines_total 0
 `
 
-func TestNew_ZeroConfig_NamesMissingFields(t *testing.T) {
-	_, err := New(Config{})
-	if want := "machineset: expected all required fields of Config, got none for Clock, Deletions, Events, Held, Machines, Metadata, View"; err == nil || err.Error() != want {
-		t.Errorf("New: %v, want %s", err, want)
-	}
-}
-
 func TestMetrics(t *testing.T) {
 	view := objectcache.NewView()
 	c, err := New(configOf(apiserver.Recording(), view, &apitest.EventLog{}))

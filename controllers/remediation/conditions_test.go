@@ -85,11 +85,7 @@ func TestHeldOf(t *testing.T) {
 	}
 }
 
-func TestNew_ZeroConfig_NamesMissingFields(t *testing.T) {
-	_, err := New(Config{})
-	if want := "got none for Clock, DeploymentEvents, Held, Holds, Machines, Namespaces, Replica, SetEvents, SlotOf, Targets, View"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("New: %v, want %s", err, want)
-	}
+func TestConfig_WithoutAThreshold_IsInvalid(t *testing.T) {
 	b := newBench(t)
 	defer b.end()
 	cfg := b.cfg

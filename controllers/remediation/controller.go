@@ -16,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -54,11 +55,7 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set, and the errors of the thresholds.
 func (c Config) Validate() error {
-	return errors.Join(runner.Required("remediation", map[string]bool{
-		"Machines": c.Machines != nil, "View": c.View != nil, "Targets": c.Targets != nil, "Namespaces": c.Namespaces != nil,
-		"DeploymentEvents": c.DeploymentEvents != nil, "SetEvents": c.SetEvents != nil, "Held": c.Held != nil, "Replica": c.Replica != "",
-		"SlotOf": c.SlotOf != nil, "Holds": c.Holds != nil, "Clock": c.Clock != nil,
-	}), c.Limits.Thresholds.Validate())
+	return errors.Join(required.Fields(c, "Servers", "Limits", "Budget", "DeploymentGate", "SetGate", "Workers", "Metrics", "Tracer"), c.Limits.Thresholds.Validate())
 }
 
 // Controller records disruptions. New returns one; call it before the View is filled.

@@ -1,6 +1,7 @@
 // Package required finds fields of a configuration that are not set.
 //
-// Guarantee: a field is required unless it is named as optional, so that a new one is not forgotten.
+// Guarantee: a field is required unless it is named as optional, so that a new one is not forgotten. A bool is never missing, because false
+// is one of its values.
 package required
 
 import (
@@ -16,7 +17,7 @@ func Fields(config any, optional ...string) error {
 	var missing []string
 	value := reflect.ValueOf(config)
 	for field, of := range value.Fields() {
-		if field.IsExported() && of.IsZero() && !slices.Contains(optional, field.Name) {
+		if field.IsExported() && of.Kind() != reflect.Bool && of.IsZero() && !slices.Contains(optional, field.Name) {
 			missing = append(missing, field.Name)
 		}
 	}

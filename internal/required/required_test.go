@@ -5,6 +5,7 @@ import "testing"
 type config struct {
 	Name     string
 	Call     func()
+	Switch   bool
 	Optional *int
 }
 

@@ -218,10 +218,3 @@ func TestWatch_ShowsAllChangesAndIsReplacedAfterQuiet(t *testing.T) {
 		<-ended
 	})
 }
-
-func TestConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
-	_, err := NewStore(Config{})
-	if want := "leases.Config: expected all required fields, got none for Client, Namespace, Fleet, Timeout, Quiet, Clock, Now"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}

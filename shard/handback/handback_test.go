@@ -119,10 +119,3 @@ func TestLeaveRefusesWhileASessionLives(t *testing.T) {
 		})
 	}
 }
-
-func TestConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
-	_, err := Leave(t.Context(), Config{})
-	if want := "handback.Config: expected all required fields, got none for Client, Metadata, Fleet, FleetNamespace, Identity, Clock, OnWait"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}

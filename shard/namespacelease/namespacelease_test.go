@@ -340,10 +340,3 @@ func TestNamespaceWithoutRootsIsReleased(t *testing.T) {
 		t.Error("served without Leases")
 	}
 }
-
-func TestConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
-	_, err := New(Config{})
-	if want := "namespacelease.Config: expected all required fields, got none for Client, Metadata, Fleet, SlotOf, Gate, Refused, Clock"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}

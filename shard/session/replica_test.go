@@ -482,10 +482,3 @@ func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
 		}
 	})
 }
-
-func TestConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
-	_, err := New(Config{})
-	if want := "session.Config: expected all required fields, got none for Settings, Leases, Fence, Time, Grants, Metrics, Weigh, Roots, Count, Heard, Accounts, Unowned, Unfit, Unserved, UnservedSlot, Led, LeaderLease, Tracer"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}

@@ -47,13 +47,6 @@ func newClasses(t *testing.T, cfg ClassesConfig) *Classes {
 	return c
 }
 
-func TestClassesConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
-	_, err := NewClasses(ClassesConfig{})
-	if want := "slotcache.ClassesConfig: expected all required fields, got none for Machines, Metadata, View, Enqueue, Clock"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}
-
 func withClasses(t *testing.T, f func(b *classBench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

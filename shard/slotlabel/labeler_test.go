@@ -449,10 +449,3 @@ func TestParentCreatedDuringAReadIsFound(t *testing.T) {
 		t.Errorf("the set is missing; %v", err)
 	}
 }
-
-func TestConfig_ZeroValue_NamesTheMissingFields(t *testing.T) {
-	_, err := New(Config{})
-	if want := "slotlabel.Config: expected all required fields, got none for Control, Machines, Watch, Slots, Known, Served, Gate, Holds, Events, Clock"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-}

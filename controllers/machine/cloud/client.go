@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud/breaker"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
@@ -46,9 +47,7 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return runner.Required("cloud", map[string]bool{
-		"View": c.View != nil, "Events": c.Events != nil, "Clock": c.Clock != nil, "Wake": c.Wake != nil,
-	})
+	return required.Fields(c, "ControlCluster", "Called", "MostCalls")
 }
 
 // Client calls drivers for machines. Create it with New; it is safe for concurrent use.

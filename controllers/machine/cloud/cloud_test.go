@@ -13,13 +13,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-func TestNew_ZeroConfig_NamesRequiredFields(t *testing.T) {
-	_, err := New(Config{})
-	if err == nil || err.Error() != "cloud: expected all required fields of Config, got none for Clock, Events, View, Wake" {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestCallsInFlightAreBoundedByCredentials(t *testing.T) {
 	for most, want := range map[int]int{-1: 1, 0: 1, 1: 1, 3: 3} {
 		c := newInFlight(most)
