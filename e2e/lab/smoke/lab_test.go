@@ -169,12 +169,16 @@ func TestOneCluster(t *testing.T) {
 	said := l.run(t, "up")
 	t.Logf("up after %v:\n%s", time.Since(started), said)
 	pids := l.pids(t)
-	for _, name := range []string{"launcher", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloudsim", "fleet-0", "fleet-1", "fleet-2"} {
+	expected := []string{
+		"launcher", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloudsim",
+		"fleet-0", "fleet-1", "fleet-2", "driver-simulated-fleet-0", "driver-simulated-fleet-1", "driver-simulated-fleet-2",
+	}
+	for _, name := range expected {
 		if _, err := process.Identify(pids[name]); err != nil {
 			t.Errorf("process of %s: %v", name, err)
 		}
 	}
-	if len(pids) != 9 {
+	if len(pids) != len(expected) {
 		t.Errorf("processes: %v", pids)
 	}
 	if said := l.run(t, "up"); !strings.Contains(said, "up already") {
