@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
@@ -34,7 +34,7 @@ type Cloud struct {
 	disks  disks
 	log    *callLog
 	dice   *dice
-	life   *loop.Loop[string]
+	life   *guest.Loop[string]
 	// lastCall numbers calls; its upper half counts the starts of this cloud.
 	lastCall atomic.Uint64
 	// closing is closed when calls that are in progress have to end.
@@ -68,7 +68,7 @@ func Open(cfg Config) (*Cloud, error) {
 		instances: map[string]*instance{}, byTag: map[string]map[string]struct{}{}, byToken: map[string]string{},
 		volumes: map[string]*cloudapi.Volume{}, leftovers: map[string]*cloudapi.Leftover{},
 	}
-	c.life = loop.New(cfg.Clock, c.step)
+	c.life = guest.NewLoop(cfg.Clock, c.step)
 	var err error
 	if c.store, err = openStore(filepath.Join(cfg.StateDir, "state.db")); err != nil {
 		return nil, err

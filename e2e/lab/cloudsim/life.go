@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
@@ -16,7 +15,7 @@ func (c *Cloud) step(_ context.Context, id string) time.Duration {
 	defer c.mu.Unlock()
 	i, now := c.instances[id], c.cfg.Clock.Now()
 	if i == nil {
-		return loop.Never
+		return guest.Never
 	}
 	if i.ended() {
 		return c.settle(i, now)
@@ -33,7 +32,7 @@ func (c *Cloud) step(_ context.Context, id string) time.Duration {
 	case after.ended():
 		return 0
 	case next.IsZero():
-		return loop.Never
+		return guest.Never
 	default:
 		return next.Sub(now)
 	}
@@ -43,7 +42,7 @@ func (c *Cloud) step(_ context.Context, id string) time.Duration {
 // later. c.mu is held.
 func (c *Cloud) settle(i *instance, now time.Time) time.Duration {
 	if off := c.reportHost(i, now); !off {
-		return loop.Never // The host wakes it.
+		return guest.Never // The host wakes it.
 	}
 	if err := c.releaseVolumes(i); err != nil {
 		c.cfg.Log.Error("Failed to release the volumes of a terminated VM; trying again", "instance", i.API.ID, "err", err)
@@ -65,7 +64,7 @@ func (c *Cloud) forgetLater(i *instance, now time.Time) time.Duration {
 		c.cfg.Log.Error("Failed to forget a terminated VM; trying again", "instance", i.API.ID, "err", err)
 		return retryWrite
 	}
-	return loop.Never
+	return guest.Never
 }
 
 // replace is the change to a new version of a VM. When the VM has ended, the volumes that were made with it end, too.

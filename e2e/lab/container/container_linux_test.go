@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/machinetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
 )
 
 func TestMain(m *testing.M) {
-	machinetest.Main(m, func(m *testing.M) { goleak.VerifyTestMain(m) })
+	labtest.Main(m, func(m *testing.M) { goleak.VerifyTestMain(m) })
 }
 
 // running is a container under test.

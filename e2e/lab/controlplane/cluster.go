@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/kubeapi"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/pki"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
@@ -41,7 +39,7 @@ type Cluster struct {
 	etcd     *Etcd
 	now      time.Time
 
-	ca      *pki.CA
+	ca      *CA
 	secrets folder
 	files   struct {
 		ca, frontProxyCA, serving, kubeletClient, frontProxyClient, tokens pairFiles
@@ -65,14 +63,14 @@ func (c *Cluster) writeSecrets() error {
 	if c.secrets, err = newFolder(c.programs.Dir, "pki", c.name); err != nil {
 		return err
 	}
-	if c.ca, err = pki.NewCA("lab-"+c.name+"-ca", c.now); err != nil {
+	if c.ca, err = NewCA("lab-"+c.name+"-ca", c.now); err != nil {
 		return err
 	}
-	frontProxyCA, err := pki.NewCA("lab-"+c.name+"-front-proxy-ca", c.now)
+	frontProxyCA, err := NewCA("lab-"+c.name+"-front-proxy-ca", c.now)
 	if err != nil {
 		return err
 	}
-	tokens, err := pki.NewSigningKeys()
+	tokens, err := NewSigningKeys()
 	if err != nil {
 		return err
 	}
@@ -80,12 +78,12 @@ func (c *Cluster) writeSecrets() error {
 	for _, secret := range []struct {
 		name    string
 		files   *pairFiles
-		ca      *pki.CA
-		subject pki.Subject
+		ca      *CA
+		subject Subject
 	}{
-		{"serving", &c.files.serving, c.ca, pki.Subject{User: APIServer, Hosts: apiServer}},
-		{"kubelet-client", &c.files.kubeletClient, c.ca, pki.Subject{User: "kube-apiserver-kubelet-client", Groups: []string{MastersGroup}}},
-		{"front-proxy-client", &c.files.frontProxyClient, frontProxyCA, pki.Subject{User: "front-proxy-client"}},
+		{"serving", &c.files.serving, c.ca, Subject{User: APIServer, Hosts: apiServer}},
+		{"kubelet-client", &c.files.kubeletClient, c.ca, Subject{User: "kube-apiserver-kubelet-client", Groups: []string{MastersGroup}}},
+		{"front-proxy-client", &c.files.frontProxyClient, frontProxyCA, Subject{User: "front-proxy-client"}},
 	} {
 		pair, err := secret.ca.Issue(secret.subject, c.now)
 		if err != nil {
@@ -112,7 +110,7 @@ func (c *Cluster) writeSecrets() error {
 
 func (c *Cluster) writeUsers() error {
 	for name, path := range map[string]*string{ControllerManager: &c.files.controllerManager, Scheduler: &c.files.scheduler} {
-		kubeconfig, err := c.Kubeconfig(pki.Subject{User: "system:" + name})
+		kubeconfig, err := c.Kubeconfig(Subject{User: "system:" + name})
 		if err != nil {
 			return err
 		}
@@ -136,24 +134,24 @@ func (c *Cluster) CA() []byte { return c.ca.Cert }
 func (c *Cluster) AuditLog() string { return filepath.Join(c.programs.Dir, c.prefix+"audit.log") }
 
 // Kubeconfig returns a kubeconfig for a new user.
-func (c *Cluster) Kubeconfig(user pki.Subject) ([]byte, error) {
+func (c *Cluster) Kubeconfig(user Subject) ([]byte, error) {
 	return c.KubeconfigVia(c.Server(), user)
 }
 
 // KubeconfigVia is Kubeconfig for another URL of the API server, that of a proxy on the loopback interface.
-func (c *Cluster) KubeconfigVia(server string, user pki.Subject) ([]byte, error) {
+func (c *Cluster) KubeconfigVia(server string, user Subject) ([]byte, error) {
 	pair, err := c.ca.Issue(user, c.now)
 	if err != nil {
 		return nil, err
 	}
-	return pki.Kubeconfig(server, c.ca.Cert, pair)
+	return Kubeconfig(server, c.ca.Cert, pair)
 }
 
 // Admin returns a client of the API server with all rights.
-func (c *Cluster) Admin() (*kubeapi.Client, error) { return c.admin(c.ports.APIServer) }
+func (c *Cluster) Admin() (*Client, error) { return c.admin(c.ports.APIServer) }
 
 // Probe makes a client for the readiness of a component, and returns the path of its probe.
-func (c *Cluster) Probe(component string) (client *kubeapi.Client, path string, err error) {
+func (c *Cluster) Probe(component string) (client *Client, path string, err error) {
 	port, path := c.ports.APIServer, "/readyz"
 	switch component {
 	case ControllerManager:
@@ -165,12 +163,12 @@ func (c *Cluster) Probe(component string) (client *kubeapi.Client, path string, 
 	return client, path, err
 }
 
-func (c *Cluster) admin(port int) (*kubeapi.Client, error) {
-	pair, err := c.ca.Issue(pki.Subject{User: "lab-launcher", Groups: []string{MastersGroup}}, c.now)
+func (c *Cluster) admin(port int) (*Client, error) {
+	pair, err := c.ca.Issue(Subject{User: "lab-launcher", Groups: []string{MastersGroup}}, c.now)
 	if err != nil {
 		return nil, err
 	}
-	return kubeapi.New(address(port), c.ca.Cert, pair)
+	return NewClient(address(port), c.ca.Cert, pair)
 }
 
 func address(port int) string { return "https://127.0.0.1:" + strconv.Itoa(port) }

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/pki"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
@@ -113,7 +112,7 @@ func TestClustersAreApart(t *testing.T) {
 		t.Errorf("both clusters have %s, or %s", control.Server(), control.AuditLog())
 	}
 	for _, cluster := range []*Cluster{control, target} {
-		data, err := cluster.Kubeconfig(pki.Subject{User: "fleet-0", Groups: []string{"machine-controller-fleet"}})
+		data, err := cluster.Kubeconfig(Subject{User: "fleet-0", Groups: []string{"machine-controller-fleet"}})
 		if err != nil {
 			t.Fatal(err)
 		}

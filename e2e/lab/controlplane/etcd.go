@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/pki"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
@@ -52,7 +51,7 @@ func NewEtcd(programs Programs, port, peerPort int, now time.Time) (*Etcd, error
 	if err != nil {
 		return nil, err
 	}
-	ca, err := pki.NewCA("lab-etcd-ca", now)
+	ca, err := NewCA("lab-etcd-ca", now)
 	if err != nil {
 		return nil, err
 	}
@@ -60,18 +59,18 @@ func NewEtcd(programs Programs, port, peerPort int, now time.Time) (*Etcd, error
 	if err != nil {
 		return nil, err
 	}
-	issue := func(name string, subject pki.Subject) (pairFiles, error) {
+	issue := func(name string, subject Subject) (pairFiles, error) {
 		pair, err := ca.Issue(subject, now)
 		if err != nil {
 			return pairFiles{}, err
 		}
 		return secrets.writePair(name, pair)
 	}
-	server, err := issue("server", pki.Subject{User: "etcd", Hosts: []string{"127.0.0.1"}})
+	server, err := issue("server", Subject{User: "etcd", Hosts: []string{"127.0.0.1"}})
 	if err != nil {
 		return nil, err
 	}
-	client, err := issue("client", pki.Subject{User: "kube-apiserver"})
+	client, err := issue("client", Subject{User: "kube-apiserver"})
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/pki"
 )
 
 // folder is a folder for secrets; only its owner may look into it.
@@ -32,7 +30,7 @@ func (f folder) write(name string, data []byte) (string, error) {
 	return path, nil
 }
 
-func (f folder) writePair(name string, pair pki.Pair) (pairFiles, error) {
+func (f folder) writePair(name string, pair Pair) (pairFiles, error) {
 	cert, err := f.write(name+".crt", pair.Cert)
 	if err != nil {
 		return pairFiles{}, err

@@ -20,12 +20,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/machinetest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
 )
 
 func TestMain(m *testing.M) {
-	machinetest.Main(m, func(m *testing.M) { goleak.VerifyTestMain(m) })
+	labtest.Main(m, func(m *testing.M) { goleak.VerifyTestMain(m) })
 }
 
 // fixture is a runtime with one pod, as a kubelet sees it.
@@ -129,7 +128,7 @@ func (f *fixture) status(id string) *runtimeapi.ContainerStatus {
 func (f *fixture) ended(id string) *runtimeapi.ContainerStatus {
 	f.t.Helper()
 	var st *runtimeapi.ContainerStatus
-	waits.For(f.t, "the container ends", func() bool {
+	labtest.For(f.t, "the container ends", func() bool {
 		st = f.status(id)
 		return st.State == runtimeapi.ContainerState_CONTAINER_EXITED
 	})
@@ -176,13 +175,13 @@ func TestStop(t *testing.T) {
 		grace  int64 // in seconds
 		code   int32
 	}{
-		"obedient": {"trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done", int64(waits.Standstill.Seconds()), 5},
+		"obedient": {"trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done", int64(labtest.Standstill.Seconds()), 5},
 		"stubborn": {"trap '' TERM; echo up; while :; do sleep 0.01; done", 1, 137},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			id := f.run(test.script)
-			waits.For(t, "it has written to its log", func() bool { return f.log() != "" })
+			labtest.For(t, "it has written to its log", func() bool { return f.log() != "" })
 			if _, err := f.runtime.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: test.grace}); err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +235,7 @@ func TestExecSync(t *testing.T) {
 func TestReopenLog(t *testing.T) {
 	f := newFixture(t)
 	id := f.run("echo before; while ! test -e " + f.logs + "/go; do sleep 0.01; done; echo after")
-	waits.For(t, "it has written to its log", func() bool { return f.log() != "" })
+	labtest.For(t, "it has written to its log", func() bool { return f.log() != "" })
 	// The container sees an overlay of the machine's files; later writes there need not be visible to it.
 	if err := os.Rename(filepath.Join(f.logs, "main.log"), filepath.Join(f.logs, "old.log")); err != nil {
 		t.Fatal(err)

@@ -1,13 +1,14 @@
-// Package csi is the node part of the simulated cloud's CSI driver (cloudapi.CSIDriver): it runs in a machine with a real
-// kubelet, beside it, and the kubelet finds it through its plugin watcher. Package controller is the other part.
+// Package csi is the part of the simulated cloud's CSI driver (cloudapi.CSIDriver) that runs in the cluster, beside
+// its Nodes: it makes volumes for PersistentVolumeClaims and removes them (the provisioner), and attaches volumes where
+// VolumeAttachments require it and detaches them (the attacher).
 //
-// A volume is a folder with its contents, which all machines of the cloud see, so that data follow the volume. Staging a
-// volume mounts that folder, publishing it mounts it once more.
+// It is a client of the cloud's API like others. Latency, faults and the call log apply to its calls: how long an
+// attach takes is the cloud's latency of AttachVolume.
 //
-// Guarantees: a volume that the cloud has not attached to this machine is not staged, and one that is not staged is not
-// published. All calls can be repeated.
+// Guarantees: a claim gets one volume, regardless of the number of attempts. A VolumeAttachment reports that its volume is
+// attached after the cloud has reported it, and is deleted when the volume is not attached to that VM any more. The IDs of
+// its volume and its VM are recorded on it first, so that it can be deleted without its Node and its PersistentVolume.
 //
-// Not guaranteed: that a mounted volume becomes unusable when the cloud detaches it, as it does on request: a file system
-// cannot be removed here while files are open. The attach/detach controller requests that only by force. A volume has no
-// size limit, no statistics, and no block mode.
+// Not guaranteed: a volume whose claim is deleted while the volume is being made is not removed. Volumes cannot be resized,
+// cloned or restored, and only one Node at a time can use them (ReadWriteOnce).
 package csi

@@ -12,7 +12,6 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/approver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/controlplane"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/pki"
 )
 
 // approverName is the user that approves the certificate requests of kubelets.
@@ -47,7 +46,7 @@ func (l *Launcher) startApprover(ctx context.Context) (wait func(), err error) {
 
 // clientConfig is the approver's for a cluster.
 func clientConfig(cluster *controlplane.Cluster) (*rest.Config, error) {
-	kubeconfig, err := cluster.Kubeconfig(pki.Subject{User: approverName})
+	kubeconfig, err := cluster.Kubeconfig(controlplane.Subject{User: approverName})
 	if err != nil {
 		return nil, err
 	}

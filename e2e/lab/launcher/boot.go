@@ -17,9 +17,7 @@ import (
 	fleetcrds "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1/crds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/crds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/controlplane"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/kubeapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/manifests"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/pki"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
@@ -136,8 +134,8 @@ func (l *Launcher) makeClusters(ctx context.Context) error {
 }
 
 func (l *Launcher) writeKubeconfigs() error {
-	admin := pki.Subject{User: "admin", Groups: []string{controlplane.MastersGroup}}
-	write := func(name string, cluster *controlplane.Cluster, user pki.Subject) error {
+	admin := controlplane.Subject{User: "admin", Groups: []string{controlplane.MastersGroup}}
+	write := func(name string, cluster *controlplane.Cluster, user controlplane.Subject) error {
 		kubeconfig, err := cluster.Kubeconfig(user)
 		if err != nil {
 			return err
@@ -147,7 +145,7 @@ func (l *Launcher) writeKubeconfigs() error {
 	return errors.Join(
 		write(adminKubeconfig, l.control, admin),
 		write(targetKubeconfig, l.target, admin),
-		write(cloudsimKubeconfig, l.target, pki.Subject{User: cloudsimName}),
+		write(cloudsimKubeconfig, l.target, controlplane.Subject{User: cloudsimName}),
 	)
 }
 
@@ -199,7 +197,7 @@ func (l *Launcher) install(ctx context.Context, control, target *controlplane.Cl
 
 	// Made by the API server, and by the controller manager; without them rules cannot be applied, and pods not be made.
 	for _, path := range []string{"/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease", "/api/v1/namespaces/default/serviceaccounts/default"} {
-		for _, client := range []*kubeapi.Client{controlClient, targetClient} {
+		for _, client := range []*controlplane.Client{controlClient, targetClient} {
 			if err := l.await(ctx, path, nil, func(ctx context.Context) error {
 				_, err := client.Get(ctx, path)
 				return err
@@ -222,7 +220,7 @@ func (l *Launcher) install(ctx context.Context, control, target *controlplane.Cl
 }
 
 // installFleet applies what replicas of the lab need.
-func (l *Launcher) installFleet(ctx context.Context, control, target *kubeapi.Client) error {
+func (l *Launcher) installFleet(ctx context.Context, control, target *controlplane.Client) error {
 	if err := target.Apply(ctx, manifests.FleetTarget()); err != nil {
 		return fmt.Errorf("access of the fleet to the target cluster: %w", err)
 	}
@@ -255,7 +253,7 @@ func (l *Launcher) define(ctx context.Context, cluster *controlplane.Cluster) er
 }
 
 // installCRDs installs the custom resource definitions in a folder.
-func (l *Launcher) installCRDs(ctx context.Context, client *kubeapi.Client, definitions fs.FS) error {
+func (l *Launcher) installCRDs(ctx context.Context, client *controlplane.Client, definitions fs.FS) error {
 	paths, err := fs.Glob(definitions, "*.yaml")
 	if err != nil {
 		return fmt.Errorf("looking for custom resource definitions: %w", err)
@@ -273,7 +271,7 @@ func (l *Launcher) installCRDs(ctx context.Context, client *kubeapi.Client, defi
 }
 
 // established returns an error for a custom resource definition that is not served yet.
-func established(ctx context.Context, client *kubeapi.Client) error {
+func established(ctx context.Context, client *controlplane.Client) error {
 	body, err := client.Get(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
 	if err != nil {
 		return err

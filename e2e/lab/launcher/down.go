@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
 const (
@@ -65,11 +65,11 @@ func endLauncher(ctx context.Context, state State, clk clock.WithTicker) (bool, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, launcherPatience+endTimeout)
 	defer cancel()
-	_, err := process.End(ctx, clk, launcherPatience, func() ([]process.ID, error) {
+	_, err := supervise.End(ctx, clk, launcherPatience, func() ([]supervise.ID, error) {
 		if launcher.State().Gone() {
 			return nil, nil
 		}
-		return []process.ID{launcher}, nil
+		return []supervise.ID{launcher}, nil
 	})
 	if err != nil {
 		return false, fmt.Errorf("ending the launcher: %w", err)
@@ -83,7 +83,7 @@ func endProcesses(ctx context.Context, folder Folder, clk clock.WithTicker) (int
 	if err != nil {
 		return 0, fmt.Errorf("reading the processes to end: %w", err)
 	}
-	count, err := process.End(ctx, clk, crashPatience, state.live)
+	count, err := supervise.End(ctx, clk, crashPatience, state.live)
 	if err != nil {
 		return count, fmt.Errorf("ending the lab: %w", err)
 	}

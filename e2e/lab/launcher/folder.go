@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
 // Folder is the folder of a lab (LAB_DIR). In it:
@@ -62,7 +62,7 @@ type State struct {
 	ID      string  `json:"id"`
 	Options Options `json:"options"`
 	// Processes that live, by name; the launcher is among them.
-	Processes map[string]process.ID `json:"processes"`
+	Processes map[string]supervise.ID `json:"processes"`
 	// Ready is set once everything has been started and has become ready.
 	Ready bool `json:"ready"`
 }

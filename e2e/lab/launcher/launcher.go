@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/controlplane"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/proxy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
@@ -144,15 +143,15 @@ func (l *Launcher) endpoint(name, url string, p probe) {
 }
 
 // changed updates the files about processes.
-func (l *Launcher) changed(live map[string]process.ID) {
+func (l *Launcher) changed(live map[string]supervise.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	self, err := process.Identify(os.Getpid())
+	self, err := supervise.Identify(os.Getpid())
 	if err != nil {
 		l.log.Error("Failed to identify the launcher's own process", "err", err)
 		return
 	}
-	l.state.Processes = map[string]process.ID{launcherName: self}
+	l.state.Processes = map[string]supervise.ID{launcherName: self}
 	maps.Copy(l.state.Processes, live)
 	l.save()
 }
@@ -168,7 +167,7 @@ func (l *Launcher) save() {
 	}
 }
 
-func pids(processes map[string]process.ID) map[string]int {
+func pids(processes map[string]supervise.ID) map[string]int {
 	numbers := map[string]int{}
 	for name, id := range processes {
 		numbers[name] = id.PID
@@ -191,8 +190,8 @@ func (l *Launcher) shutdown(ctx context.Context) {
 	l.proxies.CloseAll()
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	find := func() ([]process.ID, error) { return process.WithEnv(IDVariable, l.state.ID) }
-	if _, err := process.End(ctx, l.clock, vmPatience, find); err != nil {
+	find := func() ([]supervise.ID, error) { return supervise.WithEnv(IDVariable, l.state.ID) }
+	if _, err := supervise.End(ctx, l.clock, vmPatience, find); err != nil {
 		l.log.Error("Failed to end all processes", "err", err)
 	}
 	l.mu.Lock()

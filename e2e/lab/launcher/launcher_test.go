@@ -22,8 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/proxy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
@@ -48,7 +47,7 @@ func newLauncher(t *testing.T) (*Launcher, Folder) {
 		state: State{ID: t.Name() + folder.path("")}, endpoints: map[string]string{}, probes: map[string]probe{}, pods: map[string]Pod{},
 	}
 	l.supervisor = supervise.New(supervise.Config{
-		Env: []string{IDVariable + "=" + l.state.ID}, Patience: waits.Standstill, Changed: l.changed, Clock: clock.RealClock{},
+		Env: []string{IDVariable + "=" + l.state.ID}, Patience: labtest.Standstill, Changed: l.changed, Clock: clock.RealClock{},
 	})
 	if err := l.supervisor.Launch(supervise.Spec{Name: "sleeper", Path: "/bin/sleep", Args: []string{"1000"}, Log: folder.Log("sleeper")}); err != nil {
 		t.Fatal(err)
@@ -161,11 +160,11 @@ func TestUnexpectedEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	waits.For(t, "its end is recorded", func() bool { return readPIDs(t, folder)["sleeper"] == 0 })
+	labtest.For(t, "its end is recorded", func() bool { return readPIDs(t, folder)["sleeper"] == 0 })
 }
 
 // sleeper starts a process that belongs to no supervisor.
-func sleeper(t *testing.T, env ...string) process.ID {
+func sleeper(t *testing.T, env ...string) supervise.ID {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sleep", "1000")
 	cmd.Env = append(os.Environ(), env...)
@@ -181,7 +180,7 @@ func sleeper(t *testing.T, env ...string) process.ID {
 		_ = cmd.Process.Kill()
 		<-done
 	})
-	id, err := process.Identify(cmd.Process.Pid)
+	id, err := supervise.Identify(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +194,8 @@ func TestDownAfterACrash(t *testing.T) {
 	noted, marked, other := sleeper(t), sleeper(t, IDVariable+"="+id), sleeper(t, IDVariable+"="+id+"x")
 	reused := other
 	reused.Start-- // was recorded, has ended, and now another process has its number
-	launcher := process.ID{PID: noted.PID, Start: noted.Start - 1, Boot: noted.Boot}
-	state := State{ID: id, Processes: map[string]process.ID{launcherName: launcher, "noted": noted, "reused": reused}}
+	launcher := supervise.ID{PID: noted.PID, Start: noted.Start - 1, Boot: noted.Boot}
+	state := State{ID: id, Processes: map[string]supervise.ID{launcherName: launcher, "noted": noted, "reused": reused}}
 	if err := folder.writeJSON(stateFile, state); err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +380,7 @@ func TestCulprit(t *testing.T) {
 
 func TestState(t *testing.T) {
 	folder := newFolder(t)
-	want := State{ID: "x", Options: Options{Dir: "d", Clusters: 2}, Processes: map[string]process.ID{"a": {PID: 1, Start: 2, Boot: "b"}}, Ready: true}
+	want := State{ID: "x", Options: Options{Dir: "d", Clusters: 2}, Processes: map[string]supervise.ID{"a": {PID: 1, Start: 2, Boot: "b"}}, Ready: true}
 	if err := folder.writeJSON(stateFile, want); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/controlplane"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/pki"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/proxy"
 )
 
@@ -74,7 +73,7 @@ func (l *Launcher) openLinks(pod Pod, ports []int) error {
 			return err
 		}
 	}
-	user := pki.Subject{User: pod.Replica, Groups: []string{fleetGroup}}
+	user := controlplane.Subject{User: pod.Replica, Groups: []string{fleetGroup}}
 	var errs []error
 	for link, cluster := range map[string]*controlplane.Cluster{controlLink: l.control, targetLink: l.target} {
 		kubeconfig, err := cluster.KubeconfigVia("https://"+l.linkAddress(pod, link), user)

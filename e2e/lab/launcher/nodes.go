@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/kubeapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/controlplane"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/manifests"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
@@ -125,7 +125,7 @@ func createVM(ctx context.Context, cloud string, request cloudapi.CreateInstance
 	return nil
 }
 
-func nodeReady(ctx context.Context, client *kubeapi.Client, name string) error {
+func nodeReady(ctx context.Context, client *controlplane.Client, name string) error {
 	body, err := client.Get(ctx, "/api/v1/nodes/"+name)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/controlplane"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/proxy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
@@ -93,7 +93,7 @@ func linksOf(t *testing.T, client Client, process string) map[string]Link {
 func flagsOf(t *testing.T, l *Launcher, process string) map[string]string {
 	t.Helper()
 	var line string
-	waits.For(t, process+" has logged its flags", func() bool {
+	labtest.For(t, process+" has logged its flags", func() bool {
 		p, err := l.supervisor.Get(process)
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestReplace(t *testing.T) {
 	if next.UID == pod.UID || next.Dir == pod.Dir || next.URL != pod.URL {
 		t.Errorf("the next pod is %+v, the last one was %+v", next, pod)
 	}
-	waits.For(t, "fleet-0 is restarted as another pod", func() bool { return flagsOf(t, l, "fleet-0")["pod-uid"] == next.UID })
+	labtest.For(t, "fleet-0 is restarted as another pod", func() bool { return flagsOf(t, l, "fleet-0")["pod-uid"] == next.UID })
 	if _, err := os.Stat(pod.Dir); !absent(err) {
 		t.Errorf("the last pod's folder: %v", err)
 	}
@@ -296,7 +296,7 @@ func TestReplicasAreRestarted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waits.For(t, "fleet-0 is restarted", func() bool {
+	labtest.For(t, "fleet-0 is restarted", func() bool {
 		p, err := l.supervisor.Get("fleet-0")
 		return err == nil && p.State == supervise.Running && p.Starts == 2
 	})

@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
@@ -139,12 +138,12 @@ func alreadyUp(ctx context.Context, options Options) (bool, error) {
 }
 
 // live returns the processes of a lab, regardless of their parent.
-func (s State) live() ([]process.ID, error) {
-	live, err := process.WithEnv(IDVariable, s.ID)
+func (s State) live() ([]supervise.ID, error) {
+	live, err := supervise.WithEnv(IDVariable, s.ID)
 	if err != nil {
 		return nil, err
 	}
-	known := map[process.ID]bool{}
+	known := map[supervise.ID]bool{}
 	for _, id := range live {
 		known[id] = true
 	}

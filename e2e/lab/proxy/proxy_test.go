@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -124,7 +124,7 @@ func (c client) ask(line string, patience time.Duration) (string, error) {
 
 const (
 	short = 50 * time.Millisecond
-	long  = waits.Standstill
+	long  = labtest.Standstill
 )
 
 func expectAnswer(t *testing.T, c client, line string) {
@@ -190,7 +190,7 @@ func TestCutAnswers(t *testing.T) {
 	c := dial(t, set)
 	fault(t, set, Fault{Kind: Cut, Only: Answers})
 	expectSilence(t, c, "done")
-	waits.For(t, "the request arrives", func() bool { return server.received("done") })
+	labtest.For(t, "the request arrives", func() bool { return server.received("done") })
 	fault(t, set, Fault{Kind: Cut, Only: Requests})
 	expectSilence(t, dial(t, set), "not done")
 	if server.received("not done") {

@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
 // A replica has the access that it needs, and no more.
@@ -101,7 +101,7 @@ func testMachine(t *testing.T, l lab) {
 	client := l.client(t, "target.kubeconfig")
 	vm := startMachine(t, l, client, "machine-0")
 	beCloud(t, client, "machine-0")
-	waits.Until(t, "the Node is ready", func(ctx context.Context) error {
+	labtest.Until(t, "the Node is ready", func(ctx context.Context) error {
 		node, err := client.CoreV1().Nodes().Get(ctx, "machine-0", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func testMachine(t *testing.T, l lab) {
 		t.Fatal(err)
 	}
 	_ = vm.Wait()
-	waits.Until(t, "the machine is off", func(context.Context) error {
+	labtest.Until(t, "the machine is off", func(context.Context) error {
 		for _, id := range inside {
 			if !id.State().Gone() {
 				return fmt.Errorf("process %d lives", id.PID)
@@ -144,10 +144,10 @@ func needMachines(t *testing.T) {
 const machineMark = "SMOKE_MACHINE"
 
 // insideMachine waits until a machine has all of its processes: the hull, init, and the kubelet.
-func insideMachine(t *testing.T, l lab) (ids []process.ID) {
+func insideMachine(t *testing.T, l lab) (ids []supervise.ID) {
 	t.Helper()
-	waits.Until(t, "the machine boots", func(context.Context) (err error) {
-		ids, err = process.WithEnv(machineMark, string(l))
+	labtest.Until(t, "the machine boots", func(context.Context) (err error) {
+		ids, err = supervise.WithEnv(machineMark, string(l))
 		if err == nil && len(ids) < 3 {
 			err = fmt.Errorf("it has %d processes", len(ids))
 		}
@@ -225,10 +225,10 @@ func beCloud(t *testing.T, client kubernetes.Interface, name string) {
 		_, err := client.CoreV1().Nodes().Patch(ctx, name, kind, []byte(body), metav1.PatchOptions{}, subresources...)
 		return err
 	}
-	waits.Until(t, "the Node registers", func(ctx context.Context) error {
+	labtest.Until(t, "the Node registers", func(ctx context.Context) error {
 		return patch(ctx, types.StrategicMergePatchType, `{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}]}}`, "status")
 	})
-	waits.Until(t, "the Node loses its taints", func(ctx context.Context) error {
+	labtest.Until(t, "the Node loses its taints", func(ctx context.Context) error {
 		return patch(ctx, types.MergePatchType, `{"spec":{"taints":null}}`)
 	})
 }
@@ -254,7 +254,7 @@ func runPods(t *testing.T, client kubernetes.Interface) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waits.Until(t, "the pods run", func(ctx context.Context) error {
+	labtest.Until(t, "the pods run", func(ctx context.Context) error {
 		deployment, err := client.AppsV1().Deployments("default").Get(ctx, "smoke", metav1.GetOptions{})
 		if err == nil && deployment.Status.AvailableReplicas != replicas {
 			err = fmt.Errorf("%d of %d are available", deployment.Status.AvailableReplicas, replicas)
@@ -267,7 +267,7 @@ func runPods(t *testing.T, client kubernetes.Interface) {
 	}
 	for _, pod := range pods.Items {
 		// A pod is available as soon as the process of its container has started.
-		waits.Until(t, "the log of "+pod.Name+" is complete", func(ctx context.Context) error {
+		labtest.Until(t, "the log of "+pod.Name+" is complete", func(ctx context.Context) error {
 			log, err := client.CoreV1().Pods("default").GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 			if want := "hello from " + pod.Name + "\nat 127.0.0.1\n"; err == nil && string(log) != want {
 				err = fmt.Errorf("it is %q; want %q", log, want)

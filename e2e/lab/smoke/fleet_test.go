@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
 )
 
 // Each replica has a network of its own, with TLS from end to end.
@@ -67,7 +67,7 @@ func testSnapshot(t *testing.T, l lab) {
 	maps := l.client(t, "admin.kubeconfig").CoreV1().ConfigMaps("default")
 	create := func(name string) {
 		t.Helper()
-		waits.Until(t, "making "+name, func(ctx context.Context) error {
+		labtest.Until(t, "making "+name, func(ctx context.Context) error {
 			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			return err
 		})

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
 const fleetNamespace = "machine-controller-fleet"
@@ -111,9 +111,9 @@ func (l lab) id(t *testing.T) string {
 }
 
 // processes returns all that have the lab's environment variable.
-func (l lab) processes(t *testing.T) []process.ID {
+func (l lab) processes(t *testing.T) []supervise.ID {
 	t.Helper()
-	ids, err := process.WithEnv("LAB_ID", l.id(t))
+	ids, err := supervise.WithEnv("LAB_ID", l.id(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestOneCluster(t *testing.T) {
 		"fleet-0", "fleet-1", "fleet-2", "driver-simulated-fleet-0", "driver-simulated-fleet-1", "driver-simulated-fleet-2",
 	}
 	for _, name := range expected {
-		if _, err := process.Identify(pids[name]); err != nil {
+		if _, err := supervise.Identify(pids[name]); err != nil {
 			t.Errorf("process of %s: %v", name, err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestTwoClusters(t *testing.T) {
 	if after := one.pids(t); !maps.Equal(before, after) {
 		t.Errorf("the processes of the other lab: %v, and %v before", after, before)
 	}
-	waits.Until(t, "the other lab answers", func(context.Context) error { // a replica may be suspended while a lab beside it starts
+	labtest.Until(t, "the other lab answers", func(context.Context) error { // a replica may be suspended while a lab beside it starts
 		if output := one.run(t, "status"); strings.Count(output, "running") != 9 || strings.Count(output, "  ok") < 8 {
 			return errors.New(output)
 		}
@@ -239,14 +239,14 @@ func TestDownAfterACrashOfTheLauncher(t *testing.T) {
 	l.run(t, "up")
 	startMachine(t, l, l.client(t, "target.kubeconfig"), "machine-0")
 	insideMachine(t, l)
-	launcher, err := process.Identify(l.pids(t)["launcher"])
+	launcher, err := supervise.Identify(l.pids(t)["launcher"])
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := launcher.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	waits.Until(t, "the launcher ends", func(context.Context) error {
+	labtest.Until(t, "the launcher ends", func(context.Context) error {
 		if !launcher.State().Gone() {
 			return os.ErrExist
 		}
@@ -275,7 +275,7 @@ func TestUpIsCancelled(t *testing.T) {
 					t.Fatal(err)
 				}
 				// Before the state is written there is no ID to find processes by, and none has been started.
-				waits.Until(t, "the lab has an ID", func(context.Context) error {
+				labtest.Until(t, "the lab has an ID", func(context.Context) error {
 					_, err := os.Stat(l.path("state.json"))
 					return err
 				})
@@ -285,7 +285,7 @@ func TestUpIsCancelled(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = up.Wait()
-				waits.Until(t, "all processes end", func(context.Context) error {
+				labtest.Until(t, "all processes end", func(context.Context) error {
 					if left := l.processes(t); len(left) > 0 {
 						return os.ErrExist
 					}
@@ -323,7 +323,7 @@ func testActions(t *testing.T, l lab) {
 	}
 	l.run(t, "start", "fleet-0")
 	l.run(t, "pause", "fleet-0")
-	waits.Until(t, "fleet-0 is paused", func(context.Context) error {
+	labtest.Until(t, "fleet-0 is paused", func(context.Context) error {
 		if status := l.run(t, "status"); !slices.Contains(strings.Fields(status), "paused") {
 			return os.ErrInvalid
 		}
@@ -345,7 +345,7 @@ func testActions(t *testing.T, l lab) {
 // answers waits until a process does.
 func (l lab) answers(t *testing.T, name string) {
 	t.Helper()
-	waits.Until(t, name+" answers", func(context.Context) error {
+	labtest.Until(t, name+" answers", func(context.Context) error {
 		status := l.run(t, "status")
 		for line := range strings.Lines(status) {
 			if strings.HasPrefix(line, name+" ") && strings.HasSuffix(strings.TrimSpace(line), " ok") {

@@ -25,8 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
@@ -91,7 +91,7 @@ func TestVolumes(t *testing.T) {
 		}).ID
 	}
 	for name, mode := range boot {
-		waits.Until(t, name+" is ready", func(ctx context.Context) error { return s.ready(ctx, name, mode == cloudapi.BootKubelet) })
+		labtest.Until(t, name+" is ready", func(ctx context.Context) error { return s.ready(ctx, name, mode == cloudapi.BootKubelet) })
 	}
 	t.Run("simulated", func(t *testing.T) { s.in(t).simulated() })
 	t.Run("move", func(t *testing.T) { s.in(t).move() })
@@ -178,7 +178,7 @@ func (s *site) move() {
 	if err := s.client.CoreV1().Pods("default").Delete(s.Context(), "db-0", metav1.DeleteOptions{}); err != nil {
 		s.Fatal(err)
 	}
-	waits.Until(s.T, "the pod is on another Node", func(ctx context.Context) error {
+	labtest.Until(s.T, "the pod is on another Node", func(ctx context.Context) error {
 		pod, err := s.client.CoreV1().Pods("default").Get(ctx, "db-0", metav1.GetOptions{})
 		if err == nil && pod.Spec.NodeName != to {
 			err = fmt.Errorf("it is on %q", pod.Spec.NodeName)
@@ -215,13 +215,13 @@ func (s *site) end() {
 	name := s.runs("db-0")
 	volume := s.volume("db-0")
 	call[cloudapi.Instance](s, http.MethodDelete, strings.Replace(cloudapi.PathInstance, "{id}", s.vms[name], 1), nil)
-	waits.Until(s.T, "the volume is released", func(context.Context) error {
+	labtest.Until(s.T, "the volume is released", func(context.Context) error {
 		if at := s.at(volume); at != "" {
 			return fmt.Errorf("it is attached to %s", at)
 		}
 		return nil
 	})
-	left, err := process.WithEnv("CLOUDSIM_VM_DIR", s.lab.path("cloudsim/vms/"+s.vms[name]))
+	left, err := supervise.WithEnv("CLOUDSIM_VM_DIR", s.lab.path("cloudsim/vms/"+s.vms[name]))
 	if err != nil || len(left) > 0 {
 		s.Errorf("the volume is free, and processes %v of its VM live: %v", left, err)
 	}
@@ -264,7 +264,7 @@ func database(name string, replicas int32) *appsv1.StatefulSet {
 // runs waits until a pod does, and returns its Node.
 func (s *site) runs(name string) (node string) {
 	s.Helper()
-	waits.Until(s.T, name+" runs", func(ctx context.Context) error {
+	labtest.Until(s.T, name+" runs", func(ctx context.Context) error {
 		pod, err := s.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -281,7 +281,7 @@ func (s *site) runs(name string) (node string) {
 func (s *site) says(name string, lines ...string) {
 	s.Helper()
 	want := strings.Join(lines, "\n") + "\n"
-	waits.Until(s.T, name+" says what is in its volume", func(ctx context.Context) error {
+	labtest.Until(s.T, name+" says what is in its volume", func(ctx context.Context) error {
 		log, err := s.client.CoreV1().Pods("default").GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
 		if err == nil && string(log) != want {
 			err = fmt.Errorf("it says %q, want %q", log, want)

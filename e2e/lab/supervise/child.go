@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
 )
 
 // State is the state of a process for its supervisor.
@@ -60,7 +58,7 @@ type child struct {
 
 // life is a process from its start to its end.
 type life struct {
-	id        process.ID
+	id        ID
 	startedAt time.Time
 	// ended is closed when it has been reaped; exit is set before that, and has its result.
 	ended chan struct{}
@@ -137,7 +135,7 @@ func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting it: %w", err)
 	}
-	id, err := process.Identify(cmd.Process.Pid)
+	id, err := Identify(cmd.Process.Pid)
 	if err != nil { // It is a child that is not reaped, so /proc itself has failed.
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

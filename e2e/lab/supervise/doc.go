@@ -6,4 +6,10 @@
 // called. Actions on one process are serialized; those on several are concurrent.
 //
 // Processes outlive a supervisor that dies; the receiver of Config.Changed then has to end them.
+//
+// It identifies processes of the operating system by more than their number: a number is used again once its process
+// has ended, a number together with the time of its start is not (until the machine boots again, which ID records too). The
+// information comes from the system, so that it also covers processes that other programs have started.
+//
+// It never signals a process that it has not identified first, and never looks for processes by their name.
 package supervise

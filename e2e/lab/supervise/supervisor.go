@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
 )
 
 // Errors of actions.
@@ -34,7 +32,7 @@ type Config struct {
 	// Patience is how long Stop waits after SIGTERM before it sends SIGKILL, unless the process's Spec sets its own.
 	Patience time.Duration
 	// Changed is called with the processes that run, by name, after each change. Calls are serialized.
-	Changed func(map[string]process.ID)
+	Changed func(map[string]ID)
 	// Clock times the patience.
 	Clock clock.Clock
 }
@@ -221,7 +219,7 @@ func (s *Supervisor) patience(c *child) time.Duration {
 func (s *Supervisor) report() {
 	s.reporting.Lock()
 	defer s.reporting.Unlock()
-	live := map[string]process.ID{}
+	live := map[string]ID{}
 	for _, name := range s.names() {
 		if c, err := s.child(name); err == nil {
 			if l := c.current(); !l.over() {

@@ -14,8 +14,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -23,10 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // reported records the last call of Config.Changed.
 type reported struct {
 	mu   sync.Mutex
-	live map[string]process.ID
+	live map[string]ID
 }
 
-func (t *reported) change(live map[string]process.ID) {
+func (t *reported) change(live map[string]ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.live = live
@@ -42,7 +41,7 @@ func (t *reported) pid(name string) int {
 // after SIGTERM.
 func launch(t *testing.T, script string) (*Supervisor, *reported) {
 	t.Helper()
-	changes, patience := &reported{}, waits.Standstill
+	changes, patience := &reported{}, labtest.Standstill
 	if script == stubborn {
 		patience = 100 * time.Millisecond
 	}
@@ -56,7 +55,7 @@ func launch(t *testing.T, script string) (*Supervisor, *reported) {
 			t.Error(err)
 		}
 	})
-	waits.For(t, "it has written a line", func() bool {
+	labtest.For(t, "it has written a line", func() bool {
 		data, err := os.ReadFile(spec.Log)
 		return err == nil && len(data) > 0
 	})
@@ -126,11 +125,11 @@ func TestPauseAndResume(t *testing.T) {
 	if err := s.Pause("it"); err != nil {
 		t.Fatal(err)
 	}
-	waits.For(t, "it is paused", func() bool { return get(t, s).State == Paused })
+	labtest.For(t, "it is paused", func() bool { return get(t, s).State == Paused })
 	if err := s.Resume("it"); err != nil {
 		t.Fatal(err)
 	}
-	waits.For(t, "it runs", func() bool { return get(t, s).State == Running })
+	labtest.For(t, "it runs", func() bool { return get(t, s).State == Running })
 }
 
 func TestRestart(t *testing.T) {
@@ -156,7 +155,7 @@ func TestUnexpectedEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
-	waits.For(t, "its end is reported", func() bool { return changes.pid("it") == 0 })
+	labtest.For(t, "its end is reported", func() bool { return changes.pid("it") == 0 })
 	if got := get(t, s); got.State != Exited || got.Exit != "exit status 3" {
 		t.Errorf("process: %+v", got)
 	}
@@ -188,7 +187,7 @@ func TestRefusals(t *testing.T) {
 func TestEnvironmentAndLog(t *testing.T) {
 	s, _ := launch(t, "echo mark $SUPERVISE_TEST; echo error >&2; exec sleep 60")
 	var data []byte
-	waits.For(t, "it has written to both", func() bool {
+	labtest.For(t, "it has written to both", func() bool {
 		var err error
 		data, err = os.ReadFile(get(t, s).Log)
 		return err == nil && strings.Contains(string(data), "error\n")
@@ -201,7 +200,7 @@ func TestEnvironmentAndLog(t *testing.T) {
 // restarting launches a shell script that is restarted by the policy.
 func restarting(t *testing.T, policy *Backoff, script string) *Supervisor {
 	t.Helper()
-	s := New(Config{Patience: time.Minute, Changed: func(map[string]process.ID) {}, Clock: clock.RealClock{}})
+	s := New(Config{Patience: time.Minute, Changed: func(map[string]ID) {}, Clock: clock.RealClock{}})
 	spec := Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log"), Patience: 100 * time.Millisecond, Restart: policy}
 	if err := s.Launch(spec); err != nil {
 		t.Fatal(err)
@@ -220,7 +219,7 @@ func TestRestartPolicy(t *testing.T) {
 	if err := s.Crash("it"); err != nil {
 		t.Fatal(err)
 	}
-	waits.For(t, "it is restarted", func() bool { return get(t, s).Starts == 2 })
+	labtest.For(t, "it is restarted", func() bool { return get(t, s).Starts == 2 })
 	if err := s.Crash("it"); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +245,7 @@ func TestRestartPolicy(t *testing.T) {
 	if err := errors.Join(s.Start("it"), s.Crash("it")); err != nil {
 		t.Fatal(err)
 	}
-	waits.For(t, "it is restarted", func() bool { return get(t, s).Starts == starts+2 })
+	labtest.For(t, "it is restarted", func() bool { return get(t, s).Starts == starts+2 })
 }
 
 func TestBackoff(t *testing.T) {

@@ -14,7 +14,7 @@
 // reads its settings from that root when it starts. On SIGINT, with which the daemon requests a reboot, init shuts down, and the hull
 // leaves RebootFile for the cloud, which has to switch the machine on again. Each boot has an ID.
 //
-// User data that is a #cloud-config (package cloudconfig) is carried out in that root, before kubelet and daemon start, and decides whether they do:
+// User data that is a #cloud-config is carried out in that root, before kubelet and daemon start, and decides whether they do:
 // at the first boot by its lines, at later ones by the units that it has enabled. Of all units in the root these are the only ones that are read. A unit
 // of user data runs the machine-config-daemon that the machine has, and no other program. A machine whose user data is not valid stays on
 // without a kubelet, and its console has the reason. Of other user data the machine reads nothing.
@@ -25,4 +25,8 @@
 // Without root it runs in a user namespace with a single user: all processes inside are root there, and its owner
 // outside. A pod with another user does not start then, unless it has no service account token, which
 // the kubelet would have to give to that user.
+//
+// Of user data this package reads the part of cloud-init's #cloud-config that docs/operations/machine-config.md uses for the first configuration of
+// a machine: write_files, and runcmd with systemctl. Anything else is an error, because a machine that skips a part of its user data
+// shows nothing about it.
 package vm

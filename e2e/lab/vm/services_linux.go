@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudconfig"
 )
 
 // restartTime is how long after its end a service is started again.
@@ -50,7 +48,7 @@ func started(c *Config) ([]*service, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the user data: %w", err)
 	}
-	config, err := cloudconfig.Parse(userData)
+	config, err := ParseCloudConfig(userData)
 	if err != nil {
 		return nil, fmt.Errorf("the user data: %w", err)
 	}

@@ -9,8 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudconfig"
 )
 
 const (
@@ -29,7 +27,7 @@ const (
 // software is what user data puts on a machine and starts, in the place of cloud-init and systemd. Only the units of user data and those that every
 // machine has are started, however many others a configuration enables.
 type software struct {
-	config *cloudconfig.Config
+	config *CloudConfig
 	// root has the files of the machine.
 	root *os.Root
 	// run runs a program of the machine to its end.
@@ -92,7 +90,7 @@ func (s *software) report(what string, err error) {
 	fmt.Fprintf(s.log, "user data: %s: %v\n", what, err)
 }
 
-func (s *software) write(f cloudconfig.File) error {
+func (s *software) write(f File) error {
 	name := strings.TrimPrefix(f.Path, "/")
 	if err := s.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("write_files: %w", err)
@@ -107,13 +105,13 @@ func (s *software) write(f cloudconfig.File) error {
 	return nil
 }
 
-func (s *software) do(c cloudconfig.Command) error {
+func (s *software) do(c Systemctl) error {
 	act := func(string) error { return nil } // Unit files are read when they are used.
 	switch c.Verb {
-	case cloudconfig.DaemonReload:
-	case cloudconfig.Enable:
+	case DaemonReload:
+	case Enable:
 		act = s.enable
-	case cloudconfig.Start:
+	case Start:
 		act = s.start
 	}
 	for _, name := range c.Units {
@@ -125,15 +123,15 @@ func (s *software) do(c cloudconfig.Command) error {
 }
 
 // unit reads a unit of user data, or the kubelet's.
-func (s *software) unit(name string) (cloudconfig.Unit, error) {
+func (s *software) unit(name string) (Unit, error) {
 	text, err := s.root.ReadFile(path.Join(unitDir, name))
 	if errors.Is(err, fs.ErrNotExist) && name == kubeletUnit {
 		text, err = []byte(kubeletUnitFile), nil
 	}
 	if err != nil {
-		return cloudconfig.Unit{}, fmt.Errorf("the unit: %w", err)
+		return Unit{}, fmt.Errorf("the unit: %w", err)
 	}
-	return cloudconfig.ParseUnit(string(text))
+	return ParseUnit(string(text))
 }
 
 // enable makes the links of a unit.
@@ -176,7 +174,7 @@ func (s *software) linked(dir string) (names []string, err error) {
 }
 
 func (s *software) isOfUserData(unit string) bool {
-	return cloudconfig.IsService(unit) && slices.ContainsFunc(s.config.Files, func(f cloudconfig.File) bool { return f.Path == "/"+path.Join(unitDir, unit) })
+	return IsService(unit) && slices.ContainsFunc(s.config.Files, func(f File) bool { return f.Path == "/"+path.Join(unitDir, unit) })
 }
 
 // start starts a unit at most once, after those that it requires.

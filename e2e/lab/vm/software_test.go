@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudconfig"
 )
 
 // firstBootUserData has the units of the documented form.
@@ -50,7 +48,7 @@ type computer struct {
 // boot boots the machine with user data, and returns what it runs.
 func (c *computer) boot(userData string, first bool) []string {
 	c.Helper()
-	config, err := cloudconfig.Parse([]byte(userData))
+	config, err := ParseCloudConfig([]byte(userData))
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -167,7 +165,7 @@ func TestSoftware_NoEscape(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	s := &software{config: &cloudconfig.Config{Files: []cloudconfig.File{{Path: "/etc/a", Mode: 0o644}}}, root: root}
+	s := &software{config: &CloudConfig{Files: []File{{Path: "/etc/a", Mode: 0o644}}}, root: root}
 	if err := s.firstBoot(func() error { return nil }); err == nil {
 		t.Error("a file was written through a link")
 	}

@@ -1,4 +1,11 @@
-// Package guest is the interface between the simulated cloud and the software inside its VMs.
+// Package guest is the interface between the simulated cloud and the software inside its VMs, and has the Loop by which they, and other clients of
+// the cloud, work.
+//
+// A Loop runs a step for each key when it is due. It does everything in the simulated cloud that happens later.
+//
+// A key's steps never overlap, a key that is woken while its step runs is stepped again, and ten thousand sleeping keys
+// cost ten thousand entries of a heap and no goroutine. Waking a key early has no effect: a step reads the state,
+// does what is due, and returns when to call it again.
 package guest
 
 import (

@@ -6,7 +6,7 @@
 // stopped (SIGSTOP), and continues when it recovers.
 //
 // The volumes that are attached to a VM are files in a folder of it, and their contents folders that all VMs see: whether a
-// VM uses only those that are attached to it is decided by its CSI driver (package csi). Volumes of a VM that is switched off
+// VM uses only those that are attached to it is decided by its CSI driver (package cri). Volumes of a VM that is switched off
 // are released when all its processes have ended, which is reported to the cloud.
 //
 // Kubelets of VMs in a cloud depend on the cloud's controller manager for some fields: this package sets the addresses and the

@@ -17,8 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
 const (
@@ -53,7 +52,7 @@ type Host struct {
 	cfg    Config
 	server *url.URL
 	cloud  guest.Cloud // set when Run begins, before any step
-	loop   *loop.Loop[string]
+	loop   *guest.Loop[string]
 
 	mu   sync.Mutex
 	byID map[string]*machine
@@ -86,7 +85,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("the cluster's server is %q; expected a URL", cfg.Cluster.Host)
 	}
 	h := &Host{cfg: cfg, server: server, byID: map[string]*machine{}}
-	h.loop = loop.New(cfg.Clock, h.step)
+	h.loop = guest.NewLoop(cfg.Clock, h.step)
 	return h, nil
 }
 
@@ -184,7 +183,7 @@ func (h *Host) step(ctx context.Context, id string) time.Duration {
 	m := h.byID[id]
 	if m == nil {
 		h.mu.Unlock()
-		return loop.Never
+		return guest.Never
 	}
 	off, health, volumes := m.off, m.health, m.volumes
 	h.mu.Unlock()
@@ -255,11 +254,11 @@ func (h *Host) say(m *machine, line string) {
 
 // end ends the VM's processes, forgets the VM, and reports that to the cloud.
 func (h *Host) end(ctx context.Context, m *machine) time.Duration {
-	if again := h.forget(ctx, m); again != loop.Never {
+	if again := h.forget(ctx, m); again != guest.Never {
 		return again
 	}
 	h.cloud.IsOff(m.ID)
-	return loop.Never
+	return guest.Never
 }
 
 // forget ends the VM's processes and forgets the VM, or returns when to retry.
@@ -281,15 +280,15 @@ func (h *Host) forget(ctx context.Context, m *machine) time.Duration {
 		return pollInterval
 	}
 	delete(h.byID, m.ID)
-	return loop.Never
+	return guest.Never
 }
 
 // remove ends all processes of the VM in that folder and removes the folder.
 func remove(ctx context.Context, clk clock.WithTicker, dir string, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+endWithin)
 	defer cancel()
-	find := func() ([]process.ID, error) { return process.WithEnv(dirVariable, dir) }
-	if _, err := process.End(ctx, clk, grace, find); err != nil {
+	find := func() ([]supervise.ID, error) { return supervise.WithEnv(dirVariable, dir) }
+	if _, err := supervise.End(ctx, clk, grace, find); err != nil {
 		return fmt.Errorf("end the processes of the VM in %s: %w", dir, err)
 	}
 	if err := os.RemoveAll(dir); err != nil {

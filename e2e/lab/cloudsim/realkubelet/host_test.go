@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/internal/waits"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
@@ -146,7 +146,7 @@ func (s *site) vmDir() string { return filepath.Join(s.dir, "vms", "i-1") }
 // eventually waits until a condition holds.
 func (s *site) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	waits.Until(s.t, what, func(context.Context) error {
+	labtest.Until(s.t, what, func(context.Context) error {
 		if holds() {
 			return nil
 		}
@@ -157,9 +157,9 @@ func (s *site) eventually(what string, holds func() bool) {
 }
 
 // running returns the VM's processes.
-func (s *site) running() []process.ID {
+func (s *site) running() []supervise.ID {
 	s.t.Helper()
-	all, err := process.WithEnv(dirVariable, s.vmDir())
+	all, err := supervise.WithEnv(dirVariable, s.vmDir())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestReboot(t *testing.T) {
 	before := s.running()
 	reboot()
 	s.eventually("the first processes have ended", func() bool {
-		return !slices.ContainsFunc(before, func(id process.ID) bool { return !id.State().Gone() })
+		return !slices.ContainsFunc(before, func(id supervise.ID) bool { return !id.State().Gone() })
 	})
 	s.runs()
 	s.stop()
@@ -394,7 +394,7 @@ func TestFreeze(t *testing.T) {
 	for health, stopped := range map[guest.Health]bool{guest.Frozen: true, guest.Healthy: false, guest.NotReady: true} {
 		s.host.SetHealth("i-1", health)
 		s.eventually("all its processes are stopped, or none", func() bool {
-			return !slices.ContainsFunc(s.running(), func(id process.ID) bool { return id.State().Stopped() != stopped })
+			return !slices.ContainsFunc(s.running(), func(id supervise.ID) bool { return id.State().Stopped() != stopped })
 		})
 	}
 	s.host.PowerOff("i-1", 0)

@@ -20,7 +20,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
 // dirVariable is in the environment of all processes of a VM, and names its folder.
@@ -49,7 +49,7 @@ type machine struct {
 
 	guest.VM
 	dir      string
-	main     process.ID
+	main     supervise.ID
 	started  bool
 	dead     bool
 	frozen   bool
@@ -90,14 +90,14 @@ func (h *Host) start(ctx context.Context, m *machine) error {
 
 // find finds the processes that an earlier run of the cloud has started for this VM. The oldest is the VM itself.
 func (m *machine) find() (bool, error) {
-	all, err := process.WithEnv(dirVariable, m.dir)
+	all, err := supervise.WithEnv(dirVariable, m.dir)
 	if err != nil {
 		return false, fmt.Errorf("look for the VM's processes: %w", err)
 	}
 	if len(all) == 0 {
 		return false, nil
 	}
-	m.main = slices.MinFunc(all, func(a, b process.ID) int {
+	m.main = slices.MinFunc(all, func(a, b supervise.ID) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
 	})
 	m.frozen = m.main.State().Stopped()
@@ -112,7 +112,7 @@ func (m *machine) freeze(frozen bool) error {
 	if frozen {
 		signal = syscall.SIGSTOP
 	}
-	all, err := process.WithEnv(dirVariable, m.dir)
+	all, err := supervise.WithEnv(dirVariable, m.dir)
 	if err != nil {
 		return fmt.Errorf("look for the VM's processes: %w", err)
 	}
@@ -220,10 +220,10 @@ func freePorts(ip string) (ports [2]string, err error) {
 }
 
 // launch starts the VM's command, in a session of its own so that a signal to this process does not reach the VM.
-func (h *Host) launch(m *machine, args []string) (process.ID, error) {
+func (h *Host) launch(m *machine, args []string) (supervise.ID, error) {
 	console, err := os.OpenFile(m.file(consoleFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return process.ID{}, fmt.Errorf("open the VM's console: %w", err)
+		return supervise.ID{}, fmt.Errorf("open the VM's console: %w", err)
 	}
 	defer console.Close()
 	cmd := exec.Command(h.cfg.Command[0], slices.Concat(h.cfg.Command[1:], args)...) //nolint:noctx // it outlives us
@@ -232,12 +232,12 @@ func (h *Host) launch(m *machine, args []string) (process.ID, error) {
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return process.ID{}, fmt.Errorf("switch the VM on: %w", err)
+		return supervise.ID{}, fmt.Errorf("switch the VM on: %w", err)
 	}
-	id, err := process.Identify(cmd.Process.Pid)
+	id, err := supervise.Identify(cmd.Process.Pid)
 	go func() { _ = cmd.Wait() }() // Reap it; its end is found by polling.
 	if errors.Is(err, fs.ErrNotExist) {
-		return process.ID{}, nil // Gone already: no process is no process.
+		return supervise.ID{}, nil // Gone already: no process is no process.
 	}
 	return id, err
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
 )
 
 // leaseDuration is what kubelets write by default.
@@ -32,7 +31,7 @@ func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.D
 	if err == nil && isUpdated {
 		err = h.reportUpdate(ctx, v)
 	}
-	components, config := loop.Never, loop.Never
+	components, config := guest.Never, guest.Never
 	if err == nil {
 		components, err = h.startComponents(ctx, v, shown, now)
 	}
@@ -46,11 +45,11 @@ func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.D
 		return firstRetry
 	}
 	if v, _ := h.working(v.ID, true); v == nil {
-		return loop.Never
+		return guest.Never
 	}
 	next := max(0, min(v.renewAt.Sub(now), v.reportAt.Sub(now)))
 	for _, wait := range []time.Duration{again, components, config} {
-		if wait != loop.Never {
+		if wait != guest.Never {
 			next = min(next, wait)
 		}
 	}

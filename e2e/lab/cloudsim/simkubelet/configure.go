@@ -10,7 +10,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/lifecycle"
 )
 
@@ -39,7 +38,7 @@ func (h *Host) configure(ctx context.Context, v *vm, now time.Time) (time.Durati
 	d, prefix := &v.daemon, v1alpha1.DaemonPrefix
 	node := h.seen(v)
 	if node == nil || !h.cfg.Daemons {
-		return loop.Never, nil
+		return guest.Never, nil
 	}
 	if wait := d.offUntil.Sub(now); wait > 0 {
 		return wait, nil
@@ -53,7 +52,7 @@ func (h *Host) configure(ctx context.Context, v *vm, now time.Time) (time.Durati
 		switch verdict.Do {
 		case lifecycle.Rest:
 			if verdict.After == 0 {
-				return loop.Never, nil
+				return guest.Never, nil
 			}
 			return verdict.After, nil
 		case lifecycle.Fetch:

@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
 )
 
 const (
@@ -54,9 +53,9 @@ type Host struct {
 	cfg   Config
 	cloud guest.Cloud // set when Run begins, before any step
 	// VMs join in a loop of their own, so that a thousand that boot at once do not delay the reports of others.
-	joins *loop.Loop[string]
-	alive *loop.Loop[string]
-	pods  *loop.Loop[string]
+	joins *guest.Loop[string]
+	alive *guest.Loop[string]
+	pods  *guest.Loop[string]
 	nodes cache.SharedIndexInformer
 	bound cache.SharedIndexInformer // the pods that have a Node
 
@@ -109,9 +108,9 @@ func New(cfg Config) (*Host, error) {
 		cfg.Log = slog.Default()
 	}
 	h := &Host{cfg: cfg, byID: map[string]*vm{}, byName: map[string]*vm{}, ending: map[types.UID]time.Time{}}
-	h.joins = loop.New(cfg.Clock, h.stepJoin)
-	h.alive = loop.New(cfg.Clock, h.stepAlive)
-	h.pods = loop.New(cfg.Clock, h.stepPod)
+	h.joins = guest.NewLoop(cfg.Clock, h.stepJoin)
+	h.alive = guest.NewLoop(cfg.Clock, h.stepAlive)
+	h.pods = guest.NewLoop(cfg.Clock, h.stepPod)
 	if err := h.watch(); err != nil {
 		return nil, err
 	}
@@ -205,7 +204,7 @@ func (h *Host) stepJoin(ctx context.Context, id string) time.Duration {
 	if v, health := h.working(id, false); v != nil {
 		return h.join(ctx, v, health)
 	}
-	return loop.Never
+	return guest.Never
 }
 
 // stepAlive does what is due for a VM that has joined.
@@ -213,7 +212,7 @@ func (h *Host) stepAlive(ctx context.Context, id string) time.Duration {
 	if v, health := h.working(id, true); v != nil {
 		return h.keepAlive(ctx, v, health)
 	}
-	return loop.Never
+	return guest.Never
 }
 
 // hasJoined moves a VM from one loop to the other.

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
 )
 
 const (
@@ -29,21 +28,21 @@ func (h *Host) join(ctx context.Context, v *vm, health guest.Health) time.Durati
 	}
 	if v.BootstrapToken == "" && !v.Resumed {
 		h.cloud.Console(v.ID, "no bootstrap token in the user data: it will never join")
-		return loop.Never
+		return guest.Never
 	}
 	line, err := h.tryJoin(ctx, v, health)
 	if err == nil {
 		v.renewAt = now.Add(spread(v.ID, leaseInterval))
 		v.reportAt = now.Add(spread(v.ID, reportInterval))
 		h.hasJoined(v, line)
-		return loop.Never
+		return guest.Never
 	}
 	if ctx.Err() != nil {
-		return loop.Never
+		return guest.Never
 	}
 	if now.Sub(v.since) > giveUpAfter {
 		h.cloud.Console(v.ID, "gave up joining")
-		return loop.Never
+		return guest.Never
 	}
 	if message := err.Error(); message != v.lastFailure {
 		v.lastFailure = message

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
@@ -35,7 +34,7 @@ func (h *Host) stepPod(ctx context.Context, key string) time.Duration {
 	case err == nil:
 		return wait
 	case apierrors.IsNotFound(err), ctx.Err() != nil:
-		return loop.Never
+		return guest.Never
 	default:
 		h.cfg.Log.Warn("Simulated kubelet failed to update a pod; trying again", "pod", key, "err", err)
 		return firstRetry
@@ -45,26 +44,26 @@ func (h *Host) stepPod(ctx context.Context, key string) time.Duration {
 func (h *Host) workOnPod(ctx context.Context, key string) (time.Duration, error) {
 	obj, exists, err := h.bound.GetIndexer().GetByKey(key)
 	if err != nil {
-		return loop.Never, fmt.Errorf("look for the pod: %w", err)
+		return guest.Never, fmt.Errorf("look for the pod: %w", err)
 	}
 	if !exists {
-		return loop.Never, h.unmountDeleted(ctx, key)
+		return guest.Never, h.unmountDeleted(ctx, key)
 	}
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
-		return loop.Never, nil
+		return guest.Never, nil
 	}
 	v := h.kubeletOf(pod)
 	switch {
 	case v == nil, runs(pod) && pod.DeletionTimestamp == nil:
-		return loop.Never, nil
+		return guest.Never, nil
 	case pod.DeletionTimestamp == nil:
 		return h.startPod(ctx, v, pod)
 	}
 	if wait := h.untilEnd(pod); wait > 0 {
 		return wait, nil
 	}
-	return loop.Never, h.endPod(ctx, v, pod)
+	return guest.Never, h.endPod(ctx, v, pod)
 }
 
 // kubeletOf returns the VM whose kubelet runs a pod, if it is healthy.
@@ -102,13 +101,13 @@ func (h *Host) startPod(ctx context.Context, v *vm, pod *corev1.Pod) (time.Durat
 	}
 	patch, err := statusPatch(runningStatus(pod, v.IP, metav1.NewTime(h.cfg.Clock.Now())))
 	if err != nil {
-		return loop.Never, err
+		return guest.Never, err
 	}
 	_, err = h.cfg.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
-		return loop.Never, fmt.Errorf("start pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return guest.Never, fmt.Errorf("start pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return loop.Never, nil
+	return guest.Never, nil
 }
 
 // untilEnd returns for how long not to change a pod that is being deleted, and 0 when it has ended.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/loop"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
@@ -32,7 +31,7 @@ func (h *Host) updateInPlace(v *vm, health guest.Health, now time.Time) (shown g
 	asked := stage(h.seen(v), v1alpha1.NodeReasonReadyForUpdate)
 	if asked == nil {
 		v.update = update{}
-		return health, false, loop.Never
+		return health, false, guest.Never
 	}
 	if !v.update.asked.Equal(&asked.LastTransitionTime) {
 		v.update = update{asked: asked.LastTransitionTime}
@@ -40,7 +39,7 @@ func (h *Host) updateInPlace(v *vm, health guest.Health, now time.Time) (shown g
 	how := h.cloud.Settings().InPlaceUpdates
 	switch {
 	case v.update.reported:
-		return health, false, loop.Never
+		return health, false, guest.Never
 	case h.result(v) == cloudapi.UpdateNever:
 		v.update.since = time.Time{}
 		return health, false, recheck
@@ -87,7 +86,7 @@ func (h *Host) startComponents(ctx context.Context, v *vm, health guest.Health, 
 	node := h.seen(v)
 	if stage(node, v1alpha1.NodeReasonUpdateSuccessful) == nil || !awaitsComponents(node.Spec.Taints) || health != guest.Healthy {
 		v.componentsSince = time.Time{}
-		return loop.Never, nil
+		return guest.Never, nil
 	}
 	takes := time.Duration(h.cloud.Settings().InPlaceUpdates.ComponentsTime)
 	if v.componentsSince.IsZero() {

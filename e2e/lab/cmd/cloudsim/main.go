@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/csi/controller"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/csi"
 )
 
 // shutdownTime is how long calls that are in progress may take after SIGTERM.
@@ -63,7 +63,7 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	}
 	background := []func(context.Context) error{cloud.Run}
 	if joined != nil {
-		volumes, err := controller.New(controller.Config{
+		volumes, err := csi.New(csi.Config{
 			Client: joined.client, Cloud: "http://" + listener.Addr().String(), HTTPClient: &http.Client{},
 			Credentials: opts.settings.Credentials, Log: log,
 		})
