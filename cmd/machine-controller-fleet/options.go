@@ -27,9 +27,8 @@ type options struct {
 	driverSockets []string
 
 	replica.Options
-	server     serving.Options
-	keepTraces telemetry.Keep
-	logs       flags.Logs
+	server serving.Options
+	logs   flags.Logs
 
 	// values are all flags, as /flagz shows them.
 	values []zpages.Row
@@ -54,7 +53,6 @@ func (o *options) declare(cmd *cobra.Command) *flags.Set {
 	declareConfigs(set.Group("Machine configuration"), &o.Configs)
 	o.declareServing(set.Group("Work, metrics and debugging"))
 	o.logs.Declare(set.Group("Logs"))
-	declareTraces(set.Group("Traces"), &o.keepTraces)
 	declareIgnored(set.Group("Flags of Machine Controller Manager that are accepted and ignored"))
 	return set
 }

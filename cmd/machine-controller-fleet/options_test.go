@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
 func TestDefaultsAreThoseOfMCM(t *testing.T) {
@@ -164,15 +163,5 @@ func TestFlagzShowsAllFlags(t *testing.T) {
 	}
 	if len(shown) < 40 {
 		t.Error(fmt.Sprint(len(shown), " flags are shown"))
-	}
-}
-
-func TestFlagsOfTraces(t *testing.T) {
-	o, err := parse([]string{"--control-kubeconfig=control", "--trace-keep-failed", "--trace-keep-slower-than=2s"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := o.process("").Keep, (telemetry.Keep{Failed: true, SlowerThan: 2 * time.Second}); got != want {
-		t.Errorf("expected %+v, got %+v", want, got)
 	}
 }

@@ -4,24 +4,12 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 )
-
-// Keep selects passes that are exported although their root is not sampled. With it every pass is recorded, which costs about as much
-// as sampling all roots does, without what exporting costs.
-type Keep struct {
-	// Failed keeps passes in which a span has failed.
-	Failed bool
-	// SlowerThan keeps passes whose work, without the time in the queue, took longer; 0 keeps none for that.
-	SlowerThan time.Duration
-}
-
-func (k Keep) any() bool { return k.Failed || k.SlowerThan > 0 }
 
 // Bounds on what is buffered. A pass has some ten spans and ends within seconds; what a pass has beyond the bound is dropped, with the
 // first spans kept. Open spans are as many as there are workers, and what they have below. Keys with passes that were not exported are counted up to the last bound.
@@ -32,10 +20,8 @@ const (
 )
 
 // passes is a processor of spans. It buffers the spans of a pass, and drops them if the pass has sent nothing and has not failed: it
-// changed nothing. The next pass of the key that is exported has their number. Spans that are not sampled are dropped, too, unless Keep
-// selects their pass. All others are passed on.
+// changed nothing. The next pass of the key that is exported has their number. All others are passed on.
 type passes struct {
-	keep Keep
 	next sdktrace.SpanProcessor
 
 	mu   sync.Mutex
@@ -47,15 +33,13 @@ type passes struct {
 type buffered struct {
 	first  trace.SpanID
 	spans  []sdktrace.ReadOnlySpan
-	effect bool      // it has sent a request, or failed
-	failed bool      //
-	began  time.Time // when the work began, after the time in the queue; zero when that is not known
+	effect bool // it has sent a request, or failed
 }
 
 var _ sdktrace.SpanProcessor = (*passes)(nil)
 
-func newPasses(keep Keep, next sdktrace.SpanProcessor) *passes {
-	return &passes{keep: keep, next: next, open: map[trace.SpanID]*buffered{}, idle: map[string]int{}}
+func newPasses(next sdktrace.SpanProcessor) *passes {
+	return &passes{next: next, open: map[trace.SpanID]*buffered{}, idle: map[string]int{}}
 }
 
 // OnStart begins to buffer a pass with its first span.
@@ -85,39 +69,29 @@ func (p *passes) OnEnd(span sdktrace.ReadOnlySpan) {
 func (p *passes) add(span sdktrace.ReadOnlySpan) (exported []sdktrace.ReadOnlySpan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id, sampled := span.SpanContext().SpanID(), span.SpanContext().IsSampled()
+	id := span.SpanContext().SpanID()
 	b, known := p.open[id]
 	delete(p.open, id)
 	if !known { // there were too many
 		b = &buffered{first: id, effect: true}
 	}
 	ends := id == b.first
-	b.failed = b.failed || span.Status().Code == codes.Error
-	b.effect = b.effect || b.failed
+	b.effect = b.effect || span.Status().Code == codes.Error
 	if ends || len(b.spans) < mostSpansOfPass {
 		b.spans = append(b.spans, span)
 	}
-	if span.Name() == QueueSpan {
-		b.began = span.EndTime()
-	}
 	key, isPass := passOf(span)
 	switch {
-	case sampled && ends && isPass && b.effect:
+	case ends && isPass && b.effect:
 		b.spans[len(b.spans)-1] = counted{span, p.idle[key]}
 		delete(p.idle, key)
 		return b.take()
-	case sampled && (b.effect || ends && !isPass):
+	case b.effect || ends && !isPass:
 		return b.take() // it does not wait for the end of the pass, which a process may not live to see
-	case sampled && ends:
-		if len(p.idle) < mostIdleKeys {
-			p.idle[key]++
-		}
-	case !sampled && ends && isPass && p.wants(b, span):
-		for _, s := range b.take() {
-			exported = append(exported, kept{s})
-		}
+	case ends && len(p.idle) < mostIdleKeys:
+		p.idle[key]++
 	}
-	return exported
+	return nil
 }
 
 // passOf returns controller and key of a pass; is is false for the first span of anything else.
@@ -140,15 +114,6 @@ func (b *buffered) take() []sdktrace.ReadOnlySpan {
 	return spans
 }
 
-// wants reports whether a pass is kept that is not sampled, and ends with its first span.
-func (p *passes) wants(b *buffered, first sdktrace.ReadOnlySpan) bool {
-	began := first.StartTime()
-	if b.began.After(began) {
-		began = b.began
-	}
-	return p.keep.Failed && b.failed || p.keep.SlowerThan > 0 && first.EndTime().Sub(began) > p.keep.SlowerThan
-}
-
 // Shutdown drops what is buffered, and stops the processor below.
 func (p *passes) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
@@ -159,15 +124,6 @@ func (p *passes) Shutdown(ctx context.Context) error {
 
 // ForceFlush sends what was passed on.
 func (p *passes) ForceFlush(ctx context.Context) error { return p.next.ForceFlush(ctx) }
-
-// kept is a span that is exported as if it had been sampled.
-type kept struct{ sdktrace.ReadOnlySpan }
-
-// SpanContext returns the context of the span, sampled.
-func (s kept) SpanContext() trace.SpanContext {
-	is := s.ReadOnlySpan.SpanContext()
-	return is.WithTraceFlags(is.TraceFlags().WithSampled(true))
-}
 
 // counted is the first span of a pass, with the number of passes of its key before it that were not exported.
 type counted struct {

@@ -16,54 +16,17 @@ import (
 )
 
 // exporting returns a tracer as NewTracerProvider sets it up, and what it exports.
-func exporting(keep Keep, ratio float64) (trace.Tracer, *passes, *tracetest.InMemoryExporter) {
+func exporting() (trace.Tracer, *passes, *tracetest.InMemoryExporter) {
 	exporter := tracetest.NewInMemoryExporter()
-	p := newPasses(keep, sdktrace.NewSimpleSpanProcessor(exporter))
+	p := newPasses(sdktrace.NewSimpleSpanProcessor(exporter))
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(p), sdktrace.WithIDGenerator(StageIDs{}),
-		sdktrace.WithSampler(lifetimes{ratio: ratio, keeps: true}))
+		sdktrace.WithSampler(Lifetimes(1)))
 	return provider.Tracer("test"), p, exporter
-}
-
-// A pass that is not sampled is exported as a whole if it failed or was slow, and only then.
-func TestFailedAndSlowPasses_AreKept(t *testing.T) {
-	for name, tc := range map[string]struct {
-		keep           Keep
-		failed         bool
-		queued, worked float64 // seconds
-		want           int
-		sampled        bool
-	}{
-		"neither":                             {keep: Keep{Failed: true, SlowerThan: second}, worked: 0.5},
-		"failed":                              {keep: Keep{Failed: true}, failed: true, want: 4},
-		"failed, and that is not kept":        {keep: Keep{SlowerThan: second}, failed: true},
-		"slow":                                {keep: Keep{SlowerThan: second}, worked: 1.5, want: 4},
-		"slow, and that is not kept":          {keep: Keep{Failed: true}, worked: 1.5},
-		"slow only because it was in a queue": {keep: Keep{SlowerThan: second}, queued: 60, worked: 0.5},
-		"sampled":                             {keep: Keep{Failed: true}, sampled: true, want: 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ratio := 0.0
-			if tc.sampled {
-				ratio = 1
-			}
-			tracer, p, exporter := exporting(tc.keep, ratio)
-			runPass(t.Context(), tracer, tc.queued, tc.worked, tc.failed)
-			spans := exporter.GetSpans()
-			if len(spans) != tc.want || len(p.open) != 0 {
-				t.Errorf("%d spans exported, want %d; %d are still buffered", len(spans), tc.want, len(p.open))
-			}
-			for _, span := range spans {
-				if !span.SpanContext.IsSampled() {
-					t.Errorf("%s is exported and not sampled: a batch drops it", span.Name)
-				}
-			}
-		})
-	}
 }
 
 // A pass that has sent nothing and has not failed is not exported; the next one of its key has the number of those.
 func TestPassesWithoutEffect_AreCounted(t *testing.T) {
-	tracer, p, exporter := exporting(Keep{}, 1)
+	tracer, p, exporter := exporting()
 	run := func(key string, act func(ctx context.Context, pass trace.Span)) {
 		ctx, pass := StartPass(t.Context(), tracer, Pass{Controller: "machine", Key: key, Root: "r"})
 		act(ctx, pass)
@@ -110,22 +73,8 @@ func TestPassesWithoutEffect_AreCounted(t *testing.T) {
 	}
 }
 
-// Stages and waits last long, and are no slow passes.
-func TestStagesThatAreNotSampled_AreNotKept(t *testing.T) {
-	tracer, _, exporter := exporting(Keep{SlowerThan: second}, 0)
-	stage := Stage{Name: "create machine", ID: "u"}
-	from, to := time.Unix(1000, 0), time.Unix(1120, 0)
-	ctx, pass := StartPass(t.Context(), tracer, Pass{Controller: "machine", Key: "ns/m", Root: "r", Stage: stage, Queued: to, Began: to})
-	Waited(ctx, tracer, "r", Wait{Interval{from, to}, stage, "a Node to appear"})
-	EndStage(ctx, stage, "r", &v1alpha1.Machine{}, Interval{from, to}, "")
-	pass.End(trace.WithTimestamp(to))
-	if spans := exporter.GetSpans(); len(spans) != 0 {
-		t.Errorf("%d spans are exported, such as %s", len(spans), spans[0].Name)
-	}
-}
-
 func TestBufferedSpans_AreBounded(t *testing.T) {
-	tracer, p, exporter := exporting(Keep{Failed: true}, 0)
+	tracer, p, exporter := exporting()
 	ctx, first := StartPass(t.Context(), tracer, Pass{Controller: "c", Key: "k", Root: "r"})
 	for range 3 * mostSpansOfPass {
 		_, span := Step(ctx, "decide")
@@ -158,7 +107,7 @@ func TestStage_IsOneTrace(t *testing.T) {
 	at := func(seconds int64) time.Time { return time.Unix(1000+seconds, 0) }
 	var all tracetest.SpanStubs
 	for i := range 2 { // processes
-		tracer, _, exporter := exporting(Keep{}, 1)
+		tracer, _, exporter := exporting()
 		ctx, pass := StartPass(t.Context(), tracer, Pass{Controller: "machine", Key: "ns/m", Root: "r", Stage: stage})
 		Fail(pass, errTest)
 		if i == 1 {

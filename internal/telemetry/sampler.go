@@ -25,42 +25,28 @@ const (
 type lifetimes struct {
 	// ratio of the roots that are sampled, from 0 to 1.
 	ratio float64
-	// keeps reports whether traces that are not sampled are recorded, because some of them are exported nevertheless.
-	keeps bool
 }
 
 var _ sdktrace.Sampler = lifetimes{}
 
 // Lifetimes returns a sampler of whole lives: of a ratio of roots, from 0 to 1, every pass of every owner is sampled.
-func Lifetimes(ratio float64) sdktrace.Sampler { return lifetimes{ratio: ratio} }
+func Lifetimes(ratio float64) sdktrace.Sampler { return lifetimes{ratio} }
 
 // ShouldSample decides about a span when it starts.
 func (l lifetimes) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
-	decision := sdktrace.Drop
-	switch parent := trace.SpanFromContext(p.ParentContext); {
-	case parent.SpanContext().IsValid() && !parent.SpanContext().IsRemote(): // a remote one is that of a stage
-		decision = decisionOf(parent)
-	case l.chooses(p.Attributes):
-		decision = sdktrace.RecordAndSample
-	case l.keeps:
-		decision = sdktrace.RecordOnly
+	parent := trace.SpanContextFromContext(p.ParentContext)
+	sampled := parent.IsSampled()
+	if !parent.IsValid() || parent.IsRemote() { // a remote one is that of a stage
+		sampled = l.chooses(p.Attributes)
 	}
-	return sdktrace.SamplingResult{Decision: decision}
+	if sampled {
+		return sdktrace.SamplingResult{Decision: sdktrace.RecordAndSample}
+	}
+	return sdktrace.SamplingResult{Decision: sdktrace.Drop}
 }
 
 // Description describes the sampler in the SDK's log.
 func (l lifetimes) Description() string { return fmt.Sprintf("Lifetimes{%g}", l.ratio) }
-
-// decisionOf returns the decision that was made about a span.
-func decisionOf(span trace.Span) sdktrace.SamplingDecision {
-	switch {
-	case span.SpanContext().IsSampled():
-		return sdktrace.RecordAndSample
-	case span.IsRecording():
-		return sdktrace.RecordOnly
-	}
-	return sdktrace.Drop
-}
 
 func (l lifetimes) chooses(attributes []attribute.KeyValue) bool {
 	for _, a := range attributes {

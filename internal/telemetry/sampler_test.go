@@ -44,7 +44,6 @@ func TestSpansFollowTheDecisionAboutTheirRoot(t *testing.T) {
 	}{
 		"a chosen root":                         {lifetimes{ratio: 0.5}, []attribute.KeyValue{rootUIDKey.String(chosen)}, true, true},
 		"another root":                          {lifetimes{ratio: 0.5}, []attribute.KeyValue{rootUIDKey.String(other)}, false, false},
-		"another root that may be kept":         {lifetimes{ratio: 0.5, keeps: true}, []attribute.KeyValue{rootUIDKey.String(other)}, false, true},
 		"a span that is about no root":          {lifetimes{ratio: 0.001}, nil, true, true},
 		"a span that is about no root, and off": {lifetimes{}, nil, false, false},
 	} {

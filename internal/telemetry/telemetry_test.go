@@ -114,7 +114,7 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 // A driver's error marks the step and the pass that it ends; a normal answer does not. The call that may be lost is marked before it, in the
 // trace of the stage, whose ID is in the pass's Events.
 func TestCallInAPass_MarksIt(t *testing.T) {
-	tracer, _, exporter := exporting(Keep{}, 1)
+	tracer, _, exporter := exporting()
 	d := TraceDriver(broken{}, "p", tracer, nil)
 	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u"}}
 	stage, recorder := Stage{Name: "create machine", ID: "u"}, events.NewFakeRecorder(1)

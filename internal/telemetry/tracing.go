@@ -20,14 +20,12 @@ import (
 // ServiceName is the name of the fleet in traces, unless OTEL_SERVICE_NAME sets another.
 const ServiceName = "machine-controller-fleet"
 
-// Process is what traces state about the process that sends them, and which traces it sends.
+// Process is what traces state about the process that sends them.
 type Process struct {
 	// Fleet is the name of the fleet, Replica that of this process within it, and Version that of its build.
 	Fleet, Replica, Version string
 	// Namespace and PodUID are those of the pod that the process runs in; "" when they are not known.
 	Namespace, PodUID string
-	// Keep selects traces that are sent although they are not sampled.
-	Keep Keep
 }
 
 // NewTracerProvider returns a provider that exports spans as the OTEL_* variables configure, and a function that sends the remaining spans and
@@ -47,7 +45,7 @@ func NewTracerProvider(ctx context.Context, p Process) (trace.TracerProvider, fu
 	if err != nil {
 		return nil, nil, err
 	}
-	if autoexport.IsNoneSpanExporter(exporter) || ratio == 0 && !p.Keep.any() {
+	if autoexport.IsNoneSpanExporter(exporter) || ratio == 0 {
 		return noop.NewTracerProvider(), idle, exporter.Shutdown(ctx)
 	}
 	attributes, err := newResource(ctx, p)
@@ -55,8 +53,8 @@ func NewTracerProvider(ctx context.Context, p Process) (trace.TracerProvider, fu
 		return nil, nil, err
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(attributes), sdktrace.WithIDGenerator(StageIDs{}),
-		sdktrace.WithSpanProcessor(newPasses(p.Keep, sdktrace.NewBatchSpanProcessor(exporter, batches()...))),
-		sdktrace.WithSampler(lifetimes{ratio: ratio, keeps: p.Keep.any()}))
+		sdktrace.WithSpanProcessor(newPasses(sdktrace.NewBatchSpanProcessor(exporter, batches()...))),
+		sdktrace.WithSampler(Lifetimes(ratio)))
 	return provider, provider.Shutdown, nil
 }
 
