@@ -59,7 +59,9 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c.addMachines(own)
-	c.addNodes(own, wake)
+	if err := c.addNodes(own, wake); err != nil {
+		return nil, err
+	}
 	c.vms = &vms{
 		cloud: c.cloud, clock: cfg.Clock, own: own, memory: c.memory, nodes: c.nodes, classes: c.classes, parents: c.parents, drains: c.drains.Drainer,
 		events: cfg.Events, deletions: cfg.Deletions, asked: rates.New[string](rates.EvidenceBurst, rates.EvidenceInterval),
@@ -88,10 +90,16 @@ func (c *Controller) addClasses(own clock.WithTickerAndDelayedExecution, wake fu
 	c.cloud, err = cloud.New(cloud.Config{
 		View: cfg.View, Events: cfg.Events, Clock: own, Wake: wake, ControlCluster: cfg.ControlCluster, Called: cfg.Called, MostCalls: cfg.Workers,
 	})
+	if err != nil {
+		return err
+	}
+	secrets, err := credentials.NewSecrets(credentials.SecretsConfig{
+		Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: own,
+	})
 	c.classes = &classes{
 		machines: cfg.Machines, namespace: cfg.Namespace, view: cfg.View,
 		latest:  patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
-		secrets: credentials.NewSecrets(credentials.SecretsConfig{Client: cfg.Secrets, Metadata: cfg.Metadata, Namespace: cfg.Namespace, Clock: own}),
+		secrets: secrets,
 		drivers: cfg.Drivers, cloud: c.cloud, events: cfg.Events, clock: cfg.Clock, limits: cfg.Limits, wake: wake,
 	}
 	return err
@@ -112,19 +120,26 @@ func (c *Controller) addMachines(own clock.PassiveClock) {
 	c.others = &claimants{machines: cfg.Machines, namesakes: newNamesakes(all, own), memory: c.memory, own: own}
 }
 
-func (c *Controller) addNodes(own clock.PassiveClock, wake func(types.NamespacedName)) {
+func (c *Controller) addNodes(own clock.PassiveClock, wake func(types.NamespacedName)) (err error) {
 	c.nodes = newNodes(c.cfg, own, c.memory)
-	c.drains = newDrains(c.cfg, c.memory, c.nodes, wake)
+	if c.drains, err = newDrains(c.cfg, c.memory, c.nodes, wake); err != nil {
+		return err
+	}
 	c.drains.warn = func(ctx context.Context, m *v1alpha1.Machine, message string) {
 		c.machines.report(ctx, m, m, lifecycle.Event{Reason: v1alpha1.EventEvictionTimedOut, Message: message})
 	}
+	return nil
 }
 
 func (c *Controller) addTokens() (err error) {
 	cfg := c.cfg
-	c.tokens = &tokens{clock: cfg.Clock, limits: cfg.Limits, store: credentials.NewTokens(credentials.TokensConfig{
+	store, err := credentials.NewTokens(credentials.TokensConfig{
 		Machines: cfg.Machines, Targets: cfg.Targets, Clock: cfg.Clock, Groups: cfg.BootstrapTokenGroups, Signing: cfg.BootstrapTokenSigning,
-	})}
+	})
+	if err != nil {
+		return err
+	}
+	c.tokens = &tokens{clock: cfg.Clock, limits: cfg.Limits, store: store}
 	c.tokens.gone, err = runner.New(runner.Config[credentials.Gone]{
 		Name: runner.MachineGone, Reconcile: c.tokens.store.Sweep, Tenant: func(key credentials.Gone) string { return key.Namespace },
 		Gate: cfg.GoneGate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,

@@ -37,16 +37,14 @@ type drains struct {
 	warn     func(ctx context.Context, m *v1alpha1.Machine, message string) // of pods that could not be evicted
 }
 
-func newDrains(cfg Config, memory *machineMemory, nodes *nodes, wake func(types.NamespacedName)) *drains {
-	return &drains{
-		settings: cfg.Limits.Drain, clock: cfg.Clock, memory: memory, nodes: nodes, wake: wake,
-		Drainer: drainer.New(drainer.Config{
-			Clock: cfg.Clock, Settings: cfg.Limits.Drain, Patience: patience, Confirm: cfg.DrainConfirm,
-			Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
-				return lifecycle.NextWait(before, code, requested, cfg.Limits)
-			},
-		}),
-	}
+func newDrains(cfg Config, memory *machineMemory, nodes *nodes, wake func(types.NamespacedName)) (*drains, error) {
+	d, err := drainer.New(drainer.Config{
+		Clock: cfg.Clock, Settings: cfg.Limits.Drain, Patience: patience, Confirm: cfg.DrainConfirm,
+		Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
+			return lifecycle.NextWait(before, code, requested, cfg.Limits)
+		},
+	})
+	return &drains{Drainer: d, settings: cfg.Limits.Drain, clock: cfg.Clock, memory: memory, nodes: nodes, wake: wake}, err
 }
 
 // forDeletion continues the drain of the Node of a machine that is being deleted. It drops the drains of that Node for other aims.

@@ -31,7 +31,9 @@ func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Contr
 	c := &Controller{memory: newMachineMemory(), cfg: Config{
 		Clock: wall, Deletions: deletionlog.New(wall, nil, nil), Events: &apitest.EventLog{}, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute},
 	}}
-	c.addNodes(wall, func(types.NamespacedName) {})
+	if err := c.addNodes(wall, func(types.NamespacedName) {}); err != nil {
+		t.Fatal(err)
+	}
 	p := &pass{cluster: &target.Cluster{Client: cluster.Core()}}
 	p.world.Now = now
 	p.world.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: uid}}
@@ -48,7 +50,9 @@ func drainBench(t *testing.T, objects ...apiserver.Typed) (*Controller, *pass, *
 	c, p := targetBench(t, cluster, "u")
 	settings := drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
 	c.cfg.Limits.Drain = settings
-	c.addNodes(c.cfg.Clock, func(types.NamespacedName) {})
+	if err := c.addNodes(c.cfg.Clock, func(types.NamespacedName) {}); err != nil {
+		t.Fatal(err)
+	}
 	p.world.Machine.DeletionTimestamp = &metav1.Time{Time: now}
 	p.world.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
 	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
@@ -112,7 +116,9 @@ func TestUnreachableTargetIsReported(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	wall := clocktesting.NewFakeClock(now)
 	c.cfg.Clock = wall
-	c.addNodes(wall, func(types.NamespacedName) {})
+	if err := c.addNodes(wall, func(types.NamespacedName) {}); err != nil {
+		t.Fatal(err)
+	}
 	mend := refuses(cluster, "*", errors.New("no route to host"))
 	drainNow := func() error {
 		p.world.Drain = drain.Report{}

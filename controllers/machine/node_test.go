@@ -50,7 +50,9 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	c, p := targetBench(t, cluster, "u")
 	wall := clocktesting.NewFakeClock(now)
 	c.cfg.Clock, c.cfg.IsUnlabeled = wall, func(string) bool { return true }
-	c.addNodes(wall, func(types.NamespacedName) {})
+	if err := c.addNodes(wall, func(types.NamespacedName) {}); err != nil {
+		t.Fatal(err)
+	}
 	p.cluster.Nodes = objectcache.New[*corev1.Node]()
 	p.world.Machine.Labels = map[string]string{v1alpha1.LabelSlot: "7", v1alpha1.LabelNode: "m"}
 	expect := func(when string, want lifecycle.NodeState) {

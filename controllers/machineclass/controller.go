@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -43,6 +44,11 @@ type Config struct {
 	Tracer    trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return required.Fields(c, "Namespace", "Gate", "Workers", "Metrics", "Tracer")
+}
+
 // Controller reconciles MachineClasses, and Secrets that a class has ceased to name. New returns one; call it before the View is
 // filled.
 type Controller struct {
@@ -54,8 +60,11 @@ type Controller struct {
 	listing chan struct{} // its capacity limits concurrent lists
 }
 
-// New returns the controller and registers its handlers with the View.
+// New returns the controller and registers its handlers with the View. Errors: those of Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Controller{
 		cfg:     cfg,
 		opened:  make(chan struct{}, 1),

@@ -20,6 +20,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -44,14 +45,22 @@ type Config struct {
 	Tracer    trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return required.Fields(c, "Namespace", "Gate", "Workers", "Metrics", "Tracer")
+}
+
 // Controller reconciles Nodes that are being deleted. New returns one; call it before the View and the Cluster are filled.
 type Controller struct {
 	cfg    Config
 	runner *runner.Runner[types.NamespacedName]
 }
 
-// New returns the controller and registers its handlers for Nodes and machines.
+// New returns the controller and registers its handlers for Nodes and machines. Errors: those of Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Controller{cfg: cfg}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{

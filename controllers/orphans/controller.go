@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -87,6 +89,15 @@ type Config struct {
 	Tracer  trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set, and those that are outside of their range.
+func (c Config) Validate() error {
+	var err error
+	if c.Period < 0 || c.Limit < 0 || c.Limit > decide.MaxLimit {
+		err = fmt.Errorf("orphans.Config: expected a Period of more than 0 and a Limit of 0 to %d, got %s and %d", decide.MaxLimit, c.Period, c.Limit)
+	}
+	return errors.Join(required.Fields(c, "Namespace", "Budget", "Quarantine", "Limit", "Metrics", "Tracer"), err)
+}
+
 // Controller sweeps orphans while its session leads. New returns one.
 type Controller struct {
 	cfg     Config
@@ -131,10 +142,10 @@ type sighting struct {
 	at    time.Time
 }
 
-// New returns a Controller that sweeps from Run on. Errors: an invalid configuration.
+// New returns a Controller that sweeps from Run on. Errors: those of Config.Validate.
 func New(cfg Config) (*Controller, error) {
-	if cfg.Period <= 0 || cfg.Limit < 0 || cfg.Limit > decide.MaxLimit {
-		return nil, fmt.Errorf("sweep of orphans: expected a period of more than 0 and a limit of 0 to %d, got %s and %d", decide.MaxLimit, cfg.Period, cfg.Limit)
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	o := &Controller{
 		cfg: cfg, rules: newRules(cfg), metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}, extra: map[string]extra{},

@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -55,6 +56,9 @@ type Config struct {
 	Tracer  trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error { return required.Fields(c, "Limits", "Metrics", "Tracer") }
+
 // Controller counts the machines of each namespace periodically, and freezes MachineSets that create beyond what was ordered. A new
 // leader has no earlier count to compare with, so that it freezes nothing before its second count. New returns one.
 type Controller struct {
@@ -66,8 +70,11 @@ type Controller struct {
 	counts map[string]decide.Count // the last one of each namespace
 }
 
-// New returns a Controller that counts from Run on. Errors: an invalid configuration.
+// New returns a Controller that counts from Run on. Errors: those of Config.Validate.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	o := &Controller{cfg: cfg, rounds: runner.NewRounds(cfg.Clock, cfg.Period), counts: map[string]decide.Count{}}
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{

@@ -21,6 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/unmanaged/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
@@ -47,6 +48,11 @@ type Config struct {
 	Tracer  trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return required.Fields(c, "Namespace", "Timeout", "Metrics", "Tracer")
+}
+
 // Controller annotates Nodes that have no machine with v1alpha1.AnnotationNotManaged, and removes our finalizer from them. The
 // machine controller removes the annotation when it claims a Node. New returns one.
 type Controller struct {
@@ -58,8 +64,11 @@ type Controller struct {
 	since map[types.UID]time.Time // when a Node without a machine was first seen
 }
 
-// New returns a Controller that searches from Run on. Errors: an invalid configuration.
+// New returns a Controller that searches from Run on. Errors: those of Config.Validate.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	u := &Controller{cfg: cfg, rounds: runner.NewRounds(cfg.Clock, cfg.Period)}
 	var err error
 	u.runner, err = runner.New(runner.Config[string]{

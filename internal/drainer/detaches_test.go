@@ -120,7 +120,7 @@ func TestFreedVolumeSlotBeforeTheWaitWakesTheDrain(t *testing.T) {
 
 // A machine may be preserved while it waits for an update in place: the end of one drain is not that of the other.
 func TestDrainsOfOneOwnerWaitForVolumesApart(t *testing.T) {
-	d, cluster, woken := newDrainer(), &target.Cluster{}, 0
+	d, cluster, woken := newDrainer(t), &target.Cluster{}, 0
 	volumes := d.detaches
 	for _, aim := range []Aim{ForUpdate, ForPreservation} {
 		d.Of("m", aim)

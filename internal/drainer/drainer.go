@@ -13,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drainwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
 // Config is what a Drainer needs. All fields are required.
@@ -28,6 +29,9 @@ type Config struct {
 	// it, 0 for the first one, and requested the wait that the cloud requests; step is to be passed after the next failure.
 	Backoff func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration)
 }
+
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error { return required.Fields(c, "Settings", "Patience", "Confirm") }
 
 // Drainer has the drains of this process. Its content may be lost at any time; a drain then continues with what the target cluster
 // shows. Create it with New; it is safe for concurrent use.
@@ -69,9 +73,14 @@ const (
 	ForConfig       Aim = "configuration"
 )
 
-// New returns a Drainer without drains.
-func New(cfg Config) *Drainer {
-	return &Drainer{cfg: cfg, own: apitime.Own(cfg.Clock), watches: drainwatch.New(cfg.Clock), detaches: newDetaches(), known: map[errand]*Drain{}}
+// New returns a Drainer without drains. Errors: those of Config.Validate.
+func New(cfg Config) (*Drainer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Drainer{
+		cfg: cfg, own: apitime.Own(cfg.Clock), watches: drainwatch.New(cfg.Clock), detaches: newDetaches(), known: map[errand]*Drain{},
+	}, nil
 }
 
 // Run watches what drains wait for until ctx ends.

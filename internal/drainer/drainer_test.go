@@ -33,14 +33,19 @@ import (
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // newDrainer returns the Drainer of a process whose clock stands still.
-func newDrainer() *Drainer {
-	return New(Config{
+func newDrainer(t *testing.T) *Drainer {
+	t.Helper()
+	d, err := New(Config{
 		Clock: clocktesting.NewFakeClock(now), Patience: 5 * time.Second,
 		Settings: drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4},
 		Backoff: func(time.Duration, driver.Code, time.Duration) (time.Duration, time.Duration) {
 			return time.Second, time.Second
 		},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // drainBench returns the drain of the cordoned Node of a machine that was deleted just now, and what a pass knows of it.
@@ -48,7 +53,7 @@ func drainBench(t *testing.T, objects ...runtime.Object) (*Drain, Task, *fake.Cl
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}, Spec: corev1.NodeSpec{Unschedulable: true}}
 	cluster := fake.NewClientset(append(objects, node)...)
-	d := newDrainer()
+	d := newDrainer(t)
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u", DeletionTimestamp: &metav1.Time{Time: now}}}
 	return d.Of(m.UID, ForDeletion), Task{
 		Owner: Owner{UID: m.UID, Namespace: m.Namespace, Wake: func() {}}, Node: node, Cluster: &target.Cluster{Client: cluster}, Order: drain.ForDeletion(m, d.cfg.Settings).Under(reach.Fact{}, now),

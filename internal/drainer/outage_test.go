@@ -34,7 +34,9 @@ func TestExpiredDrainIsGivenUpOnlyWhenThereIsNoOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			wall := clocktesting.NewFakeClock(now)
-			d := New(Config{Clock: wall, Patience: 5 * time.Second, Confirm: time.Minute}).Of("u", ForDeletion)
+			drainer := newDrainer(t)
+			drainer.cfg.Clock, drainer.own, drainer.cfg.Confirm = wall, wall, time.Minute
+			d := drainer.Of("u", ForDeletion)
 			for i, at := range tc.at {
 				wall.SetTime(now.Add(at))
 				order := tc.order.Under(tc.order.Reach, wall.Now())

@@ -55,7 +55,7 @@ func controlServer(config *rest.Config, c checks, own clock.WithTicker) (*check.
 	return check.New(check.Config{Name: "control", Settings: c.settings, Clock: own, Read: func(ctx context.Context) error {
 		_, err := client.MachineV1alpha1().Machines(c.namespace).Get(target.Once(ctx), checkedName, metav1.GetOptions{})
 		return err //nolint:wrapcheck // the check decides on it
-	}}), nil
+	}})
 }
 
 // targetServer returns the API server of the target cluster. config has the Fence below it.
@@ -67,7 +67,7 @@ func targetServer(config *rest.Config, c checks, own clock.WithTicker) (*check.S
 	return check.New(check.Config{Name: "target", Settings: c.settings, Clock: own, Read: func(ctx context.Context) error {
 		_, err := client.CoreV1().Nodes().Get(target.Once(ctx), checkedName, metav1.GetOptions{})
 		return err //nolint:wrapcheck // the check decides on it
-	}}), nil
+	}})
 }
 
 // servers returns the API servers that this process checks.

@@ -7,9 +7,25 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/node"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/overshoot"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/unmanaged"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/secretwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/handback"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
@@ -24,6 +40,39 @@ func TestConfigs_WithoutValues_NameTheRequiredFields(t *testing.T) {
 		err  error
 		want string
 	}{
+		"bootstrap.Config":          {second(bootstrap.New(bootstrap.Config{})), "Fleet, Pools, View"},
+		"check.Config":              {second(check.New(check.Config{})), "Name, Clock, Read"},
+		"configcache.Config":        {second(configcache.New(configcache.Config{})), "Client, Metadata, OwnsPool, Owns"},
+		"credentials.SecretsConfig": {second(credentials.NewSecrets(credentials.SecretsConfig{})), "Client, Metadata, Clock"},
+		"credentials.TokensConfig":  {second(credentials.NewTokens(credentials.TokensConfig{})), "Machines, Targets, Clock"},
+		"drainer.Config":            {second(drainer.New(drainer.Config{})), "Clock, Backoff"},
+		"join.Config": {
+			second(join.New(join.Config{})), "Machines, Fleet, Pools, View, Cluster, NewSet, Prefix, Events, Clock",
+		},
+		"kubeletconfig.Config": {second(kubeletconfig.New(kubeletconfig.Config{})), "Client, Cache, Configs, Events, Clock"},
+		"machineclass.Config":  {second(machineclass.New(machineclass.Config{})), "Machines, Secrets, Metadata, View, Clock"},
+		"node.Config":          {second(node.New(node.Config{})), "Metadata, View, Cluster, Clock"},
+		"orphans.Config": {
+			second(orphans.New(orphans.Config{})),
+			"Machines, Metadata, Secrets, Leases, Sweeper, Targets, Events, Ledger, ControlCluster, Served, Held, Deletions, Gate, Token, " +
+				"Period, Clock",
+		},
+		"overshoot.Config": {
+			second(overshoot.New(overshoot.Config{})), "Machines, Metadata, Events, Namespaces, Serves, Most, Period, Gate, Clock",
+		},
+		"render.Config": {
+			second(render.New(render.Config{})),
+			"Client, Target, Machines, Control, Cache, View, Nodes, Written, Prefix, Replaces, Events, Deletions, Clock",
+		},
+		"secretwatch.Config": {second(secretwatch.New(secretwatch.Config{})), "Client, Clock, Changed"},
+		"template.Config": {
+			second(template.New(template.Config{})), "Client, Cache, Configs, Secrets, Templates, Events, Clock",
+		},
+		"unmanaged.Config": {second(unmanaged.New(unmanaged.Config{})), "Control, Target, Serves, Period, Gate, Clock"},
+		"update.Config": {
+			second(update.New(update.Config{})),
+			"Pools, Owns, Fleet, Written, Cluster, View, Metadata, IsNewSet, Drains, Held, Prefix, Events, Clock",
+		},
 		"cloud.Config": {second(cloud.New(cloud.Config{})), "View, Events, Clock, Wake"},
 		"handback.Config": {
 			second(handback.Leave(t.Context(), handback.Config{})), "Client, Metadata, Fleet, FleetNamespace, Identity, Clock, OnWait",

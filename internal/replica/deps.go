@@ -92,8 +92,8 @@ func newDeps(o Options, around Environment) (*deps, error) {
 	if d.slots, err = newSlots(d, spread); err != nil {
 		return nil, err
 	}
-	d.configs = newMachineConfiguration(d)
-	return d, nil
+	d.configs, err = newMachineConfiguration(d)
+	return d, err
 }
 
 // newTarget returns the target cluster, nil when there is none, and how machines find it.

@@ -30,19 +30,23 @@ type machineConfiguration struct {
 }
 
 // newMachineConfiguration returns nil where there is no machine configuration: it is not enabled, or there is no target cluster.
-func newMachineConfiguration(d *deps) *machineConfiguration {
+func newMachineConfiguration(d *deps) (*machineConfiguration, error) {
 	if !d.o.Configs.Enabled || d.cluster == nil {
-		return nil
+		return nil, nil
 	}
 	m := &machineConfiguration{
 		slots: d.slots, pools: patch.NewLatest[*fleetv1alpha1.MachineConfigPool](),
 		writer: generated.NewWriter(d.targetConfigs), events: newTargetEvents(d),
 	}
-	m.cache = configcache.New(configcache.Config{
+	var err error
+	m.cache, err = configcache.New(configcache.Config{
 		Client: d.targetConfigs, Metadata: d.targetMetadata, OwnsPool: m.ownsPool, Owns: m.owns,
 	})
-	m.first = bootstrap.New(bootstrap.Config{Fleet: d.targetConfigs, Pools: m.cache, View: d.view})
-	return m
+	if err != nil {
+		return nil, err
+	}
+	m.first, err = bootstrap.New(bootstrap.Config{Fleet: d.targetConfigs, Pools: m.cache, View: d.view})
+	return m, err
 }
 
 // firstConfig returns the source of the configurations that new machines boot with; nil where there is no machine configuration.

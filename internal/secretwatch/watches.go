@@ -9,6 +9,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/tasks"
 )
 
@@ -30,6 +31,9 @@ type Config struct {
 	// Changed is called when a Secret differs, or may differ, before any object is woken for it.
 	Changed func(secret types.NamespacedName)
 }
+
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error { return required.Fields(c) }
 
 // Watches are the watches of awaited Secrets. New returns one.
 type Watches struct {
@@ -60,13 +64,16 @@ type waiter struct {
 	wake  func()
 }
 
-// New returns Watches without Secrets.
-func New(cfg Config) *Watches {
+// New returns Watches without Secrets. Errors: those of Config.Validate.
+func New(cfg Config) (*Watches, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	return &Watches{
 		cfg: cfg, tasks: tasks.New(),
 		secrets: map[types.NamespacedName]*watched{}, watched: map[string]int{},
 		awaited: map[types.UID][]types.NamespacedName{}, crowded: map[types.UID]time.Time{},
-	}
+	}, nil
 }
 
 // Run watches until ctx ends, and returns when all watches have ended.

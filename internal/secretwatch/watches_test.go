@@ -93,7 +93,13 @@ func inBench(t *testing.T, test func(b *bench)) {
 			t.Errorf("it asks for more than a watch: %s", a.GetVerb())
 			return true, nil, errors.New("not allowed")
 		})
-		b.watches = New(Config{Client: client.CoreV1(), Clock: clock.RealClock{}, Changed: func(k types.NamespacedName) { b.note("changed " + k.Name) }})
+		var err error
+		b.watches, err = New(Config{
+			Client: client.CoreV1(), Clock: clock.RealClock{}, Changed: func(k types.NamespacedName) { b.note("changed " + k.Name) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // what fails here is meant to
 		ended := make(chan struct{})
 		go func() {

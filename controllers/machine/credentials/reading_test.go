@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -36,8 +37,17 @@ func onBench(t *testing.T, test func(b *bench), stored ...apiserver.Typed) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cluster := apiserver.Recording(stored...)
-		test(&bench{t, cluster, NewSecrets(SecretsConfig{Client: cluster.Core().CoreV1(), Metadata: cluster.Metadata(), Clock: clock.RealClock{}})})
+		test(&bench{t, cluster, newSecrets(t, cluster, cluster.Metadata())})
 	})
+}
+
+func newSecrets(t *testing.T, cluster *apiserver.Server, metadata metadata.Interface) *Secrets {
+	t.Helper()
+	s, err := NewSecrets(SecretsConfig{Client: cluster.Core().CoreV1(), Metadata: metadata, Clock: clock.RealClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // stored returns a Secret whose data are its name.
@@ -190,7 +200,7 @@ func TestSecretsOfAClass(t *testing.T) {
 			}, tc.stored...)
 		})
 	}
-	if _, fresh := NewSecrets(SecretsConfig{}).Cached(nil); fresh {
+	if _, fresh := new(Secrets).Cached(nil); fresh {
 		t.Error("the Secrets of no class are remembered")
 	}
 }

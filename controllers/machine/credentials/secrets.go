@@ -22,6 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
@@ -53,6 +54,9 @@ type SecretsConfig struct {
 	Namespace string
 	Clock     clock.WithTicker
 }
+
+// Validate returns an error that names the required fields that are not set.
+func (c SecretsConfig) Validate() error { return required.Fields(c, "Namespace") }
 
 // Secrets reads Secrets by name and remembers them for secretTTL, as well as that one does not exist. Secrets are watched only while
 // machines wait for them: otherwise a fleet that serves a landscape would have all of its credentials in memory. Create it with
@@ -99,13 +103,17 @@ type ClassSecrets struct {
 	found []*corev1.Secret // in the order of SecretKeys
 }
 
-// NewSecrets returns Secrets that have read none.
-func NewSecrets(cfg SecretsConfig) *Secrets {
+// NewSecrets returns Secrets that have read none. Errors: those of SecretsConfig.Validate.
+func NewSecrets(cfg SecretsConfig) (*Secrets, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	s := &Secrets{cfg: cfg, read: map[secretUse]secretAt{}}
-	s.watches = secretwatch.New(secretwatch.Config{
+	var err error
+	s.watches, err = secretwatch.New(secretwatch.Config{
 		Client: cfg.Client, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { s.Forget(key) },
 	})
-	return s
+	return s, err
 }
 
 // Run watches the Secrets that machines wait for until ctx ends.

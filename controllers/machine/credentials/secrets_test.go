@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
@@ -47,7 +46,7 @@ func TestTooManySecretsAreForgotten(t *testing.T) {
 func TestRememberedSecretsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret := &corev1.Secret{Data: map[string][]byte{"x": make([]byte, 1<<20)}}
-		r := NewSecrets(SecretsConfig{Clock: clock.RealClock{}})
+		r := newSecrets(t, apiserver.Recording(), silent{})
 		small := secretUse{types.NamespacedName{Namespace: "n", Name: "s"}, "n"}
 		r.note(small, &corev1.Secret{Data: map[string][]byte{"x": []byte("y")}})
 		for i := range 100 {
@@ -107,7 +106,7 @@ func (s silent) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ ...str
 // One read without an answer keeps the machines of others from theirs for a while only, and each no longer than its own context.
 func TestAReadOfASecretEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewSecrets(SecretsConfig{Client: apiserver.Recording().Core().CoreV1(), Metadata: silent{}, Clock: clock.RealClock{}})
+		r := newSecrets(t, apiserver.Recording(), silent{})
 		class := &v1alpha1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}, SecretRef: &corev1.SecretReference{Namespace: "victim", Name: "admin"},
 		}
@@ -139,7 +138,8 @@ func TestASecretThatTheFleetMayNotReadIsNotShared(t *testing.T) {
 				Namespace: "victim", Name: "admin", Annotations: map[string]string{v1alpha1.AnnotationSharedWith: "n"},
 			}})
 			cluster.Refuse("get secrets", apierrors.NewForbidden(corev1.Resource("secrets"), "admin", nil))
-			r := NewSecrets(SecretsConfig{Client: cluster.Core().CoreV1(), Metadata: cluster.Metadata(), Namespace: served, Clock: clock.RealClock{}})
+			r := newSecrets(t, cluster, cluster.Metadata())
+			r.cfg.Namespace = served
 			got, err := r.Read(t.Context(), &v1alpha1.MachineClass{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}, SecretRef: &corev1.SecretReference{Namespace: "victim", Name: "admin"},
 			})

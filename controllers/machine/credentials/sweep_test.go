@@ -53,7 +53,11 @@ func TestSweep(t *testing.T) {
 				cfg.Targets = target.Single{Cluster: target.New(cluster.Core())}
 			}
 			gone := Gone{NamespacedName: types.NamespacedName{Namespace: "n", Name: "m"}, UID: "u", Until: now.Add(life).Unix()}
-			result, err := NewTokens(cfg).Sweep(t.Context(), gone)
+			process, err := NewTokens(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			result, err := process.Sweep(t.Context(), gone)
 			if result.RequeueAfter != 0 || (err != nil) != tc.fails {
 				t.Errorf("again after %s, error %v; want never, an error: %t", result.RequeueAfter, err, tc.fails)
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
@@ -53,6 +54,9 @@ type TokensConfig struct {
 	Signing bool
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c TokensConfig) Validate() error { return required.Fields(c, "Groups") }
+
 // Tokens are the bootstrap tokens of machines. It remembers those that this process has created or read, which may be lost at any
 // time: that costs requests. Create it with NewTokens; it is safe for concurrent use.
 type Tokens struct {
@@ -71,9 +75,12 @@ type knownToken struct {
 	deleted bool
 }
 
-// NewTokens returns Tokens that know of none.
-func NewTokens(cfg TokensConfig) *Tokens {
-	return &Tokens{cfg: cfg, known: map[types.UID]knownToken{}}
+// NewTokens returns Tokens that know of none. Errors: those of TokensConfig.Validate.
+func NewTokens(cfg TokensConfig) (*Tokens, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Tokens{cfg: cfg, known: map[types.UID]knownToken{}}, nil
 }
 
 func (t *Tokens) of(machine types.UID) (token knownToken, known bool) {

@@ -25,7 +25,13 @@ var machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespa
 
 // newTokens returns the Tokens of a process, at a time.
 func newTokens(at time.Time) *Tokens {
-	return NewTokens(TokensConfig{Clock: clocktesting.NewFakeClock(at)})
+	t, err := NewTokens(TokensConfig{
+		Machines: apiserver.Recording().Machines(), Targets: target.Single{}, Clock: clocktesting.NewFakeClock(at),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return t
 }
 
 // created creates the token of the machine.
@@ -166,7 +172,8 @@ func TestProlong_EmptySecret_IsExpired(t *testing.T) {
 }
 
 func TestSigningTokensAreRequested(t *testing.T) {
-	process := NewTokens(TokensConfig{Clock: clocktesting.NewFakeClock(now), Signing: true})
+	process := newTokens(now)
+	process.cfg.Signing = true
 	if got := process.secretOf(target.New(nil), machine, "abcdef", life).Data["usage-bootstrap-signing"]; string(got) != "true" {
 		t.Errorf("signing: %q", got)
 	}

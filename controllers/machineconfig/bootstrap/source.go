@@ -19,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join/stamp"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
 const (
@@ -44,6 +45,9 @@ type Config struct {
 	View *objectcache.View
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error { return required.Fields(c) }
+
 // Source has the first configurations of machines. Make one with New. It is safe for concurrent use.
 type Source struct {
 	cfg Config
@@ -53,8 +57,13 @@ type Source struct {
 	order      []string                     // of remembered, the oldest first
 }
 
-// New returns a Source that remembers nothing.
-func New(cfg Config) *Source { return &Source{cfg: cfg, remembered: map[string]map[string]string{}} }
+// New returns a Source that remembers nothing. Errors: those of Config.Validate.
+func New(cfg Config) (*Source, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Source{cfg: cfg, remembered: map[string]map[string]string{}}, nil
+}
 
 // Values returns the values of the placeholders for a machine. problem is why there are none, as a sentence for the machine's status: a
 // change of a pool ends it. Errors: the request, or pools that are not listed yet.

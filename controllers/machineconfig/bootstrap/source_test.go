@@ -82,7 +82,10 @@ func newWorld(configs ...*v1alpha1.RenderedMachineConfig) *world {
 	w.machine = &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", OwnerReferences: []metav1.OwnerReference{owner("MachineSet", "s")}}}
 	w.view.Deployments.Apply(d, false)
 	w.view.Sets.Apply(set, false)
-	w.source = New(Config{Fleet: w.server.Configs(), Pools: w.pools, View: w.view})
+	var err error
+	if w.source, err = New(Config{Fleet: w.server.Configs(), Pools: w.pools, View: w.view}); err != nil {
+		panic(err)
+	}
 	return w
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -53,6 +54,9 @@ type Config struct {
 	Tracer  trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error { return required.Fields(c, "Gate", "Workers", "Metrics", "Tracer") }
+
 // Controller joins pools with MachineDeployments. Make one with New, before the View and the Cluster are filled.
 type Controller struct {
 	cfg         Config
@@ -70,8 +74,11 @@ type failure struct {
 	since  time.Time
 }
 
-// New returns the controller, and registers its handlers.
+// New returns the controller, and registers its handlers. Errors: those of Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Controller{
 		cfg: cfg, failing: map[types.UID]failure{},
 		deployments: patch.New(func(ns string) patch.Patcher[*machinev1alpha1.MachineDeployment] {

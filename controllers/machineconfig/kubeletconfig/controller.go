@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -45,6 +46,11 @@ type Config struct {
 	Tracer             trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return required.Fields(c, "Extensions", "PoolGate", "NameGate", "Workers", "Metrics", "Tracer")
+}
+
 // Controller folds KubeletConfigs. Make one with New.
 type Controller struct {
 	cfg      Config
@@ -53,8 +59,11 @@ type Controller struct {
 	statuses *runner.Runner[types.NamespacedName]
 }
 
-// New returns the controller and registers its handlers with the Cache.
+// New returns the controller and registers its handlers with the Cache. Errors: those of Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Controller{
 		cfg:      cfg,
 		kubelets: patch.New(func(string) patch.Patcher[*v1alpha1.KubeletConfig] { return cfg.Client.KubeletConfigs() }),

@@ -20,6 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -57,6 +58,11 @@ type Config struct {
 	Tracer    trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return required.Fields(c, "Namespace", "Extensions", "Gate", "Workers", "Metrics", "Tracer")
+}
+
 // Controller renders pools. Make one with New.
 type Controller struct {
 	cfg      Config
@@ -74,8 +80,11 @@ type Controller struct {
 // change is when inputs of a pool have changed.
 type change struct{ first, last time.Time }
 
-// New returns the controller and registers its handlers with the Cache.
+// New returns the controller and registers its handlers with the Cache. Errors: those of Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Controller{
 		cfg: cfg, changes: map[string]change{}, verified: map[string]types.UID{}, swept: map[string]sweep{},
 		pools: patch.NewSharing(cfg.Written, func(string) patch.Patcher[*v1alpha1.MachineConfigPool] { return cfg.Client.MachineConfigPools() }),

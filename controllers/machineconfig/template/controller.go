@@ -29,6 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -63,6 +64,11 @@ type Config struct {
 	Tracer  trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return required.Fields(c, "Extensions", "Gate", "Metrics", "Tracer")
+}
+
 // Controller renders templates. Make one with New.
 type Controller struct {
 	cfg      Config
@@ -71,14 +77,19 @@ type Controller struct {
 	queue    *runner.Runner[types.NamespacedName]
 }
 
-// New returns the controller and registers its handlers with the Cache.
+// New returns the controller and registers its handlers with the Cache. Errors: those of Config.Validate.
 func New(cfg Config) (*Controller, error) {
-	c := &Controller{
-		cfg:      cfg,
-		controls: patch.New(func(string) patch.Patcher[*v1alpha1.ControllerConfig] { return cfg.Client.ControllerConfigs() }),
-		secrets:  secretwatch.New(secretwatch.Config{Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(types.NamespacedName) {}}),
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
-	var err error
+	secrets, err := secretwatch.New(secretwatch.Config{Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(types.NamespacedName) {}})
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		cfg: cfg, secrets: secrets,
+		controls: patch.New(func(string) patch.Patcher[*v1alpha1.ControllerConfig] { return cfg.Client.ControllerConfigs() }),
+	}
 	c.queue, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: runner.MachineConfigTemplate, LogKey: telemetry.KeyControllerConfig, Reconcile: c.reconcile, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})

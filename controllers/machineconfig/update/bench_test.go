@@ -218,16 +218,22 @@ func (c *cluster) start(owns bool, change func(r *replica)) *replica {
 		return nil
 	}
 	settings := drain.Settings{Timeout: time.Hour, MaxEvictRetries: cmp.Or(r.retries, 180), DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
-	r.drains = drainer.New(drainer.Config{
+	var err error
+	r.drains, err = drainer.New(drainer.Config{
 		Clock: clock.RealClock{}, Settings: settings, Patience: 5 * time.Second, Confirm: time.Minute,
 		Backoff: func(time.Duration, driver.Code, time.Duration) (time.Duration, time.Duration) {
 			return time.Second, time.Second
 		},
 	})
-	r.cache = configcache.New(configcache.Config{
+	if err != nil {
+		c.Fatal(err)
+	}
+	r.cache, err = configcache.New(configcache.Config{
 		Client: clients.Configs, Metadata: clients.Metadata, OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Owns: func(string) bool { return false },
 	})
-	var err error
+	if err != nil {
+		c.Fatal(err)
+	}
 	r.controller, err = New(Config{
 		Pools: r.cache, Owns: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Fleet: clients.Configs, Written: patch.NewLatest[*v1alpha1.MachineConfigPool](),
 		Cluster: r.target, View: r.view, Metadata: clients.Metadata, IsNewSet: func(*machinev1alpha1.MachineDeployment, *machinev1alpha1.MachineSet) bool { return true }, Drains: r.drains, Drain: settings,

@@ -25,6 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -67,6 +68,11 @@ type Config struct {
 	Tracer  trace.Tracer
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return required.Fields(c, "Namespace", "Drain", "Servers", "NodeChanged", "Gate", "Workers", "Metrics", "Tracer")
+}
+
 // Controller reconciles pools. Make one with New, before Pools, View and Cluster are filled.
 type Controller struct {
 	cfg     Config
@@ -80,8 +86,11 @@ type Controller struct {
 	counts  counters
 }
 
-// New returns the controller, and registers its handlers.
+// New returns the controller, and registers its handlers. Errors: those of Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Controller{
 		cfg: cfg, pace: patch.NewPace(statusPace, slowStatusPace), drains: newDrains(), counts: newCounters(),
 		pools: patch.NewSharing(cfg.Written, func(string) patch.Patcher[*v1alpha1.MachineConfigPool] { return cfg.Fleet.MachineConfigPools() }),

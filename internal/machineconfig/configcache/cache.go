@@ -12,6 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
 // Config is the configuration of a Cache. All fields are required.
@@ -24,6 +25,9 @@ type Config struct {
 	// Owns reports whether this replica may work on the KubeletConfig, or the ControllerConfig, of a name now.
 	Owns func(name string) bool
 }
+
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error { return required.Fields(c) }
 
 // Pools are the pools that a Cache knows, as controllers of pools use them.
 type Pools interface {
@@ -52,8 +56,11 @@ type Cache struct {
 	announced bool // the handlers were called with all objects
 }
 
-// New returns a Cache, which is empty until Run.
-func New(cfg Config) *Cache {
+// New returns a Cache, which is empty until Run. Errors: those of Config.Validate.
+func New(cfg Config) (*Cache, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	c := &Cache{cfg: cfg, kick: make(chan struct{}, 1)}
 	c.pools = newWatched[*v1alpha1.MachineConfigPool]("MachineConfigPools", objectcache.From(cfg.Client.MachineConfigPools()), c.again)
 	c.kubelets = newWatched[*v1alpha1.KubeletConfig]("KubeletConfigs", objectcache.From(cfg.Client.KubeletConfigs()), c.again)
@@ -65,7 +72,7 @@ func New(cfg Config) *Cache {
 	c.pools.handle(func(before, after *v1alpha1.MachineConfigPool) { c.appeared(before == nil || after == nil) })
 	c.kubelets.handle(func(before, after *v1alpha1.KubeletConfig) { c.appeared(before == nil || after == nil) })
 	c.controls.handle(func(before, after *v1alpha1.ControllerConfig) { c.appeared(before == nil || after == nil) })
-	return c
+	return c, nil
 }
 
 // OnPool has f called with each pool that appears (before is nil), changes, or is removed (after is nil). Like the other handlers it

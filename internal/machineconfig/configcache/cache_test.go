@@ -123,10 +123,14 @@ func inBubble(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apiserver.New("t", time.Now), owned: map[string]bool{}}
 		clients := apiserver.ClientsThrough(b)
-		b.Cache = New(Config{
+		var err error
+		b.Cache, err = New(Config{
 			Client: clients.Configs, Metadata: clients.Metadata, Owns: b.owns,
 			OwnsPool: func(pool *v1alpha1.MachineConfigPool) bool { return b.owns(pool.Name) },
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		b.OnPool(note(b, func(p *v1alpha1.MachineConfigPool) bool { return p == nil }, "pool"))
 		b.OnMachineConfig(note(b, func(p *v1alpha1.MachineConfig) bool { return p == nil }, "config"))
 		b.OnKubeletConfig(note(b, func(p *v1alpha1.KubeletConfig) bool { return p == nil }, "kubelet"))

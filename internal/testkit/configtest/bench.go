@@ -75,10 +75,14 @@ func Run(t *testing.T, test func(b *Bench)) {
 		ctx, end := context.WithCancel(t.Context())
 		b := &Bench{T: t, Server: apiserver.New("c", clock.RealClock{}.Now), Recorder: &Recorder{}, ctx: ctx, reads: map[string]int{}}
 		b.Clients = apiserver.ClientsThrough(b)
-		b.Cache = configcache.New(configcache.Config{
+		var err error
+		b.Cache, err = configcache.New(configcache.Config{
 			Client: b.Configs, Metadata: b.Metadata,
 			OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return b.owns() }, Owns: func(string) bool { return b.owns() },
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		test(b)
 		end()
 		synctest.Wait()

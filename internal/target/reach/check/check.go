@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
@@ -22,6 +23,9 @@ type Config struct {
 	Read func(ctx context.Context) error
 }
 
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error { return required.Fields(c, "Settings") }
+
 // Server is one API server. Create it with New; it is safe for concurrent use. A nil Server always answers.
 type Server struct {
 	cfg     Config
@@ -33,8 +37,13 @@ type Server struct {
 	changed []func()
 }
 
-// New returns a server that is not checked until Run.
-func New(cfg Config) *Server { return &Server{cfg: cfg, suspect: make(chan struct{}, 1)} }
+// New returns a server that is not checked until Run. Errors: those of Config.Validate.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Server{cfg: cfg, suspect: make(chan struct{}, 1)}, nil
+}
 
 // Fact returns what decisions need to know of the server. One that was not reached yet is reached at this moment at the earliest, so that it
 // never settles until then.

@@ -38,13 +38,22 @@ type fakeServer struct {
 	started time.Time
 }
 
+func newServer(t *testing.T, name string, read func(context.Context) error) *Server {
+	t.Helper()
+	s, err := New(Config{Name: name, Settings: settings, Clock: clock.RealClock{}, Read: read})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // onServer runs a test in virtual time, with a server that answers and is checked.
 func onServer(t *testing.T, test func(f *fakeServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{T: t, started: time.Now()}
 		f.mode.Store("answers")
-		f.Server = New(Config{Name: "target", Settings: settings, Clock: clock.RealClock{}, Read: f.read})
+		f.Server = newServer(t, "target", f.read)
 		f.OnChange(func() { f.changes.Add(1) })
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan struct{})
@@ -207,7 +216,7 @@ func TestIsAnswer(t *testing.T) {
 
 func TestMetricsAndDebugPage(t *testing.T) {
 	onServer(t, func(f *fakeServer) {
-		registry, all := prometheus.NewRegistry(), Servers{f.Server, New(Config{Name: "control", Settings: settings, Clock: clock.RealClock{}})}
+		registry, all := prometheus.NewRegistry(), Servers{f.Server, newServer(t, "control", f.read)}
 		all.Register(registry)
 		f.becomes("fails", 2*time.Minute)
 		want := `
@@ -237,7 +246,7 @@ mcm_machine_controller_frozen 1
 // What a server shows that was not reached yet is not acted on, however long ago the process has started.
 func TestServerThatWasNotReachedYet_IsNotSettled(t *testing.T) {
 	onServer(t, func(f *fakeServer) {
-		other := New(Config{Name: "other", Settings: settings, Clock: clock.RealClock{}, Read: f.read})
+		other := newServer(t, "other", f.read)
 		time.Sleep(reach.Settle + time.Second)
 		if settled := other.Fact().Settled(); settled.Before(time.Now().Add(reach.Settle)) {
 			t.Errorf("settled at %s, now it is %s", settled, time.Now())

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 // wantsChecks waits, and fails unless the server was checked that often meanwhile.
@@ -71,10 +70,10 @@ func TestRequestThatIsCanceledStartsNoCheck(t *testing.T) {
 // An answer that comes after the time for it is none, and neither is one that comes only because the time has passed.
 func TestAnswerThatComesTooLateIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Config{Name: "target", Settings: settings, Clock: clock.RealClock{}, Read: func(ctx context.Context) error {
+		s := newServer(t, "target", func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
-		}})
+		})
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan struct{})
 		go func() {
@@ -101,13 +100,13 @@ func TestCheckThatEndsWithTheProcessIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hangs atomic.Bool
 		changes := 0
-		s := New(Config{Name: "target", Settings: settings, Clock: clock.RealClock{}, Read: func(ctx context.Context) error {
+		s := newServer(t, "target", func(ctx context.Context) error {
 			if !hangs.Swap(true) {
 				return errors.New("connection refused")
 			}
 			<-ctx.Done()
 			return ctx.Err()
-		}})
+		})
 		s.OnChange(func() { changes++ })
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan struct{})
