@@ -6,7 +6,7 @@
 // Guarantees that every driver provides, checked by the conformance suite in drivertest:
 //
 //   - Every method can be repeated. A create carries the Machine's UID as the cloud's idempotency token and finds
-//     an existing VM before it makes one; a delete of nothing succeeds.
+//     an existing VM before it creates one; a delete of nothing succeeds.
 //
 //   - Every error is an *Error with a Code. What the cloud did not answer is never reported as absent: only a clear
 //     "there is none" of the cloud becomes NotFound.
@@ -16,7 +16,7 @@
 //
 //   - The credentials that are sent are those of one Secret, see Target.
 //
-//   - A method makes a bounded number of requests and returns when its context ends. It does not wait for a VM to
+//   - A method sends a bounded number of requests and returns when its context ends. It does not wait for a VM to
 //     boot or to stop: the fleet calls again.
 //
 //   - A VM is a Machine's when the cloud reports that it has the Machine's UID: as a tag that the driver sets with the create and that
@@ -36,7 +36,7 @@
 //   - forward Sweeper, and implement Unwrap() Driver, in every wrapper of a driver, see SweeperOf.
 //
 // A driver should be able to look for VMs. GetMachineStatus may return Unimplemented, and then nothing proves that a Node which
-// joins is the Machine's, except to the process that made the VM: a machine whose process ends before its Node has joined is
+// joins is the Machine's, except to the process that created the VM: a machine whose process ends before its Node has joined is
 // replaced, unless the user data has the kubelet register the Node with the label
 // node.gardener.cloud/machine-name=<<MACHINE_NAME>>.
 //

@@ -12,17 +12,17 @@ import (
 type Driver interface {
 	// GetUnknownFields returns the fields of the class' provider spec that CreateMachine would ignore, or refuses: because the driver does not know
 	// them, or because it knows them and makes no use of them. A misspelled field is one that it does not know. The fleet reports all of
-	// them on the class before it has a VM made, and refuses to have one made if they concern security or price, until a user allows it.
-	// It makes no request. A driver may reject a spec that has no such field and of which CreateMachine could make no VM, as it would: that is reported
+	// them on the class before it requests a VM, and requests none if they concern security or price, until a user allows it.
+	// It sends no request. A driver may reject a spec that has no such field and of which CreateMachine could create no VM, as it would: that is reported
 	// before there is a machine.
 	// Errors: InvalidArgument for more than MaxUnknownFields, and for such a spec; Unimplemented where what is ignored is not known.
 	GetUnknownFields(ctx context.Context, req GetUnknownFieldsRequest) (GetUnknownFieldsResponse, error)
 
-	// CreateMachine makes the VM of req.Machine, or finds the one that has the Machine's UID already.
+	// CreateMachine creates the VM of req.Machine, or finds the one that has the Machine's UID already.
 	// Repeating it, also at the same time or after an answer was lost, leaves one VM.
 	// It returns as soon as the cloud has accepted the VM; the VM may still be booting. It never returns one that has
-	// ended: where the cloud still knows a VM that was made for this Machine and has ended, the driver makes another or
-	// fails with Aborted. One that fails part-way need not remove what it has made by then: a repeated create uses it, and
+	// ended: where the cloud still knows a VM that was created for this Machine and has ended, the driver makes another or
+	// fails with Aborted. One that fails part-way need not remove what it has created by then: a repeated create uses it, and
 	// DeleteMachine removes it. Where the cloud has tags that has the Machine's UID as well, from the moment that it exists.
 	// Errors: InvalidArgument for a provider spec or secret that cannot work, ResourceExhausted for quota and
 	// capacity, AlreadyExists when the cloud has the name or the token with other parameters.
@@ -72,9 +72,9 @@ type Target struct {
 	// Adopt makes a VM count as the Machine's that has no UID at all, and the Machine's name in the scope of its class:
 	// Machine Controller Manager has made it. The fleet sets it only when no other Machine has an older claim to that VM.
 	Adopt bool
-	// ControlCluster identifies the control cluster: the UID of its Namespace kube-system. CreateMachine tags what it makes with
+	// ControlCluster identifies the control cluster: the UID of its Namespace kube-system. CreateMachine tags what it creates with
 	// it, in the request that makes it, and no provider spec can set that tag: so the sweeps of two fleets in one account do not confuse
-	// their VMs. It is "" when it is not known; what is made then is never swept. It may become known between two creates for one
+	// their VMs. It is "" when it is not known; what is created then is never swept. It may become known between two creates for one
 	// Machine; the second one finds the VM of the first.
 	ControlCluster string
 }

@@ -129,7 +129,7 @@ func (e *Error) Message() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an Error whose cause is the formatted text; %w wraps.
+// Errorf creates an Error whose cause is the formatted text; %w wraps.
 func Errorf(op Op, code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
 }

@@ -16,7 +16,7 @@ const (
 	MaxRetryAfter = time.Hour
 	// MaxMessage is how many bytes of the text of an Error are shown. An Event takes 1 KiB in all.
 	MaxMessage = 1024
-	// MaxUserData is how many bytes of user data a VM is made with, its placeholders filled in. Clouds accept 16 KiB (AWS) to
+	// MaxUserData is how many bytes of user data a VM is created with, its placeholders filled in. Clouds accept 16 KiB (AWS) to
 	// 64 KiB (Azure, OpenStack), or more where it is metadata.
 	MaxUserData = 64 << 10
 	// MaxProviderID is the longest provider ID. Those of clouds are paths of some hundred bytes.

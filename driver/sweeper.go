@@ -8,19 +8,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Sweeper is what a Driver implements, too, if its cloud can list what was made for Machines. With it the fleet finds VMs, and
+// Sweeper is what a Driver implements, too, if its cloud can list what was created for Machines. With it the fleet finds VMs, and
 // other resources, that belong to no Machine any more. Nothing of a cloud whose driver has no Sweeper is ever deleted without
 // its Machine.
 type Sweeper interface {
 	// Scope returns the account, project or the like whose resources ListResources lists: the same text for all classes and Secrets of
 	// one account, so that it is listed once, and another text for another account or another endpoint. Neither the class' namespace nor
-	// the control cluster is part of it: the lists of two namespaces in one scope differ. It makes no request. The text is not empty, has
+	// the control cluster is part of it: the lists of two namespaces in one scope differ. It sends no request. The text is not empty, has
 	// at most MaxProviderID printable characters without spaces, and shows no secret: a driver that has no name for the account uses a
 	// hash of what authenticates.
 	// Errors: InvalidArgument for credentials that cannot work.
 	Scope(req ScopeRequest) (string, error)
 
-	// ListResources returns one page of what drivers of the control cluster have made for Machines in the class' namespace, and
+	// ListResources returns one page of what drivers of the control cluster have created for Machines in the class' namespace, and
 	// that has not begun to end, regardless of the class that it was created for. Everything that existed before the request for the first page, and
 	// still exists when the last page was read, is on one of the pages. A page that cannot be read as a whole is an error, and so is a
 	// page that follows itself. A caller limits the number of pages: a longer cycle is not detected.
@@ -70,7 +70,7 @@ func (noSweeper) DeleteResource(context.Context, DeleteResourceRequest) (DeleteR
 }
 
 func unimplemented(op Op) error {
-	return Errorf(op, Unimplemented, "the driver cannot list what was made for Machines")
+	return Errorf(op, Unimplemented, "the driver cannot list what was created for Machines")
 }
 
 // ScopeRequest names a class with its credentials.
@@ -98,7 +98,7 @@ type ListResourcesResponse struct {
 	Continue string
 }
 
-// ResourceKind is a kind of what is made for a Machine. The set of kinds is closed.
+// ResourceKind is a kind of what is created for a Machine. The set of kinds is closed.
 type ResourceKind string
 
 // The kinds.
@@ -114,12 +114,12 @@ func ResourceKinds() []ResourceKind {
 	return []ResourceKind{ResourceVM, ResourceNetworkInterface, ResourceDisk, ResourceAddress}
 }
 
-// Resource is something that was made for a Machine. Of all kinds but VMs, only what no VM uses is listed.
+// Resource is something that was created for a Machine. Of all kinds but VMs, only what no VM uses is listed.
 type Resource struct {
 	Kind ResourceKind
 	// ID of the resource in its scope; for a VM it is the provider ID.
 	ID string
-	// Namespace, Machine and MachineUID are those of the Machine for which it was made, as its tags have them.
+	// Namespace, Machine and MachineUID are those of the Machine for which it was created, as its tags have them.
 	Namespace, Machine string
 	MachineUID         types.UID
 	// NodeName is the name under which a VM joins as a Node; "" for all other kinds.

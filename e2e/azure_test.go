@@ -83,13 +83,13 @@ func (s *azureSpace) sweeps() {
 		tags[harness.TagAzureUID], tags[harness.TagAzureControlCluster] = uid, cluster
 		return tags
 	}
-	made := map[string]string{}
+	created := map[string]string{}
 	for name, tags := range map[string]map[string]string{
 		"foreign": nil, "elsewhere": of(ofAnother, "another"), "orphan": of("orphan", like[harness.TagAzureControlCluster]),
 	} {
 		id, err := s.azure.Make(s.Context(), s.name+"-"+name, tags)
 		s.must(err)
-		made[name] = id
+		created[name] = id
 	}
 	s.eventually("the orphan is deleted, and no other VM", func(ctx context.Context) error {
 		all, err := s.azure.Inventory(ctx)
@@ -100,10 +100,10 @@ func (s *azureSpace) sweeps() {
 		for _, r := range all.Resources {
 			exists[r.ID] = true
 		}
-		if !exists[made["foreign"]] || !exists[made["elsewhere"]] {
+		if !exists[created["foreign"]] || !exists[created["elsewhere"]] {
 			s.Fatalf("a VM that is none of the fleet was deleted; there are %v", exists)
 		}
-		if exists[made["orphan"]] {
+		if exists[created["orphan"]] {
 			return fmt.Errorf("the orphan exists")
 		}
 		return nil

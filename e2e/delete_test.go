@@ -82,7 +82,7 @@ func TestDeleteNamespace(t *testing.T) {
 func (s *space) createSet(name string, replicas int32) *v1alpha1.MachineSet {
 	s.Helper()
 	labels := map[string]string{v1alpha1.LabelName: name}
-	made, err := s.api().MachineSets(s.name).Create(s.Context(), &v1alpha1.MachineSet{
+	created, err := s.api().MachineSets(s.name).Create(s.Context(), &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.name, Labels: labels},
 		Spec: v1alpha1.MachineSetSpec{
 			Replicas: replicas,
@@ -91,5 +91,5 @@ func (s *space) createSet(name string, replicas int32) *v1alpha1.MachineSet {
 		},
 	}, metav1.CreateOptions{})
 	s.must(err)
-	return made
+	return created
 }

@@ -56,8 +56,8 @@ func updatesInPlace(s *space) {
 		s.Errorf("at most %d Nodes were updated at a time, want 1", most)
 	}
 	s.must(budget.Stop())
-	if made, err := s.lab.Cloud.History(s.Context(), s.name); err != nil || len(made) != size {
-		s.Errorf("the cloud has made %d VMs for %d machines (%v): an update in place keeps them", len(made), size, err)
+	if created, err := s.lab.Cloud.History(s.Context(), s.name); err != nil || len(created) != size {
+		s.Errorf("the cloud has made %d VMs for %d machines (%v): an update in place keeps them", len(created), size, err)
 	}
 }
 

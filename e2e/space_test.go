@@ -121,9 +121,9 @@ func (s *space) deploy(name string, replicas int32, change ...func(*v1alpha1.Mac
 	for _, f := range change {
 		f(d)
 	}
-	made, err := s.api().MachineDeployments(s.name).Create(s.Context(), d, metav1.CreateOptions{})
+	created, err := s.api().MachineDeployments(s.name).Create(s.Context(), d, metav1.CreateOptions{})
 	s.must(err)
-	return made
+	return created
 }
 
 // createMachine creates a stand-alone Machine of the namespace's class.
@@ -136,9 +136,9 @@ func (s *space) createMachine(name string, change ...func(*v1alpha1.Machine)) *v
 	for _, f := range change {
 		f(m)
 	}
-	made, err := s.api().Machines(s.name).Create(s.Context(), m, metav1.CreateOptions{})
+	created, err := s.api().Machines(s.name).Create(s.Context(), m, metav1.CreateOptions{})
 	s.must(err)
-	return made
+	return created
 }
 
 // simulatedMachine is the spec of a machine of the namespace's class.

@@ -8,7 +8,7 @@
 //
 // Guarantees, as long as clocks drift less than Config allows: the fence of a session has passed before any other session can
 // acquire its session Lease because of silence; a session never creates its Lease a second time; an API server that was
-// unavailable for any time makes no session look dead when it is available again.
+// unavailable for any time lets no session look dead when it is available again.
 //
 // Not guaranteed: anything about a request that was checked before the fence and sent long after it, by a process that
 // was stopped in between. Preconditions on objects and tokens at the cloud make those harmless.

@@ -86,7 +86,7 @@ func (o *Others) Advance(now Moment) {
 	}
 }
 
-// Interrupt records that our own renewal has failed. The cause may have made renewals of others fail, too.
+// Interrupt records that our own renewal has failed. The cause may have let renewals of others fail, too.
 func (o *Others) Interrupt() { o.observing, o.unseen = false, Moment{} }
 
 // Acknowledged records that our own renewal has succeeded.

@@ -77,7 +77,7 @@ func (l *life) none(seconds float64) {
 	}
 }
 
-// serve makes the API server execute the request.
+// serve has the API server execute the request.
 func (l *life) serve() Outcome {
 	switch {
 	case l.pending.Verb == Create && l.stored != nil:
@@ -112,7 +112,7 @@ func (l *life) done(seconds float64, want Verb) {
 	l.answer(0.1, l.serve())
 }
 
-// unanswered makes a request take effect, or not, without an answer.
+// unanswered has a request take effect, or not, without an answer.
 func (l *life) unanswered(seconds float64, want Verb, takesEffect bool) {
 	l.t.Helper()
 	l.next(seconds, want)

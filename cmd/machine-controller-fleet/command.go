@@ -40,7 +40,7 @@ func newCommand(runReplica func(context.Context, options) error) *cobra.Command 
 		Short: "Run one replica of the fleet",
 		Long: `Run one replica of a fleet that creates machines at a cloud, reconciles them with their Nodes, and
 deletes them. All flags can be set in a file, see --config.`,
-		Version:       build.String(), // makes cobra declare --version
+		Version:       build.String(), // has cobra declare --version
 		SilenceErrors: true,           // execute prints them
 		SilenceUsage:  true,           // it is longer than a screen, and would hide the error
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// makeDrivers returns the drivers that the flags name. They are connected for as long as this process lives: the hand-over of slots, after ctx
+// newDrivers returns the drivers that the flags name. They are connected for as long as this process lives: the hand-over of slots, after ctx
 // has ended, needs them. share is the part of the fleet's work that this replica has, and now the time of the control cluster.
-func makeDrivers(ctx context.Context, o options, build string, share func() float64, now func() time.Time) (map[string]driver.Driver, error) {
+func newDrivers(ctx context.Context, o options, build string, share func() float64, now func() time.Time) (map[string]driver.Driver, error) {
 	drivers := map[string]driver.Driver{}
 	sockets, err := o.sockets()
 	if err != nil {

@@ -62,7 +62,7 @@ func (o *options) declareClusters(g *flags.Group) {
 	g.String(&o.kubeconfigs.Target, "target-kubeconfig", "", "kubeconfig of the cluster that the VMs join; empty means the one that this runs in, none means that there is no such cluster")
 	g.String(&o.Namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
 	g.Float(&o.kubeconfigs.QPS, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
-	g.Int(&o.kubeconfigs.Burst, "kube-api-burst", 30, "requests that may be made at once beyond --kube-api-qps", flags.OrZero)
+	g.Int(&o.kubeconfigs.Burst, "kube-api-burst", 30, "requests that may be sent at once beyond --kube-api-qps", flags.OrZero)
 	g.List(&o.driverSockets, "driver-socket", nil, "drivers, separated by commas, each as PROVIDER=PATH: the value of MachineClass.provider, and the absolute path of the unix socket on which the driver's process listens")
 }
 
@@ -72,7 +72,7 @@ func (o *options) declareServing(g *flags.Group) {
 	g.Int(&o.server.Port, "port", 10258, "port to serve metrics and health on (MCM: 10259 for the machine controller)")
 	g.String(&o.server.TLSCertFile, "tls-cert-file", "", "file with a certificate and its chain, PEM, to serve metrics and health over HTTPS, TLS 1.3; read again when it changes; empty means HTTP")
 	g.String(&o.server.TLSKeyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM; empty means none")
-	g.Bool(&o.server.TLSSelfSigned, "tls-self-signed", false, "serve metrics and health over HTTPS with a certificate that this process makes for itself, which no client can verify: tokens of readers are not sent in clear text; not with --tls-cert-file")
+	g.Bool(&o.server.TLSSelfSigned, "tls-self-signed", false, "serve metrics and health over HTTPS with a certificate that this process creates, which no client can verify: tokens of readers are not sent in clear text; not with --tls-cert-file")
 	g.Bool(&o.server.MetricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all; without it metrics are served to all, and /debug on loopback addresses only")
 	g.List(&o.MetricsByMachine, "metrics-by-machine", o.MetricsByMachine, "names, separated by commas, of the metrics with a series for each machine that are served: "+strings.Join(telemetry.SeriesByMachine(), ", ")+"; "+allMetrics+" means all of them, empty none; the default are those of machines that have failed")
 	g.Bool(&o.MCMWorkqueueMetrics, "mcm-workqueue-metrics", o.MCMWorkqueueMetrics, "serve the metrics of work queues under their names in MCM, mcm_workqueue_…, in addition to workqueue_…; they are a quarter of the series of a small fleet")

@@ -47,7 +47,7 @@ func run(ctx context.Context, o options) error {
 	}()
 	around := replica.Environment{
 		Drivers: func(share func() float64, now func() time.Time) (map[string]driver.Driver, error) {
-			return makeDrivers(ctx, o, build.Version, share, now)
+			return newDrivers(ctx, o, build.Version, share, now)
 		},
 		Tracer: provider.Tracer(telemetry.Scope), Registry: registry, Die: die, Clock: clock.RealClock{},
 	}

@@ -26,7 +26,7 @@ func TestHelp(t *testing.T) {
 
 const referenceHead = `# Flags
 
-Made from the code by ` + "`go test ./cmd/machine-controller-fleet -update`" + `; do not edit. What ` + "`--help`" + ` prints, as tables. How to set flags in a file,
+Generated from the code by ` + "`go test ./cmd/machine-controller-fleet -update`" + `; do not edit. What ` + "`--help`" + ` prints, as tables. How to set flags in a file,
 and which defaults differ from Machine Controller Manager's, is in [configure](operations/configure.md).
 
 `

@@ -32,7 +32,7 @@ func onAccountBench(t *testing.T, test func(b accountBench)) {
 	onBench(t, func(b *bench) { test(accountBench{b}) })
 }
 
-// createAll makes the machines.
+// createAll creates the machines.
 func (b accountBench) createAll() {
 	b.Helper()
 	set := apiserver.Add(b.server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}})
@@ -90,7 +90,7 @@ func (b accountBench) sum(name string) (sum float64) {
 	return sum
 }
 
-// mostCalls is how many calls are made in 10 min for an account that fails: by the machines that open it, by the calls that are in flight
+// mostCalls is how many calls are sent in 10 min for an account that fails: by the machines that open it, by the calls that are in flight
 // then, and by the probes after 5, 10, 20, 40, 80, 160, 180 s.
 const mostCalls = breaker.Failures + 4 + 7
 
@@ -101,7 +101,7 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 		b.createAll()
 		b.pass(10 * time.Minute)
 		if got := len(b.cloud.Calls("")); got > mostCalls {
-			t.Errorf("%d calls were made in 10 min, want at most %d", got, mostCalls)
+			t.Errorf("%d calls were sent in 10 min, want at most %d", got, mostCalls)
 		}
 		if got := b.holding(v1alpha1.MachineOperationCreate, driver.Unauthenticated); got < many-breaker.Failures-1 {
 			t.Errorf("%d machines report the circuit breaker, want nearly all", got)
@@ -117,7 +117,7 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 		}
 		// The Event is emitted once, and the time of the next probe changes with each that fails.
 		want := []string{"The account's circuit breaker is open, because get_machine_status has failed for 5 machines in a row: " +
-			"calls are made for one machine at a time until the cloud answers; the last one failed with Unauthenticated: injected by the test"}
+			"calls are sent for one machine at a time until the cloud answers; the last one failed with Unauthenticated: injected by the test"}
 		if diff := cmp.Diff(want, b.reported.Texts(v1alpha1.EventAccountCircuitBreakerOpen)); diff != "" {
 			t.Errorf("Events of the MachineSet (-want +got):\n%s", diff)
 		}
@@ -186,7 +186,7 @@ func TestEachKindOfCallIsProbed(t *testing.T) {
 				}
 				b.pass(10 * time.Minute)
 				if got := len(b.cloud.Calls(test.op)); got > mostCalls {
-					t.Errorf("%d calls were made in 10 min, want at most %d", got, mostCalls)
+					t.Errorf("%d calls were sent in 10 min, want at most %d", got, mostCalls)
 				}
 				if got := b.holding(want, test.code); got < many-breaker.Failures-1 {
 					t.Errorf("%d machines report the circuit breaker, want nearly all", got)
@@ -235,7 +235,7 @@ func TestPendingCallsHoldNoOthers(t *testing.T) {
 		var calls atomic.Int32
 		b.cloud.Way = func(_ context.Context, call fakecloud.Call, send func() error) error {
 			if call.Op == driver.OpCreate && calls.Add(1) <= 3*many {
-				return driver.Pendingf(driver.OpCreate, driver.Unavailable, "a disk is being made")
+				return driver.Pendingf(driver.OpCreate, driver.Unavailable, "a disk is being created")
 			}
 			return send()
 		}
@@ -309,7 +309,7 @@ func TestMessageOfAHeldCall(t *testing.T) {
 			texts = append(texts, m.Status.LastOperation.Description)
 		}
 		want := "Cloud provider message - machine codes error: code = [Unavailable] message = [the account's circuit breaker is open until 2000-01-01T01:00:00Z, " +
-			"because get_machine_status has failed for 5 machines in a row; no call was made, and the last one failed with Unavailable: injected by the test]"
+			"because get_machine_status has failed for 5 machines in a row; no call was sent, and the last one failed with Unavailable: injected by the test]"
 		if !slices.Contains(texts, want) {
 			t.Errorf("no machine reports %q, but %q", want, texts[len(texts)-1])
 		}

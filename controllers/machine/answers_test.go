@@ -16,8 +16,8 @@ import (
 func TestVMThatTheDriverDescribesBadly_IsDeletedWithItsMachine(t *testing.T) {
 	const long = "a-name-with-more-characters-than-the-value-of-a-label-of-a-node-has"
 	for name, tc := range map[string]struct {
-		made func(*fakecloud.Resource)
-		id   string // that the machine records
+		created func(*fakecloud.Resource)
+		id      string // that the machine records
 	}{
 		"the node name is no label value": {func(vm *fakecloud.Resource) { vm.NodeName = long }, "test:///i-1"},
 		"the provider ID is invalid":      {func(vm *fakecloud.Resource) { vm.ID = "test:/// 1" }, ""},
@@ -26,7 +26,7 @@ func TestVMThatTheDriverDescribesBadly_IsDeletedWithItsMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				b.cloud.Made, b.cloud.Twins = tc.made, false
+				b.cloud.Created, b.cloud.Twins = tc.created, false
 				b.create(patient)
 				b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
 				if got := b.get().Spec.ProviderID; got != tc.id {

@@ -92,7 +92,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 				PreserveTimeout: 96 * time.Hour, InPlaceUpdateTimeout: 20 * time.Minute, Drain: drainSettings,
 			},
 		}
-		b.cloud = &fakecloud.Cloud{Clock: time.Now, Made: b.boots, Prepares: true, Twins: true, Forgets: true}
+		b.cloud = &fakecloud.Cloud{Clock: time.Now, Created: b.boots, Prepares: true, Twins: true, Forgets: true}
 		apiserver.Follow(b.target, "pods", b.podChanged)
 		b.createClass()
 		b.start()
@@ -178,7 +178,7 @@ func (b *bench) patchClass(patch string) {
 	b.server.Merge("machineclasses", "n", "c", patch)
 }
 
-// create makes the machine "m" of the class.
+// create creates the machine "m" of the class.
 func (b *bench) create(change ...func(*v1alpha1.Machine)) *v1alpha1.Machine {
 	b.Helper()
 	m := &v1alpha1.Machine{

@@ -38,7 +38,7 @@ func (c *silentCloud) way(ctx context.Context, call fakecloud.Call, send func() 
 	return &driver.Error{Code: driver.DeadlineExceeded, Op: driver.OpStatus, Err: ctx.Err()}
 }
 
-// silent makes machines in other namespaces, all of which use one Secret if shared, and one of each namespace if not. Their cloud
+// silent creates machines in other namespaces, all of which use one Secret if shared, and one of each namespace if not. Their cloud
 // never answers.
 func (b *bench) silent(cloud *silentCloud, namespaces, machines int, shared bool) {
 	b.Helper()
@@ -62,7 +62,7 @@ func (b *bench) silent(cloud *silentCloud, namespaces, machines int, shared bool
 	}
 }
 
-// machines makes a class with a Secret in a namespace, and machines "m0", "m1", … of it.
+// machines creates a class with a Secret in a namespace, and machines "m0", "m1", … of it.
 func (b *bench) machines(ns string, secret *corev1.SecretReference, count int) {
 	b.Helper()
 	apiserver.Add(b.server, &v1alpha1.MachineClass{

@@ -21,13 +21,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// runsSince makes a machine as Machine Controller Manager leaves it: it runs, on the Node "m".
+// runsSince creates a machine as Machine Controller Manager leaves it: it runs, on the Node "m".
 func (b *bench) runsSince(namespace, name string) *v1alpha1.Machine {
 	b.Helper()
 	return b.runsOn(namespace, name, "test:///mcm-1")
 }
 
-// runsOn makes such a machine with a provider ID.
+// runsOn creates such a machine with a provider ID.
 func (b *bench) runsOn(namespace, name, providerID string) *v1alpha1.Machine {
 	b.Helper()
 	m := &v1alpha1.Machine{
@@ -40,9 +40,9 @@ func (b *bench) runsOn(namespace, name, providerID string) *v1alpha1.Machine {
 			LastOperation: v1alpha1.LastOperation{Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateSuccessful},
 		},
 	}
-	made := apiserver.Add(b.server, m)
+	created := apiserver.Add(b.server, m)
 	time.Sleep(2 * time.Second)
-	return made
+	return created
 }
 
 // ofMCM is the Node "m" as Machine Controller Manager leaves it.
@@ -203,7 +203,7 @@ func TestAKubeletThatTakesItsBindingOffCausesFewLists(t *testing.T) {
 	})
 }
 
-// older makes machines that are older than the victim and name its VM, and that this process does not have: they are in slots of others.
+// older creates machines that are older than the victim and name its VM, and that this process does not have: they are in slots of others.
 func (b *bench) older(namespaces ...string) {
 	b.Helper()
 	for _, namespace := range namespaces {

@@ -88,7 +88,7 @@ func (c *classes) find(ctx context.Context, p *pass) error {
 }
 
 // try looks for the VM of a Machine that does not exist, with a MachineClass as the API server has it now. answer is the error of
-// the driver, NotFound if the account works. err is why no call was made: the class or its Secrets are missing, invalid, or could not be read.
+// the driver, NotFound if the account works. err is why no call was sent: the class or its Secrets are missing, invalid, or could not be read.
 func (c *classes) try(ctx context.Context, key types.NamespacedName) (answer, err error) {
 	if !v1alpha1.MayExist(key) || c.namespace != metav1.NamespaceAll && c.namespace != key.Namespace {
 		return nil, fmt.Errorf("expected the MachineClass of a namespace that is served, got %s", key)

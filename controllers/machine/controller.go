@@ -278,7 +278,7 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.vms.call(ctx, p, verdict)
 	case lifecycle.AskCloud:
 		return c.vms.ask(ctx, p)
-	case lifecycle.MakeToken:
+	case lifecycle.CreateToken:
 		return c.tokens.create(ctx, p)
 	case lifecycle.ProlongToken:
 		return c.tokens.prolong(ctx, p)
@@ -338,7 +338,7 @@ func (c *Controller) ClassProblem(ctx context.Context, key types.NamespacedName)
 }
 
 // TryAccount looks for the VM of a Machine that does not exist, with a MachineClass as the API server has it now. answer is the error of
-// the driver, NotFound if the account works. err is why no call was made: the class or its Secrets are missing, invalid, or could not be read.
+// the driver, NotFound if the account works. err is why no call was sent: the class or its Secrets are missing, invalid, or could not be read.
 func (c *Controller) TryAccount(ctx context.Context, key types.NamespacedName) (answer, err error) {
 	return c.classes.try(ctx, key)
 }

@@ -122,7 +122,7 @@ func TestDriverWithoutMachineStatus(t *testing.T) {
 // A machine that is deleted before its VM has joined deletes the token.
 func TestTokenIsDeletedWithItsMachine(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.Made = func(*fakecloud.Resource) {} // it never boots
+		b.cloud.Created = func(*fakecloud.Resource) {} // it never boots
 		b.create()
 		b.becomes(v1alpha1.MachinePending, time.Minute)
 		if left := b.left(); len(left) != 1 {

@@ -139,7 +139,7 @@ func (b *bench) deletedAt(from time.Time) time.Duration {
 	return calls[0].At.Sub(from)
 }
 
-// drainBegins makes the machine with a pod or more, and deletes it.
+// drainBegins creates the machine with a pod or more, and deletes it.
 func (b *bench) drainBegins(timeout time.Duration, add func()) (deleted time.Time) {
 	b.Helper()
 	b.create(drainTimeout(timeout))

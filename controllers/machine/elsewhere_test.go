@@ -17,7 +17,7 @@ import (
 func TestNodeThatJoinsUnderAnotherName_IsNamed(t *testing.T) {
 	for id, isNamed := range map[string]bool{"test:///i-1": true, "test:///i-2": false} {
 		onBench(t, func(b *bench) {
-			b.cloud.Made = func(*fakecloud.Resource) {}
+			b.cloud.Created = func(*fakecloud.Resource) {}
 			b.create()
 			b.becomes(v1alpha1.MachinePending, time.Minute)
 			b.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ip-10-0-0-1"}, Spec: corev1.NodeSpec{ProviderID: id}})

@@ -103,7 +103,7 @@ var plays = map[string]func(b *bench){
 		b.touches()
 	},
 	v1alpha1.EventJoinTimedOut: func(b *bench) {
-		b.cloud.Made = func(*fakecloud.Resource) {} // it never boots
+		b.cloud.Created = func(*fakecloud.Resource) {} // it never boots
 		b.create()
 		b.becomes(v1alpha1.MachineFailed, time.Hour)
 		b.touches()

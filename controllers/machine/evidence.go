@@ -52,7 +52,7 @@ func (v *vms) ask(ctx context.Context, p *pass) error {
 	switch {
 	case ctx.Err() != nil, runner.NotOurs(err):
 		return err
-	case err != nil && failure == nil, failure != nil && failure.Held: // no call was made
+	case err != nil && failure == nil, failure != nil && failure.Held: // no call was sent
 		klog.FromContext(ctx).V(2).Info("Cloud was not asked for the VM of a unreachable Node", "reason", fmt.Sprint(err))
 		return nil
 	}

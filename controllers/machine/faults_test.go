@@ -64,7 +64,7 @@ func harmless(op driver.Op, code driver.Code) bool {
 	return false
 }
 
-// operations are the calls that the controller makes. It does not list VMs yet.
+// operations are the calls that the controller sends. It does not list VMs yet.
 var operations = []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize, driver.OpDelete, driver.OpVolumeIDs}
 
 // TestCloudFails has each call fail in each way for a while, without effect and with it. There is one VM all the time or,
@@ -98,7 +98,7 @@ func TestCloudFails(t *testing.T) {
 	}
 }
 
-// drainOutlasts makes requests for names of volumes fail while a Node is drained. The pods are evicted all the same, the step that
+// drainOutlasts has requests for names of volumes fail while a Node is drained. The pods are evicted all the same, the step that
 // waits for a name gets it soon after, and the VM is deleted when that volume is detached.
 func (b *bench) drainOutlasts(fault fakecloud.Fault) {
 	b.Helper()
@@ -162,7 +162,7 @@ func (b *bench) outlasts(op driver.Op, fault fakecloud.Fault) {
 	if fault.TakesEffect && (op == driver.OpCreate || op == driver.OpInitialize) { // the next attempt sees what the first has done
 		b.becomes(v1alpha1.MachineRunning, attempts(fault.Code)[1]+bootTime)
 		if now, ever := b.cloud.VMs(); now != 1 || ever != 1 || len(b.cloud.Calls(op)) != 1 {
-			b.Errorf("there are %d VMs of %d that were made, with %d calls; want one", now, ever, len(b.cloud.Calls(op)))
+			b.Errorf("there are %d VMs of %d that were created, with %d calls; want one", now, ever, len(b.cloud.Calls(op)))
 		}
 		return
 	}
@@ -186,7 +186,7 @@ func (b *bench) outlasts(op driver.Op, fault fakecloud.Fault) {
 	} else {
 		b.becomes(v1alpha1.MachineRunning, longestStep(fault.Code)+bootTime)
 		if now, ever := b.cloud.VMs(); now != 1 || ever != 1 {
-			b.Errorf("there are %d VMs of %d that were made, want one", now, ever)
+			b.Errorf("there are %d VMs of %d that were created, want one", now, ever)
 		}
 		if _, waits := b.get().Annotations[v1alpha1.AnnotationBackoff]; waits {
 			b.Errorf("the cloud works, and the machine is still to wait: %v", b.get().Annotations)
@@ -285,7 +285,7 @@ func (b *bench) recovers(op driver.Op, w *workload, soon time.Duration) {
 	default:
 		b.becomes(v1alpha1.MachineRunning, soon+bootTime)
 		if now, ever := b.cloud.VMs(); now != 1 || ever != 1 {
-			b.Errorf("there are %d VMs of %d that were made, want one", now, ever)
+			b.Errorf("there are %d VMs of %d that were created, want one", now, ever)
 		}
 	}
 }

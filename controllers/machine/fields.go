@@ -15,10 +15,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// fieldsTimeout bounds the question, for which a driver makes no request.
+// fieldsTimeout bounds the question, for which a driver sends no request.
 const fieldsTimeout = 5 * time.Second
 
-// checkFields asks the driver which fields of the class it ignores, and reports them on the class. An error of the driver, which makes no
+// checkFields asks the driver which fields of the class it ignores, and reports them on the class. An error of the driver, which sends no
 // request for that, is a Failure. Errors: those of the API server, the end of ctx or of the ownership.
 func (c *classes) checkFields(ctx context.Context, p *pass) error {
 	call, cancel := context.WithTimeout(ctx, fieldsTimeout)

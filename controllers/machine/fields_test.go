@@ -18,12 +18,12 @@ func (b *bench) unknownFields() (note string, events int) {
 	return apiserver.Read[v1alpha1.MachineClass](b.server, "machineclasses", "n", "c").Annotations[v1alpha1.AnnotationUnknownFields], b.reported.Count(row)
 }
 
-// expectUnknownFields checks both, and how many VMs were ever made.
+// expectUnknownFields checks both, and how many VMs were ever created.
 func (b *bench) expectUnknownFields(when, note string, events, vms int) {
 	b.Helper()
 	gotNote, gotEvents := b.unknownFields()
 	if _, ever := b.cloud.VMs(); gotNote != note || gotEvents != events || ever != vms {
-		b.Errorf("%s: the class records %q, with %d Events, and %d VMs were made; want %q, %d and %d", when, gotNote, gotEvents, ever, note, events, vms)
+		b.Errorf("%s: the class records %q, with %d Events, and %d VMs were created; want %q, %d and %d", when, gotNote, gotEvents, ever, note, events, vms)
 	}
 }
 
@@ -51,19 +51,19 @@ func TestFieldThatConcernsSecurity_MakesNoVM_UntilItIsAllowed(t *testing.T) {
 func TestFieldThatIsIgnored_IsReportedBeforeTheFirstVM(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"providerSpec":{"color":"red"}}`)
-		made := b.cloud.Made
-		b.cloud.Made = func(vm *fakecloud.Resource) {
+		created := b.cloud.Created
+		b.cloud.Created = func(vm *fakecloud.Resource) {
 			if note, events := b.unknownFields(); note != "color" || events != 1 {
-				t.Errorf("a VM is made while the class records %q, with %d Events", note, events)
+				t.Errorf("a VM is created while the class records %q, with %d Events", note, events)
 			}
-			made(vm)
+			created(vm)
 		}
 		b.create(patient)
 		b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
 		b.delete()
 		b.pass(10 * time.Minute)
 		b.patchClass(`{"providerSpec":{"color":null,"size":"small"}}`)
-		b.cloud.Made = made
+		b.cloud.Created = created
 		b.create(patient)
 		b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
 		b.expectUnknownFields("after the class was corrected", "", 1, 2)

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// The changes that add our finalizers, as other clients make them.
+// The changes that add our finalizers, as other clients send them.
 const (
 	heldClass  = `{"metadata":{"finalizers":["` + v1alpha1.FinalizerName + `"]}}`
 	heldSecret = `{"metadata":{"finalizers":["` + v1alpha1.SecretFinalizerName + `"]}}`

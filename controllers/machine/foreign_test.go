@@ -30,7 +30,7 @@ func foreign(sharedWith string) *corev1.Secret {
 	}
 }
 
-// putForeign makes or changes the Secret.
+// putForeign creates or changes the Secret.
 func (b *bench) putForeign(s *corev1.Secret) {
 	b.Helper()
 	apiserver.Add(b.server, s)

@@ -33,15 +33,15 @@ func TestNodeOfAnotherVMHasTheName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
-				var made *fakecloud.Resource
-				b.cloud.Made = func(vm *fakecloud.Resource) { made = vm }
+				var created *fakecloud.Resource
+				b.cloud.Created = func(vm *fakecloud.Resource) { created = vm }
 				b.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "other"}, Spec: corev1.NodeSpec{ProviderID: "test:///other"}})
 				b.create()
 				b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Second)
 				if got, want := b.operation(), `Node "m" belongs to another VM`; !strings.Contains(got, want) {
 					t.Errorf("the machine reports %q, want %s", got, want)
 				}
-				then(b, made)
+				then(b, created)
 			})
 		})
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A driver that cannot look for VMs proves nothing about a Node that joins. The process that has made the VM knows of which
+// A driver that cannot look for VMs proves nothing about a Node that joins. The process that has created the VM knows of which
 // machine it is; what another one can go by is the machine's name on the Node, from its kubelet.
 func TestANodeOfADriverThatCannotLook(t *testing.T) {
 	for name, tc := range map[string]struct{ takenOver, named, isClaimed bool }{
-		"joins at the process that has made the VM":        {isClaimed: true},
+		"joins at the process that has created the VM":     {isClaimed: true},
 		"joins at another process":                         {takenOver: true},
 		"joins at another process with the machine's name": {takenOver: true, named: true, isClaimed: true},
 	} {
@@ -24,7 +24,7 @@ func TestANodeOfADriverThatCannotLook(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.cloud.Twins = false
 				b.cloud.Fail(fakecloud.Fault{Code: driver.Unimplemented}, driver.OpStatus)
-				b.cloud.Made = func(vm *fakecloud.Resource) {
+				b.cloud.Created = func(vm *fakecloud.Resource) {
 					node := &corev1.Node{
 						ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: "node"}, Spec: corev1.NodeSpec{ProviderID: vm.ID},
 						Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},

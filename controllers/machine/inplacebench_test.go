@@ -32,7 +32,7 @@ func (b *bench) selects() {
 	b.labelNode(v1alpha1.LabelSelectedForUpdate, "true")
 }
 
-// isUpdated makes a machine, and waits until its Node is to be updated.
+// isUpdated creates a machine, and waits until its Node is to be updated.
 func (b *bench) isUpdated() {
 	b.Helper()
 	b.create()

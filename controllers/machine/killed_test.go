@@ -47,11 +47,11 @@ func falters(b *bench) { b.setReady(corev1.ConditionUnknown) }
 
 // joinsSick is joins, with a Node that is not ready.
 func joinsSick(b *bench) {
-	b.cloud.Made = b.bootsSick
+	b.cloud.Created = b.bootsSick
 	joins(b)
 }
 
-// lives are lives of machines, which together make every call that the controller makes.
+// lives are lives of machines, which together contain every call that the controller sends.
 var lives = []struct {
 	name     string
 	chapters []chapter
@@ -68,16 +68,16 @@ var lives = []struct {
 		{(*bench).delete, 5 * time.Minute, thatIs},
 	}},
 	{"never joins", []chapter{
-		{func(b *bench) { b.cloud.Made = func(*fakecloud.Resource) {}; joins(b) }, 19 * time.Minute, "Pending" + oneVM + ", 1 token"},
+		{func(b *bench) { b.cloud.Created = func(*fakecloud.Resource) {}; joins(b) }, 19 * time.Minute, "Pending" + oneVM + ", 1 token"},
 		{func(*bench) {}, 5 * time.Minute, "Failed" + oneVM + ", 1 token"},
 		{(*bench).delete, time.Minute, thatIs},
 	}},
-	{"is deleted while its VM is made", []chapter{
-		{func(b *bench) { b.cloud.Made = func(vm *fakecloud.Resource) { b.delete(); b.boots(vm) }; joins(b) }, time.Minute, thatIs},
+	{"is deleted while its VM is created", []chapter{
+		{func(b *bench) { b.cloud.Created = func(vm *fakecloud.Resource) { b.delete(); b.boots(vm) }; joins(b) }, time.Minute, thatIs},
 	}},
-	{"loses its class while its VM is made, and is deleted", []chapter{
+	{"loses its class while its VM is created, and is deleted", []chapter{
 		{func(b *bench) {
-			b.cloud.Made = func(vm *fakecloud.Resource) { b.loseClass(); b.delete(); b.boots(vm) }
+			b.cloud.Created = func(vm *fakecloud.Resource) { b.loseClass(); b.delete(); b.boots(vm) }
 			joins(b)
 		}, time.Minute, anyState},
 		{func(b *bench) { b.createClass() }, time.Minute, thatIs},
@@ -187,7 +187,7 @@ func TestKilledOften(t *testing.T) {
 	}
 }
 
-// live runs a life in which processes die at the given calls. It returns the calls that they have made, and
+// live runs a life in which processes die at the given calls. It returns the calls that they have sent, and
 // whether one was killed.
 func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls []string, killed bool) {
 	t.Helper()

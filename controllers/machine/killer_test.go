@@ -117,7 +117,7 @@ func (p *process) die() {
 	}
 }
 
-// call makes one call, unless the process is dead, or dies of it.
+// call sends one call, unless the process is dead, or dies of it.
 func (p *process) call(what string, counts bool, do func() error) error {
 	if p.isDead() {
 		return errDead

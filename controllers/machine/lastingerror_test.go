@@ -26,14 +26,14 @@ func forbidden(resource string) error {
 	return apierrors.NewForbidden(corev1.Resource(resource), "it", errors.New("the fleet may not"))
 }
 
-// runs makes a machine that runs.
+// runs creates a machine that runs.
 func (b *bench) runs() {
 	b.Helper()
 	b.create()
 	b.becomes(v1alpha1.MachineRunning, time.Minute)
 }
 
-// TestRefusedWritesAreReported makes an API server refuse each of a machine's steps, a hundred times, and then none.
+// TestRefusedWritesAreReported has an API server refuse each of a machine's steps, a hundred times, and then none.
 func TestRefusedWritesAreReported(t *testing.T) {
 	const create, deletion, update = v1alpha1.MachineOperationCreate, v1alpha1.MachineOperationDelete, v1alpha1.MachineOperationUpdate
 	for name, tc := range map[string]struct {
@@ -55,7 +55,7 @@ func TestRefusedWritesAreReported(t *testing.T) {
 			refuse: func(b *bench) func() { return refuses(b.server, "patch machineclasses", forbidden("machineclasses")) }, then: func(b *bench) { b.create() },
 			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
-		"the token is not made": {
+		"the token is not created": {
 			refuse: func(b *bench) func() { return refuses(b.target, "create secrets", forbidden("secrets")) }, then: func(b *bench) { b.create() },
 			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
@@ -155,7 +155,7 @@ func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 		then   func(b *bench)
 		event  string
 	}{
-		"of a machine that is made": {
+		"of a machine that is created": {
 			refuse: func(b *bench, all ...error) { refusesInTurns(b.server, "get secrets", all...) },
 			then:   func(b *bench) { b.create() }, event: v1alpha1.EventCreateFailed,
 		},

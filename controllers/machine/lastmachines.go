@@ -18,7 +18,7 @@ import (
 // mostPlaces is how many places of a MachineDeployment have series: a client that may change its template can name any number of them.
 const mostPlaces = 16
 
-// place is where machines of a MachineDeployment are made.
+// place is where machines of a MachineDeployment are created.
 type place struct{ instanceType, zone string }
 
 // figures are those of the last machine of a MachineDeployment in a place. Fields that are not known are 0.
@@ -135,7 +135,7 @@ func (l *lastMachines) metrics() []telemetry.Gauge[*v1alpha1.MachineDeployment] 
 		return telemetry.OfGroups(name, help, byPlace(func(f figures) float64 { return of(f).Round(time.Second).Seconds() }), labels...)
 	}
 	return []telemetry.Gauge[*v1alpha1.MachineDeployment]{
-		seconds("mcm_machine_create_duration_seconds", "From the creation of a MachineDeployment's last new machine until its VM was made.",
+		seconds("mcm_machine_create_duration_seconds", "From the creation of a MachineDeployment's last new machine until its VM was created.",
 			func(f figures) time.Duration { return f.create }),
 		seconds("mcm_machine_initialize_duration_seconds", "How long the driver took to set up the VM of a MachineDeployment's last new machine.",
 			func(f figures) time.Duration { return f.initialize }),

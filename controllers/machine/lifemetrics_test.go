@@ -310,13 +310,13 @@ func TestCollectors_MachinesThatExist(t *testing.T) {
 		view.Machines.Apply(odd, true)
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(b.process.Collectors(func() bool { return true }, telemetry.SeriesByMachine())...)
-		made := b.get().CreationTimestamp.Unix()
+		created := b.get().CreationTimestamp.Unix()
 		want := fmt.Sprintf(`
 # HELP mcm_machine_current_status_phase The phase: -4 is Terminating, -3 Failed, -2 CrashLoopBackOff, -1 Unknown, 1 Running, and 0 any other.
 # TYPE mcm_machine_current_status_phase gauge
 mcm_machine_current_status_phase{name="m",namespace="n"} 1
 mcm_machine_current_status_phase{name="odd",namespace="n"} 0
-# HELP mcm_machine_info A Machine, when it was made, its VM, its class, and its Node.
+# HELP mcm_machine_info A Machine, when it was created, its VM, its class, and its Node.
 # TYPE mcm_machine_info gauge
 mcm_machine_info{createdAt="%[1]d",name="m",namespace="n",node_name="m",spec_class_api_group="",spec_class_kind="MachineClass",spec_class_name="c",spec_provider_id="%[2]s"} 1
 mcm_machine_info{createdAt="%[1]d",name="odd",namespace="n",node_name="m",spec_class_api_group="",spec_class_kind="MachineClass",spec_class_name="none",spec_provider_id="%[2]s"} 1
@@ -327,7 +327,7 @@ mcm_machine_items_total 2
 # TYPE mcm_machine_status_condition gauge
 mcm_machine_status_condition{condition="Ready",name="m",namespace="n"} 1
 mcm_machine_status_condition{condition="Ready",name="odd",namespace="n"} 1
-`, made, b.get().Spec.ProviderID)
+`, created, b.get().Spec.ProviderID)
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mcm_machine_items_total", "mcm_machine_info",
 			"mcm_machine_current_status_phase", "mcm_machine_status_condition"); err != nil {
 			t.Error(err)

@@ -22,7 +22,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("an entry keeps the fields that a change leaves alone: %+v", got)
 	}
 	if got := m.of("3"); got != (entry{}) || m.size() != 2 {
-		t.Errorf("reading makes no entry: %+v, %d entries", got, m.size())
+		t.Errorf("reading adds no entry: %+v, %d entries", got, m.size())
 	}
 	m.change("1", func(e *entry) { *e = entry{} })
 	if m.change("3", func(*entry) {}); m.size() != 1 {
@@ -87,7 +87,7 @@ func TestMemory_OfAMachineThatGoesDuringItsPass_IsEmpty(t *testing.T) {
 		b.create()
 		b.pass(time.Hour)
 		if _, ever := b.cloud.VMs(); ever != 1 {
-			b.Fatalf("%d VMs were made, want 1", ever)
+			b.Fatalf("%d VMs were created, want 1", ever)
 		}
 		if entries, claims, drains := b.leftInMemory(); entries+claims+drains > 0 {
 			b.Errorf("left are %d entries, %d claims and %d drains", entries, claims, drains)

@@ -31,7 +31,7 @@ func (l *lifeMetrics) gauges() []telemetry.Gauge[*v1alpha1.Machine] {
 		telemetry.OfGroups("mcf_machines", "Machines by provider and phase.", l.reportMachines, "provider", "phase"),
 		telemetry.OfGroups("mcf_oldest_machine_seconds", "For how long the machine that has been in a phase for longest has been in it; 0 when none is.",
 			l.reportOldest, "provider", "phase"),
-		telemetry.OfEach(telemetry.MachineInfo, "A Machine, when it was made, its VM, its class, and its Node.", reportInfo,
+		telemetry.OfEach(telemetry.MachineInfo, "A Machine, when it was created, its VM, its class, and its Node.", reportInfo,
 			"createdAt", "spec_provider_id", "spec_class_api_group", "spec_class_kind", "spec_class_name", "node_name"),
 		telemetry.OfEach(telemetry.MachinePhase,
 			"The phase: -4 is Terminating, -3 Failed, -2 CrashLoopBackOff, -1 Unknown, 1 Running, and 0 any other.",
@@ -68,7 +68,7 @@ func phaseNumber(phase v1alpha1.MachinePhase) float64 {
 	return 0
 }
 
-// noPhase is the label of machines whose VM has not been made.
+// noPhase is the label of machines whose VM has not been created.
 const noPhase = "none"
 
 // phaseLabels returns all labels of phases.

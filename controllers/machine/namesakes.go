@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
-// listsBeforeCensus is how many lists for single names may be made within censusKept before the names of all Machines are listed at once.
+// listsBeforeCensus is how many lists for single names may be sent within censusKept before the names of all Machines are listed at once.
 // For a list of one name the API server goes through all Machines, too: 10,000 such lists, after a take-over from Machine Controller
 // Manager, kept it busy for minutes.
 const listsBeforeCensus = 20

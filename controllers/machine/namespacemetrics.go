@@ -36,7 +36,7 @@ func newNamespaceMetrics() *namespaceMetrics {
 	}
 }
 
-// found makes the series of a namespace in which a machine was found: the increase of one that appears with the first deletion would miss it.
+// found creates the series of a namespace in which a machine was found: the increase of one that appears with the first deletion would miss it.
 func (m *namespaceMetrics) found(namespace string) {
 	name := m.names.Name(namespace)
 	m.deletions.WithLabelValues(name)

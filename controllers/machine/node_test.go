@@ -108,7 +108,7 @@ func claimPatch(p *pass) *nodesync.Patch {
 func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var booting *fakecloud.Resource
-		b.cloud.Made = func(vm *fakecloud.Resource) { booting = vm }
+		b.cloud.Created = func(vm *fakecloud.Resource) { booting = vm }
 		b.cloud.Ends = func(*fakecloud.Resource) {
 			b.setNode(&corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: booting.NodeName, UID: "late"}, Spec: corev1.NodeSpec{ProviderID: booting.ID},
@@ -137,7 +137,7 @@ func TestNodeOfAVMThatHasEndedIsDeletedAfterATakeOver(t *testing.T) {
 		for _, after := range []time.Duration{0, 30 * time.Second} { // the VM is ending, or has ended
 			onBench(t, func(b *bench) {
 				var booting *fakecloud.Resource
-				b.cloud.Made = func(vm *fakecloud.Resource) { booting = vm }
+				b.cloud.Created = func(vm *fakecloud.Resource) { booting = vm }
 				b.cloud.Stops, b.cloud.Forgets = 20*time.Second, c.forgets
 				b.create()
 				b.pass(time.Second)

@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A driver gets the note of its last answer with its next call, whichever process makes that.
+// A driver gets the note of its last answer with its next call, whichever process sends that.
 func TestADriverHasItsNoteBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op    driver.Op

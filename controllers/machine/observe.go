@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// pass is one pass over one machine: the world, which decisions are made on, and what only actions need.
+// pass is one pass over one machine: the world, on which decisions are based, and what only actions need.
 type pass struct {
 	world   lifecycle.World
 	cluster *target.Cluster

@@ -59,7 +59,7 @@ func withoutReceipts(events []string) []string {
 	return slices.DeleteFunc(events, func(event string) bool { return event == "Normal "+v1alpha1.EventDeleting })
 }
 
-// createUnderSet makes a set and its machine "m", which runs. If decided, the set has recorded that it deletes the machine.
+// createUnderSet creates a set and its machine "m", which runs. If decided, the set has recorded that it deletes the machine.
 func (b *bench) createUnderSet(decided bool) {
 	b.Helper()
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}}

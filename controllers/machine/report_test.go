@@ -96,7 +96,7 @@ func TestEachStepOfALifeIsOneLine(t *testing.T) {
 		{
 			name: "the machine does not join in time",
 			live: func(b *bench) {
-				b.cloud.Made = func(*fakecloud.Resource) {} // it never boots
+				b.cloud.Created = func(*fakecloud.Resource) {} // it never boots
 				b.create()
 				b.becomes(v1alpha1.MachineFailed, time.Hour)
 				b.delete()

@@ -33,7 +33,7 @@ func (t *tokens) create(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// prolong makes the token of a machine whose VM has not joined yet valid for longer.
+// prolong keeps the token of a machine whose VM has not joined yet valid for longer.
 func (t *tokens) prolong(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	expiry, found, err := t.store.Prolong(ctx, p.cluster, m.UID, lifecycle.TokenLife(m, t.limits))

@@ -35,7 +35,7 @@ func (b *bench) strip() {
 // A token lives for an hour at most, regardless of what the machine's annotations ask for, and for as long as the VM may still join.
 func TestTokenOfAMachineWithALongTimeoutExpiresInAnHour(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.Made = func(*fakecloud.Resource) {}
+		b.cloud.Created = func(*fakecloud.Resource) {}
 		b.create(patient, func(m *v1alpha1.Machine) {
 			m.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: "876000h"}
 		})
@@ -55,7 +55,7 @@ func TestTokenOfAMachineWithALongTimeoutExpiresInAnHour(t *testing.T) {
 // Another process continues with the token.
 func TestTokenIsProlongedAfterATakeOver(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.Made = func(*fakecloud.Resource) {}
+		b.cloud.Created = func(*fakecloud.Resource) {}
 		b.create(patient)
 		b.pass(20 * time.Minute)
 		b.takeOver(time.Minute)
@@ -74,14 +74,14 @@ func TestNoTokenIsMadeWithoutAPlaceForIt(t *testing.T) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		if b.target.Count("create secrets") > 0 {
-			b.Error("a token was made")
+			b.Error("a token was created")
 		}
 	})
 }
 
 func TestTokenIsDeletedWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.Made = func(*fakecloud.Resource) {}
+		b.cloud.Created = func(*fakecloud.Resource) {}
 		b.create()
 		b.pass(time.Minute)
 		b.expiryOfToken()
@@ -106,7 +106,7 @@ func TestTokenIsDeletedWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 // A machine was deleted and created anew while the watch of this process was interrupted.
 func TestTokenOfAMachineIsDeletedWhenAnotherHasItsPlace(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.Made = func(*fakecloud.Resource) {}
+		b.cloud.Created = func(*fakecloud.Resource) {}
 		before := b.create()
 		b.pass(time.Minute)
 		b.expiryOfToken()
@@ -125,7 +125,7 @@ func TestTokenOfAMachineIsDeletedWhenAnotherHasItsPlace(t *testing.T) {
 // What a cache does not show any more may have moved to another replica.
 func TestTokenOfAnUncachedMachineIsKept(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.cloud.Made = func(*fakecloud.Resource) {}
+		b.cloud.Created = func(*fakecloud.Resource) {}
 		b.create()
 		b.pass(time.Minute)
 		m := b.get()

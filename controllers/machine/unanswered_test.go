@@ -17,16 +17,16 @@ func (b *bench) cutTarget() (mend func()) {
 	return refuses(b.target, "*", errors.New("no route to host"))
 }
 
-// neverJoins makes a machine whose VM never boots, so that its token stays.
+// neverJoins creates a machine whose VM never boots, so that its token stays.
 func (b *bench) neverJoins() {
 	b.Helper()
-	b.cloud.Made = func(*fakecloud.Resource) {}
+	b.cloud.Created = func(*fakecloud.Resource) {}
 	b.create()
 	b.becomes(v1alpha1.MachinePending, time.Minute)
 }
 
-// cannotBeMade makes a machine that has a token and no VM.
-func (b *bench) cannotBeMade() {
+// cannotBeCreated creates a machine that has a token and no VM.
+func (b *bench) cannotBeCreated() {
 	b.Helper()
 	b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 	b.create(patient)
@@ -86,8 +86,8 @@ func TestTokenThatCannotBeDeletedDelaysNothing(t *testing.T) {
 		"its Node may have pods":            {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(time.Hour) }, vms: 1},
 		"its drain has timed out":           {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(3 * time.Hour) }},
 		"it is deleted by force":            {begin: (*bench).neverJoins, first: func(b *bench) { b.patchMachine(force) }},
-		"it has no VM":                      {begin: (*bench).cannotBeMade, first: func(*bench) {}},
-		"it has none, and is to be deleted": {begin: (*bench).cannotBeMade, first: func(b *bench) { b.patchMachine(force); b.pass(time.Second) }, gone: true},
+		"it has no VM":                      {begin: (*bench).cannotBeCreated, first: func(*bench) {}},
+		"it has none, and is to be deleted": {begin: (*bench).cannotBeCreated, first: func(b *bench) { b.patchMachine(force); b.pass(time.Second) }, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {

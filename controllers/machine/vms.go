@@ -37,7 +37,7 @@ type vms struct {
 	asked     *rates.Rates[string] // calls that ask for the VMs of unreachable Nodes, by namespace
 }
 
-// call makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
+// call sends one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
 // Failure, and so is an open circuit breaker of the account. Errors, which end the pass: cloud.ErrCrowded, the end of ctx or of the ownership.
 func (v *vms) call(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	call := cloud.Call{
@@ -77,7 +77,7 @@ func opOf(action lifecycle.Action) driver.Op {
 	return driver.OpStatus
 }
 
-// send makes one call of the driver. Errors: those of the driver, but for those that answer what it was asked.
+// send sends one call of the driver. Errors: those of the driver, but for those that answer what it was asked.
 func (v *vms) send(ctx context.Context, p *pass, target driver.Target, verdict lifecycle.Verdict) (err error) {
 	switch verdict.Do { //nolint:exhaustive // act passes only actions of the driver
 	case lifecycle.FindVM:

@@ -35,7 +35,7 @@ type workload struct {
 }
 
 // works puts on the Node: two pods of which one at a time may go; one that two budgets guard; one with a volume of a CSI
-// driver, and one with a volume that only the cloud's driver knows, both made anew elsewhere; and one that stays.
+// driver, and one with a volume that only the cloud's driver knows, both created again elsewhere; and one that stays.
 func (b *bench) works() *workload {
 	b.Helper()
 	w := &workload{bench: b}
@@ -84,7 +84,7 @@ func owned(kind string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: new(true)}} }
 }
 
-// volume makes a volume, its claim and the pod that uses it, all of one name.
+// volume creates a volume, its claim and the pod that uses it, all of one name.
 func (w *workload) volume(name string, source corev1.PersistentVolumeSource) {
 	w.Helper()
 	apiserver.Add(w.target, &corev1.PersistentVolume{

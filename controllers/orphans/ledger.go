@@ -90,7 +90,7 @@ func (l *ledger) reserve(ctx context.Context, namespace string, wanted, unread [
 }
 
 // current returns the reservations as of now: those on the Lease, whose age grows only while this process observes the same text, and
-// those that this process has made.
+// those that this process has created.
 func (l *ledger) current(lease *coordinationv1.Lease) (now time.Time, is decide.Ledger, err error) {
 	now = l.clock.Now()
 	stored, err := decide.ParseLedger(lease.Annotations[v1alpha1.AnnotationOrphanDeletions])

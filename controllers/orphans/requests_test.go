@@ -41,7 +41,7 @@ func (s *sweeping) reconcile() (again time.Duration) {
 	return result.RequeueAfter
 }
 
-// addSurplus adds a Machine that names the first VM, and VMs that were made for it, too.
+// addSurplus adds a Machine that names the first VM, and VMs that were created for it, too.
 func (s *sweeping) addSurplus(name, own string, others ...string) {
 	s.Helper()
 	s.put("machines", map[string]any{

@@ -68,8 +68,8 @@ func (w *world) judge(i *fakecloud.Resource) {
 	if i.ControlCluster != "ours" {
 		w.fail("%s %s of another fleet was deleted", i.Kind, i.ID)
 	}
-	if age := now.Sub(i.Made); age < w.quarantine {
-		w.fail("%s %s was deleted %s after it was made", i.Kind, i.ID, age)
+	if age := now.Sub(i.Created); age < w.quarantine {
+		w.fail("%s %s was deleted %s after it was created", i.Kind, i.ID, age)
 	}
 	if ended, had := w.ended[i.MachineUID]; had && !w.surplus[i.ID] && now.Sub(ended) < w.quarantine {
 		w.fail("%s %s was deleted %s after its machine had ended", i.Kind, i.ID, now.Sub(ended))
@@ -103,7 +103,7 @@ func (w *world) judge(i *fakecloud.Resource) {
 	}
 }
 
-// create makes resources for a machine, whether it exists or not.
+// create creates resources for a machine, whether it exists or not.
 func (w *world) create(kind driver.ResourceKind, namespace, account, machine string, uid types.UID) *fakecloud.Resource {
 	w.mu.Lock()
 	w.count++

@@ -24,7 +24,7 @@ func (w *world) switchOff(namespace string) {
 	w.off[namespace] = !w.off[namespace]
 }
 
-// changeClass deletes a MachineClass with machines that remain, or makes it again.
+// changeClass deletes a MachineClass with machines that remain, or creates it again.
 func (w *world) changeClass(namespace string) {
 	name := pick(w, []string{"class-1a", "class-1b", "class-2"})
 	if w.control.Get("machineclasses", namespace, name) == nil {

@@ -54,7 +54,7 @@ func (w *world) requestSweep(namespace, class string) {
 	}
 }
 
-// resolveSurplus makes a second VM of a machine, and checks that it goes as soon as the quarantine allows, and the machine's own stays.
+// resolveSurplus creates a second VM of a machine, and checks that it goes as soon as the quarantine allows, and the machine's own stays.
 func (w *world) resolveSurplus() {
 	if !w.fine() {
 		return
@@ -66,11 +66,11 @@ func (w *world) resolveSurplus() {
 	time.Sleep(w.period/plansInPeriod + age + 2*time.Minute) // the last sweep in addition to the usual ones may have been just now
 	synctest.Wait()
 	if surplus.Live() && !w.wasHeld(*surplus) {
-		w.report("VM %s is not its machine's, and is left %s after a sweep was requested", surplus.ID, time.Since(surplus.Made))
+		w.report("VM %s is not its machine's, and is left %s after a sweep was requested", surplus.ID, time.Since(surplus.Created))
 	}
 }
 
-// addRunning makes a Machine that names its VM.
+// addRunning creates a Machine that names its VM.
 func (w *world) addRunning(namespace, class string) machine {
 	const name = "running"
 	o := w.put("machines", machineDocument(namespace, name, class))

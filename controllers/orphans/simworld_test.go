@@ -50,7 +50,7 @@ type world struct {
 	wrong     string
 	count     int
 	faults    int                     // percent of requests that fail
-	surplus   map[string]bool         // VMs of a machine that has named another one since before they were made, by ID
+	surplus   map[string]bool         // VMs of a machine that has named another one since before they were created, by ID
 	ended     map[types.UID]time.Time // when machines that are gone ended
 	off       map[string]bool
 	approved  map[string]bool // IDs of resources
@@ -370,7 +370,7 @@ func (w *world) leaveSomething(namespace string) {
 	w.create(pick(w, []driver.ResourceKind{driver.ResourceDisk, driver.ResourceNetworkInterface}), namespace, "1", "m1", uid)
 }
 
-// doubleVM makes another VM for a Machine, and has its owner request a sweep.
+// doubleVM creates another VM for a Machine, and has its owner request a sweep.
 func (w *world) doubleVM(m machine) (vm *fakecloud.Resource) {
 	if m.name == "" {
 		return nil
@@ -384,7 +384,7 @@ func (w *world) doubleVM(m machine) (vm *fakecloud.Resource) {
 	return vm
 }
 
-// foreign makes a VM of another fleet.
+// foreign creates a VM of another fleet.
 func (w *world) foreign(namespace string) {
 	vm := w.create(driver.ResourceVM, namespace, "1", "m1", types.UID(fmt.Sprint("foreign-", w.draw(1000))))
 	w.cloud.Change(func([]*fakecloud.Resource) { vm.ControlCluster = "theirs" })

@@ -215,8 +215,8 @@ func TestOnlyTheLeaderCountsAndOnlyServedNamespaces(t *testing.T) {
 				c.create(1)
 				requests := len(c.Requests())
 				time.Sleep(45 * time.Second) // another count of the leadership before
-				if made := len(c.Requests()) - requests; made > 0 {
-					c.Errorf("%d requests, want none", made)
+				if created := len(c.Requests()) - requests; created > 0 {
+					c.Errorf("%d requests, want none", created)
 				}
 				if machinefacts.IsFrozen(c.set()) {
 					c.Error("it was frozen")

@@ -59,7 +59,7 @@ func TestFreezeThatCannotBeWritten(t *testing.T) {
 			}
 			return nil
 		}, 2, freezeAttempts + 1, false},
-		"the set is made anew with the same name": {func(c *counting, _ int) error {
+		"the set is created again with the same name": {func(c *counting, _ int) error {
 			set := c.set()
 			c.Remove("machinesets", namespace, "s")
 			apiserver.Add(c.Server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, Labels: set.Labels}, Spec: set.Spec})

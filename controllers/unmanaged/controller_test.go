@@ -96,8 +96,8 @@ func TestNodesWithoutMachineAreAnnotated(t *testing.T) {
 		}
 		requests := len(s.target.Requests())
 		time.Sleep(10 * time.Minute)
-		if made := len(s.target.Requests()) - requests; made != 1 {
-			s.Errorf("%d requests to the target cluster for Nodes that are annotated, want one list", made)
+		if created := len(s.target.Requests()) - requests; created != 1 {
+			s.Errorf("%d requests to the target cluster for Nodes that are annotated, want one list", created)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 // maxDepth is how deep the elements of an answer are nested at most.
 const maxDepth = 32
 
-// answers makes the requests of the SDK, and passes on only answers that the cloud can have given: of bounded size, whole, and with the
+// answers sends the requests of the SDK, and passes on only answers that the cloud can have given: of bounded size, whole, and with the
 // part that the operation requires. The SDK reads a page of a proxy as an empty list, which would hide VMs.
 type answers struct{ client *httpclient.Client }
 
@@ -36,7 +36,7 @@ func (e *strangeError) Error() string {
 	return "the cloud's answer cannot be read: " + e.why
 }
 
-// Do makes a request. Errors: those of httpclient.Client, a *httpclient.LimitError for too many elements, and a *strangeError.
+// Do sends a request. Errors: those of httpclient.Client, a *httpclient.LimitError for too many elements, and a *strangeError.
 func (a answers) Do(req *http.Request) (*http.Response, error) {
 	operation := middleware.GetOperationName(req.Context())
 	limits := httpclient.One()

@@ -65,11 +65,11 @@ func newEnv(t *testing.T, stop time.Duration) drivertest.Env {
 			}
 			t.Fatalf("machine %s has no VM to double", m.Name)
 		},
-		MakeBare: func(_ *testing.T, m *v1alpha1.Machine) string {
+		CreateBare: func(_ *testing.T, m *v1alpha1.Machine) string {
 			return idOf(cloud.Put(zone, map[string]string{TagName: m.Name, clusterTag: "1", roleTag: "1"}))
 		},
 		Leftovers: cloud.leftovers,
-		MakeWithout: func(_ *testing.T, m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) string {
+		CreateWithout: func(_ *testing.T, m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) string {
 			tags := map[string]string{
 				TagName: m.Name, TagNamespace: m.Namespace, TagMachine: m.Name, TagMachineUID: string(m.UID), TagControlCluster: controlCluster,
 			}

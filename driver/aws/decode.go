@@ -38,7 +38,7 @@ func decode(raw []byte) (ProviderSpec, error) {
 }
 
 // regionOf returns the region of a class: that of its provider spec, also of one that is invalid otherwise, or else that of its node
-// template. A class that was broken after its VMs were made must not hide them.
+// template. A class that was broken after its VMs were created must not hide them.
 func regionOf(class *v1alpha1.MachineClass) (string, error) {
 	var lenient struct {
 		Region string `json:"region"`

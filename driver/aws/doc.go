@@ -9,7 +9,7 @@
 //   - The tags of the Machine and of the control cluster are on the volumes and the network interfaces, too, because TagSpecifications is
 //     part of the request that makes them. Those that the provider spec keeps when their instance ends do not have these tags: they are no
 //     left-overs, and are not the fleet's to delete.
-//   - A Machine gets one VM in its life: the token of an instance that has ended makes no other one, and the create is Aborted.
+//   - A Machine gets one VM in its life: the token of an instance that has ended leads to no other one, and the create is Aborted.
 //   - An instance without the tag of the UID is not the Machine's, regardless of the Machine's provider ID. With Target.Adopt also instances
 //     without a UID that have the tag Name with the Machine's name, and the cluster's and the role's tags of the class.
 //   - EC2 cannot check tags in the request that deletes. The driver reads them immediately before. EC2 never uses an ID again.
@@ -22,5 +22,5 @@
 // Manager, which deletes a VM as an orphan whose provider ID is not equal to that of its Machine. The cloud controller manager for AWS has
 // the zone in the place of the region on the Node; package nodeowner accepts that as the ID of the same VM, and the driver reads both.
 //
-// Each method makes a bounded number of requests and repeats none: the fleet calls again.
+// Each method sends a bounded number of requests and repeats none: the fleet calls again.
 package aws

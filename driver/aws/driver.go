@@ -34,7 +34,7 @@ type Config struct {
 	STSEndpoint string
 	// TokenDirs are the folders whose files a Secret may name as the token of a workload identity. Each tenant may name each of the files.
 	TokenDirs []string
-	// Transport makes the connections; nil means httpclient.Transport().
+	// Transport creates the connections; nil means httpclient.Transport().
 	Transport http.RoundTripper
 	// Wrap, if set, wraps the transport, as rest.Config.Wrap does for Kubernetes.
 	Wrap func(http.RoundTripper) http.RoundTripper
@@ -60,7 +60,7 @@ var (
 	_ driver.Sweeper = (*Driver)(nil)
 )
 
-// New returns a Driver. It makes no request. Errors: invalid endpoints.
+// New returns a Driver. It sends no request. Errors: invalid endpoints.
 func New(cfg Config) (*Driver, error) {
 	endpoints, err := httpclient.ParseEndpoints(cfg.Endpoints)
 	if err != nil {
@@ -87,7 +87,7 @@ func New(cfg Config) (*Driver, error) {
 	}, nil
 }
 
-// CreateMachine makes the VM. The client token makes EC2 find an earlier one. A request before looks for it only when the token may have
+// CreateMachine creates the VM. With the client token EC2 finds an earlier one. A request before looks for it only when the token may have
 // been forgotten, and one after when the parameters of the earlier create were others, because the class or the bootstrap token has
 // changed in between. Another request reads the name of the image's root device, once for each image.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
@@ -99,7 +99,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 	}
 	now := driver.Now(ctx, d.clock.Now())
 	if tokenMayBeForgotten(req.Machine, now) {
-		if vm, err := a.madeBefore(ctx, req.Target); driver.CodeOf(err) != driver.NotFound {
+		if vm, err := a.createdBefore(ctx, req.Target); driver.CodeOf(err) != driver.NotFound {
 			return a.created(req.Target, vm, err, "")
 		}
 	}
@@ -108,7 +108,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 	switch {
 	case codeIs(err, codeTokenMismatch):
 		mismatch := a.failed(ctx, driver.OpCreate, err)
-		vm, err := a.madeBefore(ctx, req.Target)
+		vm, err := a.createdBefore(ctx, req.Target)
 		if driver.CodeOf(err) == driver.NotFound {
 			err = mismatch // its VM is not shown yet, or not any more
 		}
@@ -163,7 +163,7 @@ func (d *Driver) prepare(ctx context.Context, req driver.CreateMachineRequest) (
 	return runInput(spec, placement, req.Target, req.UserData, root), a, nil
 }
 
-// created returns the answer of a create that has found or made a VM.
+// created returns the answer of a create that has found or created a VM.
 func (a *account) created(target driver.Target, vm types.Instance, err error, requested string) (driver.CreateMachineResponse, error) {
 	resp := driver.CreateMachineResponse{LastKnownState: requested}
 	switch {
@@ -174,7 +174,7 @@ func (a *account) created(target driver.Target, vm types.Instance, err error, re
 		if vm.StateReason != nil {
 			reason = ": " + sdk.ToString(vm.StateReason.Message)
 		}
-		return resp, driver.Errorf(driver.OpCreate, driver.Aborted, "VM %s, which was made for Machine %q, is %s%s; a Machine gets one VM in its life",
+		return resp, driver.Errorf(driver.OpCreate, driver.Aborted, "VM %s, which was created for Machine %q, is %s%s; a Machine gets one VM in its life",
 			a.providerID(vm), target.Machine.Name, vm.State.Name, reason)
 	case sdk.ToString(vm.PrivateDnsName) == "":
 		return resp, driver.Pendingf(driver.OpCreate, driver.Unavailable, "VM %s has no private DNS name yet, which is the name of its Node", a.providerID(vm))
@@ -273,12 +273,12 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 	return driver.ListMachinesResponse{Machines: machines}, nil
 }
 
-// GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what ParseProviderSpec rejects. It makes no request.
+// GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what ParseProviderSpec rejects. It sends no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
 	return driver.CheckFields(req.Class.ProviderSpec.Raw, ParseProviderSpec)
 }
 
-// GetVolumeIDs returns the IDs of EBS volumes, of the CSI driver and of Kubernetes' own. It makes no request.
+// GetVolumeIDs returns the IDs of EBS volumes, of the CSI driver and of Kubernetes' own. It sends no request.
 func (d *Driver) GetVolumeIDs(_ context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	var ids []string
 	for _, v := range req.Volumes {

@@ -123,7 +123,7 @@ func TestOtherParametersWhileTheVMIsNotShown(t *testing.T) {
 	w.wantLiving(t, 1, "after creates with other parameters")
 }
 
-// A VM that has gone is absent at once, and a machine whose VM was never made as well when it is old enough.
+// A VM that has gone is absent at once, and a machine whose VM was never created as well when it is old enough.
 func TestVMThatIsGone(t *testing.T) {
 	w := newWorld(t, nil)
 	target := w.target()

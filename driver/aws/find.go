@@ -93,15 +93,15 @@ func (a *account) findByUID(ctx context.Context, op driver.Op, target driver.Tar
 	return found, believe(op, found, target)
 }
 
-// madeBefore returns the VM that a create has made for the Machine before: one that lives, or else one that has ended.
-func (a *account) madeBefore(ctx context.Context, target driver.Target) (types.Instance, error) {
+// createdBefore returns the VM that a create has created for the Machine before: one that lives, or else one that has ended.
+func (a *account) createdBefore(ctx context.Context, target driver.Target) (types.Instance, error) {
 	vm, err := a.findByUID(ctx, driver.OpCreate, target, alive())
 	if driver.CodeOf(err) != driver.NotFound {
 		return vm, err
 	}
 	ended, err := a.findByUID(ctx, driver.OpCreate, target, ending())
 	if driver.CodeOf(err) == driver.OutOfRange {
-		err = driver.Errorf(driver.OpCreate, driver.Aborted, "several VMs that were made for Machine %q have ended; a Machine gets one VM in its life", target.Machine.Name)
+		err = driver.Errorf(driver.OpCreate, driver.Aborted, "several VMs that were created for Machine %q have ended; a Machine gets one VM in its life", target.Machine.Name)
 	}
 	return ended, err
 }
@@ -223,7 +223,7 @@ func owns(target driver.Target, tags map[string]string) bool {
 	return err == nil && len(keys) > 0
 }
 
-// nameOf returns the name of the Machine for which a VM was made.
+// nameOf returns the name of the Machine for which a VM was created.
 func nameOf(vm types.Instance) string {
 	tags := fromTags(vm.Tags)
 	if name, has := tags[TagMachine]; has {

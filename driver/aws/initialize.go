@@ -77,7 +77,7 @@ func prefixesOf(spec ProviderSpec, nic types.InstanceNetworkInterface) int32 {
 }
 
 // InitializeMachine disables the check of source and destination, and assigns IPv6 prefixes, on the network interfaces that lack it. It
-// reads the VM first, and makes one request for each setting that is missing. A provider spec without such a field is Unimplemented.
+// reads the VM first, and sends one request for each setting that is missing. A provider spec without such a field is Unimplemented.
 func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()

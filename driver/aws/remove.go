@@ -14,7 +14,7 @@ import (
 
 // DeleteMachine removes the VM with the Machine's provider ID, whose tags it reads immediately before. Where there is none that is the
 // Machine's it removes those with its UID. When no VM is left it removes the network interfaces and volumes with the UID that no VM uses.
-// It makes two requests while the VM ends, and up to four, and one for each left-over, in the end.
+// It sends two requests while the VM ends, and up to four, and one for each left-over, in the end.
 // The provider spec does not matter, except for its region: a broken one does not prevent the deletion.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)

@@ -36,7 +36,7 @@ func needsRootDevice(spec ProviderSpec) bool {
 	return len(spec.BlockDevices) == 1 || slices.ContainsFunc(spec.BlockDevices, func(d BlockDevice) bool { return d.DeviceName == RootDeviceName })
 }
 
-// runInput returns the request that makes a VM. It is the same for the same arguments: EC2 compares the parameters of requests with
+// runInput returns the request that creates a VM. It is the same for the same arguments: EC2 compares the parameters of requests with
 // one client token. rootDevice is the name of the image's root device, if needsRootDevice.
 func runInput(spec ProviderSpec, placement *Placement, target driver.Target, userData []byte, rootDevice string) *ec2.RunInstancesInput {
 	in := &ec2.RunInstancesInput{

@@ -63,7 +63,7 @@ func parseSecret(data map[string][]byte) (identity, error) {
 	return id, nil
 }
 
-// hash returns a hash of all that an identity is made of.
+// hash returns a hash of all that an identity is built from.
 func (id identity) hash() [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.Join([]string{id.accessKeyID, id.secretAccessKey, id.tokenFile, id.roleARN, id.endpoint}, "\x00")))
 }

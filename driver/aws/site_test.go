@@ -113,7 +113,7 @@ func (s *site) vms(*testing.T) (vms []drivertest.VM) {
 	return vms
 }
 
-// leftovers returns the UIDs of the machines for which was made what no VM uses.
+// leftovers returns the UIDs of the machines for which was created what no VM uses.
 func (s *site) leftovers(*testing.T) (machines []types.UID) {
 	for _, a := range s.Attachments() {
 		if a.Instance == "" {
@@ -123,7 +123,7 @@ func (s *site) leftovers(*testing.T) (machines []types.UID) {
 	return machines
 }
 
-// fail makes the cloud, or the connection to it, fail.
+// fail has the cloud, or the connection to it, fail.
 func (s *site) fail(way *brokenWay, how drivertest.Failure) (heal func()) {
 	run := []string{"RunInstances"}
 	switch how {

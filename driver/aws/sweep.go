@@ -41,7 +41,7 @@ func (d *Driver) Scope(req driver.ScopeRequest) (string, error) {
 }
 
 // ListResources returns the VMs with the tags of the fleet that have not begun to end, and after their last page the network interfaces
-// and then the volumes with these tags that no VM uses. Each call makes one request.
+// and then the volumes with these tags that no VM uses. Each call sends one request.
 func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -78,7 +78,7 @@ func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequ
 		resp.Continue = listOfVMs + next
 	}
 	for _, vm := range page {
-		if r, ok := madeFor(fromTags(vm.Tags)); ok {
+		if r, ok := createdFor(fromTags(vm.Tags)); ok {
 			described := a.describe(vm)
 			r.Kind, r.ID, r.NodeName = driver.ResourceVM, described.ProviderID, described.NodeName
 			resp.Items = append(resp.Items, r)
@@ -100,7 +100,7 @@ func (a *account) listLeftovers(
 		resp.Continue = begin + next
 	}
 	for _, l := range found {
-		if r, ok := madeFor(l.tags); ok {
+		if r, ok := createdFor(l.tags); ok {
 			r.Kind, r.ID = kind, l.id
 			resp.Items = append(resp.Items, r)
 		}
@@ -108,8 +108,8 @@ func (a *account) listLeftovers(
 	return resp, nil
 }
 
-// madeFor returns the Machine for which a resource with these tags was made; ok is false if the tags do not identify one.
-func madeFor(tags map[string]string) (r driver.Resource, ok bool) {
+// createdFor returns the Machine for which a resource with these tags was created; ok is false if the tags do not identify one.
+func createdFor(tags map[string]string) (r driver.Resource, ok bool) {
 	r = driver.Resource{Namespace: tags[TagNamespace], Machine: tags[TagMachine], MachineUID: apitypes.UID(tags[TagMachineUID])}
 	return r, r.Namespace != "" && r.Machine != "" && r.MachineUID != ""
 }
@@ -184,10 +184,10 @@ func (a *account) hasLeftover(ctx context.Context, r driver.Resource, tags map[s
 		}
 		token = next
 	}
-	return false, driver.Errorf(driver.OpSweep, driver.Internal, "the cloud's list of what was made for one machine does not end")
+	return false, driver.Errorf(driver.OpSweep, driver.Internal, "the cloud's list of what was created for one machine does not end")
 }
 
-// mayBeSwept returns an error when the control cluster is not known: then tags do not distinguish what this fleet has made.
+// mayBeSwept returns an error when the control cluster is not known: then tags do not distinguish what this fleet has created.
 func mayBeSwept(op driver.Op, req driver.ScopeRequest) error {
 	if req.ControlCluster == "" {
 		return driver.Errorf(op, driver.InvalidArgument, "the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")

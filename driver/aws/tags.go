@@ -27,7 +27,7 @@ const (
 	//
 	// On: VMs and their resources. By: driver. Value: UID. See: drivers/aws.md.
 	TagMachineUID = tagPrefix + "machine-uid"
-	// TagControlCluster is the ID of the control cluster. What was made while the ID was not known does not have it.
+	// TagControlCluster is the ID of the control cluster. What was created while the ID was not known does not have it.
 	//
 	// On: VMs and their resources. By: driver. Value: ID. See: drivers/aws.md.
 	TagControlCluster = tagPrefix + "control-cluster"

@@ -13,7 +13,7 @@ import (
 // otherGroup is a resource group that does not exist.
 const otherGroup = "shoot--b"
 
-// A resource group of the class that does not exist is not the absence of a VM that was made in another one.
+// A resource group of the class that does not exist is not the absence of a VM that was created in another one.
 func TestGroupThatDoesNotExistHidesNoVM(t *testing.T) {
 	s := serve(t, azuretest.Config{})
 	s.RemoveGroup(subscription, otherGroup)
@@ -71,14 +71,14 @@ func TestVMThatIsNotShownYetIsNotGone(t *testing.T) {
 			d := s.driver(t, nil)
 			of := target(machine("a"), specOf(emptyDisk))
 			of.Machine.CreationTimestamp = metav1.NewTime(s.clock.Now().Add(-time.Hour))
-			made, err := d.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: of, UserData: []byte(userData)})
+			created, err := d.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: of, UserData: []byte(userData)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if isNew {
 				of.Machine.CreationTimestamp = metav1.NewTime(s.clock.Now())
 			} else {
-				of.Machine.Spec.ProviderID, of.Machine.Status.LastKnownState = made.ProviderID, made.LastKnownState
+				of.Machine.Spec.ProviderID, of.Machine.Status.LastKnownState = created.ProviderID, created.LastKnownState
 				if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: of}); driver.CodeOf(err) != driver.Unavailable {
 					t.Errorf("status: %v, want Unavailable", err)
 				}

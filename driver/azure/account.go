@@ -70,7 +70,7 @@ func (a *accounts) drop(rejected *account) {
 	}
 }
 
-// openAccount makes the clients of an account. It makes no request.
+// openAccount creates the clients of an account. It sends no request.
 func (d *Driver) openAccount(c credentials) (*account, error) {
 	at, known := d.clouds[c.cloud]
 	if !known {

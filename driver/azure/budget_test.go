@@ -24,7 +24,7 @@ func left(text string) http.Header {
 	return http.Header{"X-Ms-Ratelimit-Remaining-Subscription-Writes": {text}}
 }
 
-// sendAll makes writes, of which each is answered with what the last one has left, and returns how many were sent.
+// sendAll sends writes, of which each is answered with what the last one has left, and returns how many were sent.
 func sendAll(t *testing.T, b *budgets, count int, header http.Header, status int) (sent int, last error) {
 	t.Helper()
 	for range count {
@@ -125,7 +125,7 @@ func TestBudgetAfterARefusal(t *testing.T) {
 	}
 }
 
-// A network interface whose VM could not be made is not made.
+// A network interface whose VM could not be created is not created.
 func TestBudgetForAVM(t *testing.T) {
 	b, _ := newBudgets(1)
 	_, _ = sendAll(t, b, 1, left("1"), http.StatusOK)

@@ -103,11 +103,11 @@ func newEnv(t *testing.T, spec string) drivertest.Env {
 		// A VM that has ended is one that is being deleted: the cloud does not know it after that.
 		EndVM:    func(_ *testing.T, providerID string) { s.End(strings.TrimPrefix(providerID, "azure://")) },
 		DoubleVM: func(t *testing.T, m *v1alpha1.Machine) { t.Helper(); s.double(t, m) },
-		MakeBare: func(_ *testing.T, m *v1alpha1.Machine) string {
+		CreateBare: func(_ *testing.T, m *v1alpha1.Machine) string {
 			s.Make(vmID(m.Name), map[string]string{"kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"})
 			return "azure://" + vmID(m.Name)
 		},
-		MakeWithout: func(_ *testing.T, m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) string {
+		CreateWithout: func(_ *testing.T, m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) string {
 			s.Make(vmID(m.Name), tagsWithout(m, controlCluster, without))
 			return "azure://" + vmID(m.Name)
 		},
@@ -151,7 +151,7 @@ func (s *site) vms(*testing.T) (vms []drivertest.VM) {
 	return vms
 }
 
-// double makes the second VM that a machine can have: the cloud has one VM of a name, and the driver uses two names. So more than two
+// double creates the second VM that a machine can have: the cloud has one VM of a name, and the driver uses two names. So more than two
 // cannot exist, and further calls change nothing.
 func (s *site) double(t *testing.T, m *v1alpha1.Machine) {
 	t.Helper()
@@ -177,7 +177,7 @@ func tagsWithout(m *v1alpha1.Machine, controlCluster string, without drivertest.
 	return tags
 }
 
-// fail makes the cloud, or the connection to it, fail. LostAnswer is about the request that makes a VM: a create makes several, and each
+// fail has the cloud, or the connection to it, fail. LostAnswer is about the request that creates a VM: a create sends several, and each
 // of the others is lost in TestCutAtEveryRequest.
 func (s *site) fail(way *brokenWay, how drivertest.Failure) (heal func()) {
 	if fault, ok := map[drivertest.Failure]azuretest.Fault{

@@ -13,27 +13,27 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
-// underWayFor is how long a create waits before it looks again for a part that is being made.
+// underWayFor is how long a create waits before it looks again for a part that is being created.
 const underWayFor = 5 * time.Second
 
-// CreateMachine makes the VM in steps: the network interface, each data disk that has an image, and the VM. Each step first looks for
-// what an earlier call has made, by its name and the Machine's UID, so that a call goes on where the one before has ended, regardless of which
+// CreateMachine creates the VM in steps: the network interface, each data disk that has an image, and the VM. Each step first looks for
+// what an earlier call has created, by its name and the Machine's UID, so that a call goes on where the one before has ended, regardless of which
 // process. It waits for no operation of the cloud: while a disk is being made it is Unavailable, and the VM is returned as soon as the
 // cloud has accepted it.
 //
-// A VM is made under the condition that there is none of that name. It makes six requests: four reads and two writes; one to three
+// A VM is created under the condition that there is none of that name. That takes six requests: four reads and two writes; one to three
 // more for an image of the marketplace that was not used before, and three for each disk with an image.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
-	made, note, err := d.create(ctx, req)
+	created, note, err := d.create(ctx, req)
 	if err != nil {
 		return driver.CreateMachineResponse{LastKnownState: note}, err
 	}
-	return driver.CreateMachineResponse{VM: describe(made), LastKnownState: note}, nil
+	return driver.CreateMachineResponse{VM: describe(created), LastKnownState: note}, nil
 }
 
-// create returns the VM, and the note that one may have been made.
+// create returns the VM, and the note that one may have been created.
 func (d *Driver) create(ctx context.Context, req driver.CreateMachineRequest) (vm resource, note string, err error) {
 	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *session) vacancy(ctx context.Context, t driver.Target) (vm resource, v 
 		s.at.resourceGroup, t.Machine.Name)
 }
 
-// assemble makes what is missing of a VM, and then the VM.
+// assemble creates what is missing of a VM, and then the VM.
 func (s *session) assemble(ctx context.Context, req driver.CreateMachineRequest, spec ProviderSpec, v vacancy) (resource, error) {
 	p := parts{spec: spec, vm: v.vm, nic: s.id(typeNIC, nicName(v.vm.name)), userData: req.UserData, tags: tagsFor(req.Target, spec.Tags)}
 	if image := spec.Properties.StorageProfile.ImageReference; value(image.URN) != "" && !image.SkipMarketplaceAgreement {
@@ -127,7 +127,7 @@ func (s *session) assemble(ctx context.Context, req driver.CreateMachineRequest,
 	}
 	if p.sshKey = strings.TrimSpace(spec.Properties.OSProfile.LinuxConfiguration.SSH.PublicKeys.KeyData); p.sshKey == "" {
 		if p.sshKey, err = uselessSSHKey(); err != nil {
-			return resource{}, driver.Errorf(s.op, driver.Internal, "make an SSH key: %w", err)
+			return resource{}, driver.Errorf(s.op, driver.Internal, "create an SSH key: %w", err)
 		}
 	}
 	_, err = send(ctx, s, func(ctx context.Context) (any, error) {
@@ -150,9 +150,9 @@ func (s *session) subnet(spec ProviderSpec) string {
 		spec.SubnetInfo.VnetName + "/subnets/" + spec.SubnetInfo.SubnetName
 }
 
-// disksFromImages makes the data disks that have an image, and returns them by LUN.
+// disksFromImages creates the data disks that have an image, and returns them by LUN.
 func (s *session) disksFromImages(ctx context.Context, t driver.Target, p parts) (map[int32]resourceID, error) {
-	made := map[int32]resourceID{}
+	created := map[int32]resourceID{}
 	for _, disk := range p.spec.Properties.StorageProfile.DataDisks {
 		if disk.ImageRef == nil {
 			continue
@@ -176,13 +176,13 @@ func (s *session) disksFromImages(ctx context.Context, t driver.Target, p parts)
 		}); err != nil {
 			return nil, err
 		}
-		made[disk.Lun] = id
+		created[disk.Lun] = id
 	}
-	return made, nil
+	return created, nil
 }
 
-// ensure returns a network interface or a disk of the Machine, and makes one if there is none; known is what was read, or the zero value.
-// Errors: Unavailable while it is being made, AlreadyExists for one of another Machine.
+// ensure returns a network interface or a disk of the Machine, and creates one if there is none; known is what was read, or the zero value.
+// Errors: Unavailable while it is being created, AlreadyExists for one of another Machine.
 func (s *session) ensure(ctx context.Context, t driver.Target, id resourceID, known resource, put func(context.Context) error) (resource, error) {
 	if known.id == (resourceID{}) {
 		_, err := send(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, put(ctx) })
@@ -195,13 +195,13 @@ func (s *session) ensure(ctx context.Context, t driver.Target, id resourceID, kn
 	}
 	switch {
 	case known.id == (resourceID{}), known.isOf(t) && !known.is(stateSucceeded) && !known.is(stateDeleting) && !known.is(stateFailed):
-		failure := driver.Pendingf(s.op, driver.Unavailable, "%s is being made", id.name)
+		failure := driver.Pendingf(s.op, driver.Unavailable, "%s is being created", id.name)
 		failure.RetryAfter = underWayFor
 		return resource{}, failure
 	case !known.isOf(t):
 		return resource{}, driver.Errorf(s.op, driver.AlreadyExists, "%s exists and is not of this Machine; delete it, or rename the Machine", id.name)
 	case !known.is(stateSucceeded):
-		return resource{}, driver.Errorf(s.op, driver.Aborted, "%s, which an earlier create has made, is in the state %s", id.name, known.state)
+		return resource{}, driver.Errorf(s.op, driver.Aborted, "%s, which an earlier create has created, is in the state %s", id.name, known.state)
 	}
 	return known, nil
 }

@@ -49,7 +49,7 @@ type place struct {
 }
 
 // placeOf reads where a class' VMs are, also from a provider spec that ParseProviderSpec rejects: a spec that was broken after a VM was
-// made hides no VM. What cannot be read is "".
+// created hides no VM. What cannot be read is "".
 func placeOf(raw []byte) place {
 	spec, err := decode(raw)
 	if err != nil {

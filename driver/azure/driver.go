@@ -34,7 +34,7 @@ type Config struct {
 	Clouds map[string]cloud.Configuration
 	// TokenDirectory has all files with tokens that a Secret may name; "" means TokenDirectory.
 	TokenDirectory string
-	// Transport makes the connections; nil means httpclient.Transport().
+	// Transport creates the connections; nil means httpclient.Transport().
 	Transport http.RoundTripper
 	// Wrap, if set, wraps the transport, as rest.Config.Wrap does for Kubernetes: a fence, or the counting of requests by Service.
 	Wrap func(http.RoundTripper) http.RoundTripper
@@ -44,7 +44,7 @@ type Config struct {
 	UserAgent string
 	// Rates are the limits of a subscription; zero means DefaultRates.
 	Rates Rates
-	// Share returns the part of the machines that the replica owns for which a call is made, which is its part of a subscription's limits: 0 to
+	// Share returns the part of the machines that the replica owns for which a call is sent, which is its part of a subscription's limits: 0 to
 	// 1. It gets the context of the call. nil means 1.
 	Share func(ctx context.Context) float64
 	// Clock is the time; nil means the real one.
@@ -68,7 +68,7 @@ var (
 	_ driver.Sweeper = (*Driver)(nil)
 )
 
-// New returns a Driver. It makes no request. Errors: endpoints that are no URLs.
+// New returns a Driver. It sends no request. Errors: endpoints that are no URLs.
 func New(cfg Config) (*Driver, error) {
 	d := &Driver{clouds: maps.Clone(cfg.Clouds), tokenDir: cfg.TokenDirectory, clock: cfg.Clock, userAgent: cfg.UserAgent}
 	if d.clouds == nil {
@@ -132,7 +132,7 @@ type session struct {
 	noGroup error
 }
 
-// begin returns the session of a call. It makes no request. Errors: InvalidArgument for credentials that cannot work.
+// begin returns the session of a call. It sends no request. Errors: InvalidArgument for credentials that cannot work.
 func (d *Driver) begin(op driver.Op, secret map[string][]byte, spec []byte) (*session, error) {
 	at := placeOf(spec)
 	parsed, err := parseSecret(secret, at.cloud, d.tokenDir)
@@ -146,7 +146,7 @@ func (d *Driver) begin(op driver.Op, secret map[string][]byte, spec []byte) (*se
 	return &session{account: own, driver: d, op: op, at: at}, nil
 }
 
-// send makes a request with the SDK, and returns the driver's error for one of the SDK.
+// send sends a request with the SDK, and returns the driver's error for one of the SDK.
 func send[T any](ctx context.Context, s *session, request func(context.Context) (T, error)) (T, error) {
 	err := s.tokens.renew(ctx)
 	var answer T

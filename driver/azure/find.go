@@ -144,7 +144,7 @@ func (s *session) named(ctx context.Context, t driver.Target) (vm resource, foun
 
 // owned returns the VMs that are the Machine's, by their names, those that are ending, too. known is one that was read already, or the
 // zero value; it is not read again. Where a resource group does not exist it looks for VMs with the Machine's UID in the whole subscription: the
-// class may have named another group when the VM was made.
+// class may have named another group when the VM was created.
 func (s *session) owned(ctx context.Context, t driver.Target, known resource) (vms []resource, err error) {
 	if err := s.needsGroup(); err != nil {
 		return nil, err
@@ -303,12 +303,12 @@ func (s *session) shortage(ctx context.Context, vm resource) (string, error) {
 	return "", nil
 }
 
-// GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what ParseProviderSpec rejects. It makes no request.
+// GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what ParseProviderSpec rejects. It sends no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
 	return driver.CheckFields(req.Class.ProviderSpec.Raw, ParseProviderSpec)
 }
 
-// GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver, and the names of those of the driver before it. It makes no
+// GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver, and the names of those of the driver before it. It sends no
 // request.
 func (*Driver) GetVolumeIDs(_ context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	const csiDriver = "disk.csi.azure.com"

@@ -26,7 +26,7 @@ func TestCutAtEveryRequest(t *testing.T) {
 			of := target(machine("a"), specOf(emptyDisk+","+diskOfImage))
 			of.Machine.Spec.ProviderID = s.createAll(t, name, of).ProviderID
 			if got := s.Stats().VMs; got != 1 || len(s.VMs()) != 1 {
-				t.Errorf("%s: %d VMs were made, and %d exist; want 1", name, got, len(s.VMs()))
+				t.Errorf("%s: %d VMs were created, and %d exist; want 1", name, got, len(s.VMs()))
 			}
 			s.removeAll(t, name, of)
 			for _, r := range s.All() {
@@ -127,7 +127,7 @@ func TestShortageAfterTheCloudHasAccepted(t *testing.T) {
 		return resp.VM, driver.CodeOf(err)
 	}
 	if _, code := status(); code != driver.OK {
-		t.Errorf("status while the VM is made: %v, want OK", code)
+		t.Errorf("status while the VM is created: %v, want OK", code)
 	}
 	s.clock.Step(2 * time.Second)
 	if found, code := status(); code != driver.Uninitialized || found.ProviderID != vm.ProviderID {
@@ -160,11 +160,11 @@ func TestShortageAfterTheCloudHasAccepted(t *testing.T) {
 	}
 	s.remove(t, d, of)
 	if got := s.Stats().VMs; got != 1 || len(s.All()) > 0 {
-		t.Errorf("%d VMs were made, %v are left; want 1, and nothing", got, s.All())
+		t.Errorf("%d VMs were created, %v are left; want 1, and nothing", got, s.All())
 	}
 }
 
-// A create holds no worker while the cloud makes a disk, and continues with it.
+// A create holds no worker while the cloud creates a disk, and continues with it.
 func TestCreateDoesNotWaitForDisks(t *testing.T) {
 	s := serve(t, azuretest.Config{CreateTime: time.Minute})
 	d := s.driver(t, nil)
@@ -172,7 +172,7 @@ func TestCreateDoesNotWaitForDisks(t *testing.T) {
 	for range 2 {
 		_, err := create(t, d, of)
 		if driver.CodeOf(err) != driver.Unavailable || driver.RetryAfterOf(err) == 0 || len(s.VMs()) > 0 {
-			t.Fatalf("while the disk is made: %v and %d VMs; want Unavailable with a time to wait, and none", err, len(s.VMs()))
+			t.Fatalf("while the disk is created: %v and %d VMs; want Unavailable with a time to wait, and none", err, len(s.VMs()))
 		}
 	}
 	s.clock.Step(time.Minute)
@@ -298,7 +298,7 @@ func TestOneTokenForManyCalls(t *testing.T) {
 	}
 }
 
-// The agreement of a marketplace plan is accepted once, and few requests are made for further machines.
+// The agreement of a marketplace plan is accepted once, and few requests are sent for further machines.
 func TestMarketplaceAgreement(t *testing.T) {
 	s := serve(t, azuretest.Config{})
 	d := s.driver(t, nil)
@@ -311,7 +311,7 @@ func TestMarketplaceAgreement(t *testing.T) {
 	}
 	after := s.Stats()
 	if requests, writes := after.Requests-before.Requests, after.Writes-before.Writes; requests != 6 || writes != 2 {
-		t.Errorf("a further create made %d requests and %d writes, want 6 and 2", requests, writes)
+		t.Errorf("a further create sent %d requests and %d writes, want 6 and 2", requests, writes)
 	}
 	skipped := strings.Replace(specOf(emptyDisk), `"urn": "sap:`, `"skipMarketplaceAgreement": true, "urn": "sap:`, 1)
 	s = serve(t, azuretest.Config{})

@@ -87,7 +87,7 @@ type DiskSecurityProfile struct {
 	SecurityEncryptionType *string `json:"securityEncryptionType,omitempty"`
 }
 
-// DataDisk is a disk that is made and removed with the VM. One with an ImageRef is made from that image, before the VM.
+// DataDisk is a disk that is created and removed with the VM. One with an ImageRef is created from that image, before the VM.
 type DataDisk struct {
 	Name               string          `json:"name,omitempty"`
 	Lun                int32           `json:"lun"`

@@ -16,7 +16,7 @@ import (
 )
 
 // ListMachines returns the VMs in the resource group of the class that have not begun to end: those with the class' namespace as a tag,
-// and those that Machine Controller Manager has made for the class' cluster.
+// and those that Machine Controller Manager has created for the class' cluster.
 func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -95,7 +95,7 @@ func (s *session) page(ctx context.Context, l list, query string) (page, error) 
 	}
 	var got page
 	for _, r := range read {
-		_, isOurs := r.tags.madeFor()
+		_, isOurs := r.tags.createdFor()
 		switch isValid := r.id.kind == l.kind && strings.EqualFold(r.id.subscription, s.subscription); {
 		case isValid:
 			got.items = append(got.items, r)
@@ -215,7 +215,7 @@ func (p position) after() string {
 }
 
 // ListResources returns the VMs of the subscription with the tags of the fleet that have not begun to end, and after their last page the
-// network interfaces and the disks with these tags that no VM uses. Each call makes one request.
+// network interfaces and the disks with these tags that no VM uses. Each call sends one request.
 func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -257,7 +257,7 @@ func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequ
 
 // swept returns what a sweep lists of a resource; ok is false for one that is ending or in use, and for one of no Machine.
 func swept(r resource) (item driver.Resource, ok bool) {
-	item, ok = r.tags.madeFor()
+	item, ok = r.tags.createdFor()
 	if !ok || r.is(stateDeleting) {
 		return driver.Resource{}, false
 	}
@@ -274,7 +274,7 @@ func swept(r resource) (item driver.Resource, ok bool) {
 	return item, r.user == ""
 }
 
-// DeleteResource deletes a VM, or a network interface or disk that no VM uses. It makes one request, which reads the tags, and one that
+// DeleteResource deletes a VM, or a network interface or disk that no VM uses. It sends one request, which reads the tags, and one that
 // deletes.
 func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
@@ -323,7 +323,7 @@ func sweptID(r driver.Resource) (id resourceID, ok bool) {
 }
 
 // withoutControlCluster returns the error for a sweep while the control cluster is not known: then tags do not distinguish what this
-// fleet has made.
+// fleet has created.
 func (s *session) withoutControlCluster() error {
 	return s.invalid("the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")
 }

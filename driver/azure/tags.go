@@ -25,7 +25,7 @@ const (
 	//
 	// On: VMs and their resources. By: driver. Value: UID. See: drivers/azure.md.
 	TagMachineUID = "machine-controller-fleet-machine-uid"
-	// TagControlCluster is the ID of the control cluster. What was made while it was not known does not have it.
+	// TagControlCluster is the ID of the control cluster. What was created while it was not known does not have it.
 	//
 	// On: VMs and their resources. By: driver. Value: ID. See: drivers/azure.md.
 	TagControlCluster = "machine-controller-fleet-control-cluster"
@@ -34,7 +34,7 @@ const (
 // ownTags are the keys of the driver's tags.
 func ownTags() []string { return []string{TagNamespace, TagMachine, TagMachineUID, TagControlCluster} }
 
-// tagsFor returns the tags of what is made for a Machine.
+// tagsFor returns the tags of what is created for a Machine.
 func tagsFor(t driver.Target, ofSpec map[string]string) map[string]*string {
 	tags := map[string]*string{}
 	for key, value := range ofSpec {
@@ -62,8 +62,8 @@ func tagsOf(tags map[string]*string) tagSet {
 	return set
 }
 
-// madeFor returns the Machine for which a resource with these tags was made; ok is false if the tags do not identify one.
-func (s tagSet) madeFor() (r driver.Resource, ok bool) {
+// createdFor returns the Machine for which a resource with these tags was created; ok is false if the tags do not identify one.
+func (s tagSet) createdFor() (r driver.Resource, ok bool) {
 	r = driver.Resource{Namespace: s[TagNamespace], Machine: s[TagMachine], MachineUID: types.UID(s[TagMachineUID])}
 	return r, r.Namespace != "" && r.Machine != "" && r.MachineUID != ""
 }

@@ -67,7 +67,7 @@ func (t *transport) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// needed returns how many requests a budget must have for one: a network interface is made only if its VM can be made, too.
+// needed returns how many requests a budget must have for one: a network interface is created only if its VM can be created, too.
 func needed(req *http.Request) int {
 	if Service(req) == "nic_create" {
 		return 2

@@ -12,14 +12,14 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
 )
 
-// parts are what a VM is made of.
+// parts are what a VM is built from.
 type parts struct {
 	spec      ProviderSpec
 	vm, nic   resourceID
 	plan      *armcompute.Plan
 	sshKey    string
 	userData  []byte
-	dataDisks map[int32]resourceID // those that were made from images, by LUN
+	dataDisks map[int32]resourceID // those that were created from images, by LUN
 	tags      map[string]*string
 }
 
@@ -109,8 +109,8 @@ func newDataDisks(p parts) (disks []*armcompute.DataDisk) {
 			CreateOption: new(armcompute.DiskCreateOptionTypesEmpty), DeleteOption: new(armcompute.DiskDeleteOptionTypesDelete),
 			ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: new(armcompute.StorageAccountTypes(spec.StorageAccountType))},
 		}
-		if made, ok := p.dataDisks[spec.Lun]; ok {
-			disk.CreateOption, disk.ManagedDisk.ID = new(armcompute.DiskCreateOptionTypesAttach), new(made.String())
+		if created, ok := p.dataDisks[spec.Lun]; ok {
+			disk.CreateOption, disk.ManagedDisk.ID = new(armcompute.DiskCreateOptionTypesAttach), new(created.String())
 		}
 		disks = append(disks, disk)
 	}
@@ -137,7 +137,7 @@ func newNIC(name, subnet string, spec ProviderSpec, tags map[string]*string) arm
 	}
 }
 
-// newDisk returns the request for a data disk that is made from an image. imageID is the ID of the image that a URN names.
+// newDisk returns the request for a data disk that is created from an image. imageID is the ID of the image that a URN names.
 func newDisk(spec ProviderSpec, disk DataDisk, imageID string, tags map[string]*string) armcompute.Disk {
 	data := &armcompute.CreationData{CreateOption: new(armcompute.DiskCreateOptionFromImage)}
 	switch image := disk.ImageRef; {
@@ -191,7 +191,7 @@ func optional[T ~string](text T) *T {
 	return &text
 }
 
-// uselessSSHKey returns a public key whose private key is forgotten: the cloud makes no VM without a key or a password.
+// uselessSSHKey returns a public key whose private key is forgotten: the cloud creates no VM without a key or a password.
 func uselessSSHKey() (string, error) {
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -90,11 +90,11 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 		if err != nil || found {
 			return driver.CreateMachineResponse{VM: vm}, err
 		}
-		made, err := d.tagged(driver.OpCreate, target, req.Machine.UID)
+		created, err := d.tagged(driver.OpCreate, target, req.Machine.UID)
 		if err != nil {
 			return driver.CreateMachineResponse{}, err
 		}
-		resp, err := d.next.CreateMachine(ctx, &mcm.CreateMachineRequest{Machine: made.machine, MachineClass: made.class, Secret: made.secret})
+		resp, err := d.next.CreateMachine(ctx, &mcm.CreateMachineRequest{Machine: created.machine, MachineClass: created.class, Secret: created.secret})
 		if resp == nil {
 			resp = &mcm.CreateMachineResponse{}
 		}
@@ -241,7 +241,7 @@ func (d *Driver) providerID(t target, id string) string {
 	return d.options.ProviderID(id, t.class, t.secret)
 }
 
-// bounded makes a call that changes nothing, and returns when ctx ends, whether or not the driver does. It never waits longer.
+// bounded sends a call that changes nothing, and returns when ctx ends, whether or not the driver does. It never waits longer.
 func bounded[T any](ctx context.Context, op driver.Op, do func(context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		value T

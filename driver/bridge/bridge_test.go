@@ -42,8 +42,8 @@ func TestConformance(t *testing.T) {
 			VMs: func(*testing.T) (vms []drivertest.VM) {
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				for id, made := range c.vms {
-					vms = append(vms, drivertest.VM{ProviderID: id, MachineUID: made.uid})
+				for id, created := range c.vms {
+					vms = append(vms, drivertest.VM{ProviderID: id, MachineUID: created.uid})
 				}
 				return vms
 			},
@@ -113,12 +113,12 @@ func TestACreateThatTakesLong(t *testing.T) {
 	}
 	close(c.hold)
 	for {
-		made, err := create(t, d)
+		created, err := create(t, d)
 		if driver.CodeOf(err) == driver.Aborted {
 			continue
 		}
-		if err != nil || made.ProviderID != "fake:///1" || c.creates != 1 {
-			t.Errorf("%+v, %v after %d creates", made, err, c.creates)
+		if err != nil || created.ProviderID != "fake:///1" || c.creates != 1 {
+			t.Errorf("%+v, %v after %d creates", created, err, c.creates)
 		}
 		return
 	}
@@ -128,14 +128,14 @@ func TestACreateThatTakesLong(t *testing.T) {
 func TestACreateIsRepeatedByAnotherProcess(t *testing.T) {
 	c := newCloud()
 	for range 2 {
-		made, err := create(t, bridge.New(c, bridge.Options{}))
-		if err != nil || made.ProviderID != "fake:///1" {
-			t.Errorf("%+v, %v", made, err)
+		created, err := create(t, bridge.New(c, bridge.Options{}))
+		if err != nil || created.ProviderID != "fake:///1" {
+			t.Errorf("%+v, %v", created, err)
 		}
 	}
 	c.hidden = true // and is listed where the driver cannot look
-	if made, err := create(t, bridge.New(c, bridge.Options{})); err != nil || made.ProviderID != "fake:///1" || made.NodeName != "m" {
-		t.Errorf("%+v, %v", made, err)
+	if created, err := create(t, bridge.New(c, bridge.Options{})); err != nil || created.ProviderID != "fake:///1" || created.NodeName != "m" {
+		t.Errorf("%+v, %v", created, err)
 	}
 	for _, how := range []drivertest.Failure{drivertest.Unreachable, drivertest.ServerError, drivertest.BadCredentials} {
 		heal := c.fail(t, how)
@@ -160,8 +160,8 @@ func TestAFailureIsReportedAfterItsCallHasReturned(t *testing.T) {
 		_, err = create(t, d)
 	}
 	want(t, "the failure", err, driver.Unavailable)
-	if made, err := create(t, d); err != nil || made.ProviderID == "" {
-		t.Errorf("after it: %+v, %v", made, err)
+	if created, err := create(t, d); err != nil || created.ProviderID == "" {
+		t.Errorf("after it: %+v, %v", created, err)
 	}
 }
 
@@ -185,9 +185,9 @@ func TestACancelledCallCancelsTheWork(t *testing.T) {
 	}
 	cancel()
 	call.Wait() // the held create ends with its context: goleak finds it otherwise
-	made, err := create(t, d)
-	if err != nil || made.ProviderID != "fake:///1" || c.creates != 1 {
-		t.Errorf("the next call: %+v, %v after %d creates", made, err, c.creates)
+	created, err := create(t, d)
+	if err != nil || created.ProviderID != "fake:///1" || c.creates != 1 {
+		t.Errorf("the next call: %+v, %v after %d creates", created, err, c.creates)
 	}
 }
 
@@ -202,14 +202,14 @@ func TestProviderIDsOfNodes(t *testing.T) {
 	}}
 	for _, recorded := range []string{ofDriver, ofNode} {
 		d := bridge.New(newCloud(), options)
-		made, err := create(t, d)
+		created, err := create(t, d)
 		want(t, "create", err, driver.OK)
 		found, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: machine()})
 		want(t, "status", err, driver.OK)
 		listed, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: machine().Class, Secret: machine().Secret})
 		want(t, "list", err, driver.OK)
-		if made.ProviderID != ofNode || found.ProviderID != ofNode || listed.Machines[ofNode] != "m" {
-			t.Errorf("create returned %q, status %q, list %q; want %q", made.ProviderID, found.ProviderID, listed.Machines, ofNode)
+		if created.ProviderID != ofNode || found.ProviderID != ofNode || listed.Machines[ofNode] != "m" {
+			t.Errorf("create returned %q, status %q, list %q; want %q", created.ProviderID, found.ProviderID, listed.Machines, ofNode)
 		}
 		target := machine()
 		target.Machine.Spec.ProviderID = recorded

@@ -1,9 +1,9 @@
-// Package bridge makes a driver of Machine Controller Manager (MCM) a driver of this fleet: any implementation of its driver.Driver, unchanged.
+// Package bridge turns a driver of Machine Controller Manager (MCM) into a driver of this fleet: any implementation of its driver.Driver, unchanged.
 // A main of ten lines serves it in a separate process, see Serve.
 //
 // What the bridge adds:
 //
-//   - A create looks for the Machine's VM first, and again each time that it is repeated: a driver without idempotency tokens makes a second
+//   - A create looks for the Machine's VM first, and again each time that it is repeated: a driver without idempotency tokens creates a second
 //     VM when its create is repeated. While it is not known whether there is a VM, none is created.
 //
 //   - Calls that wait are bounded: MCM's drivers wait for the cloud, some for 15 minutes. The bridge answers after Options.Patience that the
@@ -23,7 +23,7 @@
 //     the scope of the class, is taken for the Machine's: two namespaces with classes of the same tags in one account are not
 //     distinguished. Use an account, a resource group or different tags for each namespace.
 //
-//   - A VM that its cloud does not show yet is not found. If the process ends between the create and that moment, the next create makes a
+//   - A VM that its cloud does not show yet is not found. If the process ends between the create and that moment, the next create creates a
 //     second VM, unless the names of VMs are unique at the cloud (Azure, Google). GetMachineStatus then reports OutOfRange where the driver
 //     notices it.
 //

@@ -23,13 +23,13 @@ import (
 type cloud struct {
 	mu      sync.Mutex
 	vms     map[string]vm // by provider ID
-	made    int
+	created int
 	creates int
 	failure drivertest.Failure
 	healed  chan struct{}
-	// hold, if set, is what a create waits for, after its VM was made.
+	// hold, if set, is what a create waits for, after its VM was created.
 	hold chan struct{}
-	// hidden makes GetMachineStatus Unimplemented.
+	// hidden has GetMachineStatus return Unimplemented.
 	hidden bool
 	// requests are the last ones.
 	lastCreate *mcm.CreateMachineRequest
@@ -106,12 +106,12 @@ func (c *cloud) CreateMachine(ctx context.Context, req *mcm.CreateMachineRequest
 	return &mcm.CreateMachineResponse{ProviderID: id, NodeName: req.Machine.Name}, c.answers(ctx, true, true)
 }
 
-func (c *cloud) add(made vm) (id string) {
+func (c *cloud) add(created vm) (id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.made++
-	id = fmt.Sprintf("fake:///%d", c.made)
-	c.vms[id] = made
+	c.created++
+	id = fmt.Sprintf("fake:///%d", c.created)
+	c.vms[id] = created
 	return id
 }
 
@@ -125,8 +125,8 @@ func (c *cloud) DeleteMachine(ctx context.Context, req *mcm.DeleteMachineRequest
 	}
 	c.mu.Lock()
 	gone := 0
-	for id, made := range c.vms {
-		if made.name == req.Machine.Name {
+	for id, created := range c.vms {
+		if created.name == req.Machine.Name {
 			delete(c.vms, id)
 			gone++
 		}
@@ -162,8 +162,8 @@ func (c *cloud) GetMachineStatus(ctx context.Context, req *mcm.GetMachineStatusR
 func (c *cloud) named(m *v1alpha1.Machine) (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, made := range c.vms {
-		if made.name == m.Name {
+	for id, created := range c.vms {
+		if created.name == m.Name {
 			ids = append(ids, id)
 		}
 	}
@@ -177,8 +177,8 @@ func (c *cloud) ListMachines(ctx context.Context, _ *mcm.ListMachinesRequest) (*
 	list := map[string]string{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, made := range c.vms {
-		list[id] = made.name
+	for id, created := range c.vms {
+		list[id] = created.name
 	}
 	return &mcm.ListMachinesResponse{MachineList: list}, nil
 }
@@ -225,7 +225,7 @@ func (f failing) GetMachineStatus(context.Context, *mcm.GetMachineStatusRequest)
 	return nil, nil // a driver that returns neither
 }
 
-// errPanic makes a failing driver panic.
+// errPanic has a failing driver panic.
 var errPanic = errors.New("panic")
 
 func mcmMachine(name string) *v1alpha1.Machine {

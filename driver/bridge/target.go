@@ -32,14 +32,14 @@ func (d *Driver) targetOf(op driver.Op, t driver.Target, userData []byte) (targe
 	if t.Machine != nil && t.Machine.UID == "" {
 		return target{}, driver.Errorf(op, driver.InvalidArgument, "the Machine has no UID")
 	}
-	made := target{class: &mcm.MachineClass{}}
-	err := convert(t.Class, made.class, func(class *v1alpha1.MachineClass) { class.ProviderSpec = runtime.RawExtension{} })
+	created := target{class: &mcm.MachineClass{}}
+	err := convert(t.Class, created.class, func(class *v1alpha1.MachineClass) { class.ProviderSpec = runtime.RawExtension{} })
 	if t.Class != nil {
-		made.class.ProviderSpec = runtime.RawExtension{Raw: t.Class.ProviderSpec.Raw} // which may be no JSON
+		created.class.ProviderSpec = runtime.RawExtension{Raw: t.Class.ProviderSpec.Raw} // which may be no JSON
 	}
 	if t.Machine != nil {
-		made.machine = &mcm.Machine{}
-		err = errors.Join(err, convert(t.Machine, made.machine, func(m *v1alpha1.Machine) {
+		created.machine = &mcm.Machine{}
+		err = errors.Join(err, convert(t.Machine, created.machine, func(m *v1alpha1.Machine) {
 			if !d.options.PassProviderID {
 				m.Spec.ProviderID = ""
 			}
@@ -58,8 +58,8 @@ func (d *Driver) targetOf(op driver.Op, t driver.Target, userData []byte) (targe
 	case len(data[v1alpha1.SecretKeyUserData]) == 0:
 		data[v1alpha1.SecretKeyUserData] = []byte(noUserData)
 	}
-	made.secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: made.class.Name, Namespace: made.class.Namespace}, Data: data}
-	return made, nil
+	created.secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: created.class.Name, Namespace: created.class.Namespace}, Data: data}
+	return created, nil
 }
 
 // convert copies an object to the same type of Machine Controller Manager, by its JSON, with a change of the copy that is read.

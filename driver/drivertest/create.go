@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// concurrency is how many calls are made at the same time.
+// concurrency is how many calls are sent at the same time.
 const concurrency = 8
 
 // lostAfter is how long a caller waits for an answer that does not arrive.
@@ -27,7 +27,7 @@ func testCreate(s *suite) {
 	if got := s.wantStatus(m, driver.OK, "by UID"); got.ProviderID != vm.ProviderID || got.NodeName != vm.NodeName {
 		s.t.Errorf("GetMachineStatus by UID returned another VM than CreateMachine:\n%s", cmp.Diff(vm, got))
 	}
-	if got := s.wantStatus(made(m, vm), driver.OK, "by provider ID"); got.ProviderID != vm.ProviderID || got.NodeName != vm.NodeName {
+	if got := s.wantStatus(created(m, vm), driver.OK, "by provider ID"); got.ProviderID != vm.ProviderID || got.NodeName != vm.NodeName {
 		s.t.Errorf("GetMachineStatus by provider ID returned another VM than CreateMachine:\n%s", cmp.Diff(vm, got))
 	}
 }
@@ -68,7 +68,7 @@ func testCreateConcurrently(s *suite) {
 func testCreateAfterLostAnswer(s *suite) {
 	m := s.machine()
 	heal := s.fail(LostAnswer)
-	if code := s.createUntilMade(m); !outcomeUnknown(code) {
+	if code := s.createUntilExists(m); !outcomeUnknown(code) {
 		s.t.Errorf("CreateMachine without an answer: code %v, want one for an unknown outcome", code)
 	}
 	heal()
@@ -77,9 +77,9 @@ func testCreateAfterLostAnswer(s *suite) {
 	s.wantVMs(m, 1, "after the create was repeated")
 }
 
-// createUntilMade calls CreateMachine, and gives up when the VM has existed for lostAfter, or after the patience for a call. How long a
-// driver takes to the request that makes the VM depends on the machine that the test runs on.
-func (s *suite) createUntilMade(m *v1alpha1.Machine) driver.Code {
+// createUntilExists calls CreateMachine, and gives up when the VM has existed for lostAfter, or after the patience for a call. How long a
+// driver takes to the request that creates the VM depends on the machine that the test runs on.
+func (s *suite) createUntilExists(m *v1alpha1.Machine) driver.Code {
 	s.t.Helper()
 	ctx, cancel := s.bounded()
 	defer cancel()
@@ -156,7 +156,7 @@ func testBadSpecs(s *suite) {
 func testInitialize(s *suite) {
 	m := s.machine()
 	vm := s.mustCreate(m)
-	for _, m := range []driver.Target{s.target(m), s.target(made(m, vm)), s.target(made(m, vm))} {
+	for _, m := range []driver.Target{s.target(m), s.target(created(m, vm)), s.target(created(m, vm))} {
 		ctx, cancel := s.bounded()
 		resp, err := s.Driver.InitializeMachine(ctx, driver.InitializeMachineRequest{Target: m})
 		cancel()
@@ -170,5 +170,5 @@ func testInitialize(s *suite) {
 			s.t.Errorf("InitializeMachine: %v", err)
 		}
 	}
-	s.wantStatus(made(m, vm), driver.OK, "after InitializeMachine")
+	s.wantStatus(created(m, vm), driver.OK, "after InitializeMachine")
 }

@@ -12,5 +12,5 @@
 // Each subtest calls the function for its own Env. Subtests that need a field which an Env leaves nil are skipped,
 // and name it. VMs is the one hook that is required: the driver's own answers prove nothing.
 //
-// The suite makes no assumption about time, except that a call returns within Env.Patience.
+// The suite has no assumption about time, except that a call returns within Env.Patience.
 package drivertest

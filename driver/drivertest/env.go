@@ -25,24 +25,24 @@ type Env struct {
 	// VMs returns what really exists: every VM of the cloud that has not ended. Required.
 	VMs func(t *testing.T) []VM
 
-	// Fail makes all calls of the cloud fail in that way until heal is called. It returns nil for failures that it does not support.
+	// Fail has all calls of the cloud fail in that way until heal is called. It returns nil for failures that it does not support.
 	Fail func(t *testing.T, how Failure) (heal func())
 	// EndVM ends a VM without a call of the driver.
 	EndVM func(t *testing.T, providerID string)
-	// DoubleVM makes a second VM that looks as if the driver had made it for the same machine.
+	// DoubleVM creates a second VM that looks as if the driver had made it for the same machine.
 	DoubleVM func(t *testing.T, m *v1alpha1.Machine)
 	// Hide makes the cloud answer as if it had none of the VMs that it makes, until show is called: clouds answer with the state of some seconds ago.
 	// Nil is for a cloud that shows each VM at once.
 	Hide func(t *testing.T) (show func())
-	// MakeBare makes a VM for the machine as Machine Controller Manager has made it: with the machine's name in the scope of the
+	// CreateBare creates a VM for the machine as Machine Controller Manager has made it: with the machine's name in the scope of the
 	// class, and without a UID. It returns its provider ID.
-	MakeBare func(t *testing.T, m *v1alpha1.Machine) (providerID string)
+	CreateBare func(t *testing.T, m *v1alpha1.Machine) (providerID string)
 	// Leftovers returns, of each network interface, disk and the like that belongs to no VM, the UID of the Machine for which the
 	// driver made it.
 	Leftovers func(t *testing.T) []types.UID
-	// MakeWithout makes a VM that looks as if the driver had made it for the machine in that control cluster, and that lacks one of the
+	// CreateWithout creates a VM that looks as if the driver had made it for the machine in that control cluster, and that lacks one of the
 	// tags. It returns its provider ID.
-	MakeWithout func(t *testing.T, m *v1alpha1.Machine, controlCluster string, without Tag) (providerID string)
+	CreateWithout func(t *testing.T, m *v1alpha1.Machine, controlCluster string, without Tag) (providerID string)
 	// OtherScopes are Secrets of other accounts and endpoints than Secret, by their difference. They need not work.
 	OtherScopes map[string]map[string][]byte
 	// Confidential are the keys of Secrets whose values must not be shown.
@@ -70,7 +70,7 @@ type VM struct {
 	MachineUID types.UID
 }
 
-// Tag is what a VM shows of the machine for which it was made. A cloud without tags may show it otherwise.
+// Tag is what a VM shows of the machine for which it was created. A cloud without tags may show it otherwise.
 type Tag string
 
 // The tags by which a sweep lists VMs.
@@ -86,7 +86,7 @@ type Failure string
 
 // The failures. Env.Fail supports as many of them as it can.
 const (
-	// Unreachable: no connection can be made.
+	// Unreachable: no connection can be opened.
 	Unreachable Failure = "Unreachable"
 	// NoAnswer: calls are neither carried out nor answered, for as long as the caller waits.
 	NoAnswer Failure = "NoAnswer"
@@ -101,7 +101,7 @@ const (
 	// QuotaExceeded and NoCapacity: creates are rejected.
 	QuotaExceeded Failure = "QuotaExceeded"
 	NoCapacity    Failure = "NoCapacity"
-	// PartialCreate: creates fail after the cloud has made a part of what a VM needs, such as a network interface.
+	// PartialCreate: creates fail after the cloud has created a part of what a VM needs, such as a network interface.
 	PartialCreate Failure = "PartialCreate"
 	// BadCredentials: the caller is not authenticated. Forbidden: the caller is not authorized.
 	BadCredentials Failure = "BadCredentials"
@@ -201,8 +201,8 @@ func (s *suite) wantVMs(m *v1alpha1.Machine, want int, when string) {
 	}
 }
 
-// made is the Machine as it is once the fleet has recorded its VM.
-func made(m *v1alpha1.Machine, vm driver.VM) *v1alpha1.Machine {
+// created is the Machine as it is once the fleet has recorded its VM.
+func created(m *v1alpha1.Machine, vm driver.VM) *v1alpha1.Machine {
 	noted := m.DeepCopy()
 	noted.Spec.ProviderID = vm.ProviderID
 	return noted

@@ -41,7 +41,7 @@ func testUnknownIsNotAbsent(s *suite) {
 		s.t.Skip("Env.Fail is not set")
 	}
 	m := s.machine()
-	there := made(m, s.mustCreate(m))
+	there := created(m, s.mustCreate(m))
 	s.each([]Failure{Unreachable, NoAnswer, ServerError, Nonsense, Throttled}, func(s *suite, how Failure) {
 		for _, m := range []*v1alpha1.Machine{m, there} {
 			ctx, cancel := context.WithTimeout(s.t.Context(), lostAfter)
@@ -70,7 +70,7 @@ func testLies(s *suite) {
 		s.t.Skip("Env.Fail is not set")
 	}
 	there := s.machine()
-	there = made(there, s.mustCreate(there))
+	there = created(there, s.mustCreate(there))
 	d := driver.Checked(s.Driver) // as in the fleet
 	s.each(lies, func(s *suite, how Failure) {
 		call := func(op driver.Op, do func(ctx context.Context) (providerID string, err error)) {
@@ -147,7 +147,7 @@ func testCodes(s *suite) {
 
 func testContexts(s *suite) {
 	m := s.machine()
-	there := made(m, s.mustCreate(m))
+	there := created(m, s.mustCreate(m))
 	defer s.fail(NoAnswer)()
 	for name, call := range map[driver.Op]func(ctx context.Context) driver.Code{
 		driver.OpCreate: func(ctx context.Context) driver.Code { _, code := s.create(ctx, s.machine()); return code },

@@ -5,7 +5,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// leftoversOf counts what belongs to no VM and was made for the machine.
+// leftoversOf counts what belongs to no VM and was created for the machine.
 func (s *suite) leftoversOf(m *v1alpha1.Machine) int {
 	s.t.Helper()
 	count := 0
@@ -59,7 +59,7 @@ func testCreateAfterPart(s *suite) {
 	s.failPartly(m, m)
 	vm := s.mustCreate(m)
 	s.wantVMs(m, 1, "after a create that was repeated")
-	s.mustRemove(made(m, vm))
+	s.mustRemove(created(m, vm))
 	s.wantVMs(m, 0, "after the delete")
 	s.mustRemove(m)
 	if remaining := s.leftoversOf(m); remaining > 0 {

@@ -16,10 +16,10 @@ func testStatusAfterEnd(s *suite) {
 	if s.EndVM != nil {
 		s.EndVM(s.t, vm.ProviderID)
 	} else {
-		s.mustRemove(made(m, vm))
+		s.mustRemove(created(m, vm))
 	}
 	s.wantStatus(m, driver.NotFound, "by UID, after its end")
-	s.wantStatus(made(m, vm), driver.NotFound, "by provider ID, after its end")
+	s.wantStatus(created(m, vm), driver.NotFound, "by provider ID, after its end")
 }
 
 func testNotShownYet(s *suite) {
@@ -34,14 +34,14 @@ func testNotShownYet(s *suite) {
 	if err != nil {
 		s.t.Fatalf("CreateMachine: %v", err)
 	}
-	noted := made(m, resp.VM)
+	noted := created(m, resp.VM)
 	noted.Status.LastKnownState = resp.LastKnownState
 	if _, code := s.status(ctx, noted); code == driver.NotFound {
-		s.t.Error("GetMachineStatus of a VM that was just made: NotFound")
+		s.t.Error("GetMachineStatus of a VM that was just created: NotFound")
 	}
 	for _, m := range []*v1alpha1.Machine{noted, withoutProviderID(noted)} {
 		if gone, code := s.remove(ctx, m); gone {
-			s.t.Errorf("DeleteMachine of a VM that was just made, with provider ID %q: gone, code %v", m.Spec.ProviderID, code)
+			s.t.Errorf("DeleteMachine of a VM that was just created, with provider ID %q: gone, code %v", m.Spec.ProviderID, code)
 		}
 	}
 	show()

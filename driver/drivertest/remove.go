@@ -15,19 +15,19 @@ func testDeleteNothing(s *suite) {
 	s.mustRemove(never)
 	m := s.machine()
 	vm := s.mustCreate(m)
-	s.mustRemove(made(m, vm))
+	s.mustRemove(created(m, vm))
 	s.wantVMs(m, 0, "after the delete")
-	s.mustRemove(made(m, vm))
+	s.mustRemove(created(m, vm))
 	s.mustRemove(m)
 }
 
 func testDeleteByProviderID(s *suite) {
 	one, other := s.machine(), s.machine()
 	vmOfOne, vmOfOther := s.mustCreate(one), s.mustCreate(other)
-	s.mustRemove(made(one, vmOfOne))
+	s.mustRemove(created(one, vmOfOne))
 	s.wantVMs(one, 0, "after the delete by provider ID")
 	s.wantVMs(other, 1, "after the delete of another VM")
-	s.mustRemove(made(other, vmOfOther))
+	s.mustRemove(created(other, vmOfOther))
 	s.wantVMs(other, 0, "after its delete")
 }
 
@@ -42,21 +42,21 @@ func testForeignProviderID(s *suite) {
 	vm := s.mustCreate(victim)
 	for _, adopt := range []bool{false, true} {
 		s.adopt = adopt
-		s.wantForeign(made(forger, vm), "by a machine without a VM")
-		s.wantStatus(made(forger, vm), driver.NotFound, "by the provider ID of another machine's VM")
+		s.wantForeign(created(forger, vm), "by a machine without a VM")
+		s.wantStatus(created(forger, vm), driver.NotFound, "by the provider ID of another machine's VM")
 		s.wantVMs(victim, 1, "after the delete of another machine with its provider ID")
 
 		own := s.mustCreate(forger)
-		if got := s.wantStatus(made(forger, vm), driver.OK, "of a machine with a VM, by the provider ID of another"); got.ProviderID != own.ProviderID {
+		if got := s.wantStatus(created(forger, vm), driver.OK, "of a machine with a VM, by the provider ID of another"); got.ProviderID != own.ProviderID {
 			s.t.Errorf("GetMachineStatus returned %s, which is another machine's; want %s", got.ProviderID, own.ProviderID)
 		}
-		s.wantForeign(made(forger, vm), "by a machine with a VM")
+		s.wantForeign(created(forger, vm), "by a machine with a VM")
 		s.wantVMs(forger, 0, "after the delete with another machine's provider ID")
 		s.wantVMs(victim, 1, "after the delete of another machine with its provider ID")
 		forger = s.machine() // a Machine gets one VM in its life
 	}
 	s.adopt = false
-	s.mustRemove(made(victim, vm))
+	s.mustRemove(created(victim, vm))
 	s.wantVMs(victim, 0, "after its own delete")
 }
 
@@ -65,7 +65,7 @@ func testForeignInitialize(s *suite) {
 		s.t.Skip("Env.WithoutTags is set")
 	}
 	victim, forger := s.machine(), s.machine()
-	target := s.target(made(forger, s.mustCreate(victim)))
+	target := s.target(created(forger, s.mustCreate(victim)))
 	ctx, cancel := s.bounded()
 	defer cancel()
 	_, err := s.Driver.InitializeMachine(ctx, driver.InitializeMachineRequest{Target: target})
@@ -74,34 +74,34 @@ func testForeignInitialize(s *suite) {
 	}
 }
 
-// Machine Controller Manager has made VMs without a UID.
+// Machine Controller Manager has created VMs without a UID.
 func testAdopt(s *suite) {
-	if s.MakeBare == nil {
-		s.t.Skip("Env.MakeBare is not set")
+	if s.CreateBare == nil {
+		s.t.Skip("Env.CreateBare is not set")
 	}
 	m, namesake := s.machine(), s.machine()
 	namesake.Name, namesake.Namespace = m.Name, "of-"+m.Namespace
 	stranger := s.machine()
-	bare := driver.VM{ProviderID: s.MakeBare(s.t, m)}
+	bare := driver.VM{ProviderID: s.CreateBare(s.t, m)}
 	there := func(when string) {
 		s.t.Helper()
 		if !slices.ContainsFunc(s.VMs(s.t), func(vm VM) bool { return vm.ProviderID == bare.ProviderID }) {
 			s.t.Fatalf("%s: the VM is gone", when)
 		}
 	}
-	s.wantStatus(made(m, bare), driver.NotFound, "of a VM without UID")
-	s.wantForeign(made(m, bare), "of a VM without UID")
+	s.wantStatus(created(m, bare), driver.NotFound, "of a VM without UID")
+	s.wantForeign(created(m, bare), "of a VM without UID")
 	there("after a delete that does not adopt")
 	s.adopt = true
 	for _, other := range []*v1alpha1.Machine{namesake, stranger} {
-		s.wantStatus(made(other, bare), driver.NotFound, "of a VM without UID and of another name or namespace")
-		s.wantForeign(made(other, bare), "of a VM without UID and of another name or namespace")
+		s.wantStatus(created(other, bare), driver.NotFound, "of a VM without UID and of another name or namespace")
+		s.wantForeign(created(other, bare), "of a VM without UID and of another name or namespace")
 		there("after the delete of " + other.Namespace + "/" + other.Name)
 	}
-	if got := s.wantStatus(made(m, bare), driver.OK, "that adopts"); got.ProviderID != bare.ProviderID {
+	if got := s.wantStatus(created(m, bare), driver.OK, "that adopts"); got.ProviderID != bare.ProviderID {
 		s.t.Errorf("GetMachineStatus returned %s, want %s", got.ProviderID, bare.ProviderID)
 	}
-	s.mustRemove(made(m, bare))
+	s.mustRemove(created(m, bare))
 	if len(s.VMs(s.t)) > 0 {
 		s.t.Errorf("VMs after the delete that adopts: %v", s.VMs(s.t))
 	}
@@ -141,7 +141,7 @@ func testDeleteWithoutUID(s *suite) {
 	withoutUID := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace}}
 	ctx, cancel := s.bounded()
 	defer cancel()
-	if gone, code := s.remove(ctx, made(withoutUID, vm)); gone || code != driver.InvalidArgument {
+	if gone, code := s.remove(ctx, created(withoutUID, vm)); gone || code != driver.InvalidArgument {
 		s.t.Errorf("DeleteMachine of a Machine without UID: gone=%t, code %v; want InvalidArgument", gone, code)
 	}
 	s.wantVMs(m, 1, "after the delete without UID")
@@ -155,10 +155,10 @@ func testDeleteConcurrently(s *suite) {
 		wg.Go(func() {
 			ctx, cancel := s.bounded()
 			defer cancel()
-			_, _ = s.remove(ctx, made(m, vm)) // May fail when calls are concurrent; the fleet would call again.
+			_, _ = s.remove(ctx, created(m, vm)) // May fail when calls are concurrent; the fleet would call again.
 		})
 	}
 	wg.Wait()
-	s.mustRemove(made(m, vm))
+	s.mustRemove(created(m, vm))
 	s.wantVMs(m, 0, "after concurrent deletes")
 }

@@ -9,11 +9,11 @@ func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 		name string
 		run  func(s *suite)
 	}{
-		{"create makes a VM that is found", testCreate},
-		{"create twice makes one VM", testCreateTwice},
-		{"create at the same time makes one VM", testCreateConcurrently},
-		{"create after a lost answer makes one VM", testCreateAfterLostAnswer},
-		{"create after one that failed part-way makes one VM and no left-overs", testCreateAfterPart},
+		{"create creates a VM that is found", testCreate},
+		{"create twice creates one VM", testCreateTwice},
+		{"create at the same time creates one VM", testCreateConcurrently},
+		{"create after a lost answer creates one VM", testCreateAfterLostAnswer},
+		{"create after one that failed part-way creates one VM and no left-overs", testCreateAfterPart},
 		{"create with other user data finds the VM", testCreateWithOtherUserData},
 		{"create does not return a VM that has ended", testCreateAfterEnd},
 		{"create rejects a provider spec that cannot work", testBadSpecs},
@@ -39,7 +39,7 @@ func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 		{"failures are mapped to codes", testCodes},
 		{"a call ends with its context", testContexts},
 		{"unknown volumes are skipped", testVolumes},
-		{"create finds the VM that was made before the control cluster was known", testCreateBeforeControlCluster},
+		{"create finds the VM that was created before the control cluster was known", testCreateBeforeControlCluster},
 		{"scopes distinguish accounts, and nothing else", testScope},
 		{"sweep lists the VMs of its namespace and control cluster only", testSweepList},
 		{"sweep does not list a VM that lacks a tag", testSweepWithoutTags},

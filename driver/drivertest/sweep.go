@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// maxPages is how many pages of resources the suite reads. No test makes so many resources.
+// maxPages is how many pages of resources the suite reads. No test creates so many resources.
 const maxPages = 1000
 
 // sweeper returns the driver's Sweeper, or skips the test.
@@ -166,7 +166,7 @@ func testSweepList(s *suite) {
 	var ofOtherNamespace, ofOtherCluster driver.Resource
 	s.in("of-"+namespace, s.Class.Name, controlCluster, func() { ofOtherNamespace = s.mustMake() })
 	s.in(namespace, s.Class.Name, "another-cluster", func() { ofOtherCluster = s.mustMake() })
-	s.in(namespace, s.Class.Name, "", func() { s.mustMake() }) // made while the control cluster was not known
+	s.in(namespace, s.Class.Name, "", func() { s.mustMake() }) // created while the control cluster was not known
 	s.wantResources("of a class", own...)
 	s.in(namespace, "another-class", controlCluster, func() { s.wantResources("of another class", own...) })
 	s.in("of-"+namespace, s.Class.Name, controlCluster, func() { s.wantResources("of another namespace", ofOtherNamespace) })
@@ -182,12 +182,12 @@ func testSweepList(s *suite) {
 
 func testSweepWithoutTags(s *suite) {
 	_ = s.sweeper()
-	if s.MakeWithout == nil {
-		s.t.Skip("Env.MakeWithout is not set")
+	if s.CreateWithout == nil {
+		s.t.Skip("Env.CreateWithout is not set")
 	}
 	own := s.mustMake()
 	for _, tag := range []Tag{NamespaceTag, MachineTag, MachineUIDTag, ControlClusterTag} {
-		s.MakeWithout(s.t, s.machine(), controlCluster, tag)
+		s.CreateWithout(s.t, s.machine(), controlCluster, tag)
 		s.wantResources("next to a VM without the "+string(tag), own)
 	}
 }
@@ -197,13 +197,13 @@ func testSweepPages(s *suite) {
 	if s.MoreThanAPage == 0 {
 		s.t.Skip("Env.MoreThanAPage is not set")
 	}
-	made := s.fill(s.MoreThanAPage)
+	created := s.fill(s.MoreThanAPage)
 	got, tokens := s.resources()
 	listed := map[string]string{}
 	for _, r := range got {
 		listed[r.ID] = r.Machine
 	}
-	if diff := cmp.Diff(made, listed); diff != "" || len(got) != len(made) || len(tokens) < 2 {
+	if diff := cmp.Diff(created, listed); diff != "" || len(got) != len(created) || len(tokens) < 2 {
 		s.t.Errorf("ListResources returned %d VMs on %d pages (-want +got):\n%s", len(got), len(tokens), diff)
 	}
 }

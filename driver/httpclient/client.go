@@ -26,7 +26,7 @@ func Page() Limits { return Limits{Bytes: 8 << 20, Values: 128_000} }
 
 const (
 	// maxConnections to one host. It is more than the objects that a replica works on at a time by default (200), each of which
-	// makes one request: the requests that wait for a slow cloud are bounded, and a fast cloud delays none.
+	// sends one request: the requests that wait for a slow cloud are bounded, and a fast cloud delays none.
 	maxConnections = 256
 	// maxIdle connections are kept to one host, for idleTime: batches of machines are created together.
 	maxIdle  = 100
@@ -64,7 +64,7 @@ func Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestTimeout)
 }
 
-// Client makes requests of one driver. It is safe for concurrent use.
+// Client sends requests of one driver. It is safe for concurrent use.
 type Client struct {
 	http  *http.Client
 	large chan struct{} // a place for each large answer
@@ -113,7 +113,7 @@ func (e *RedirectError) Error() string {
 	return fmt.Sprintf("the answer is a redirect (status %d), which is not followed; set the endpoint to the URL of the cloud", e.Status)
 }
 
-// Do makes a request and calls use with the answer; the answer is not valid after that. Errors: a *LimitError, a
+// Do sends a request and calls use with the answer; the answer is not valid after that. Errors: a *LimitError, a
 // *RedirectError, those of net/http, the end of the request's context, and what use returns.
 func (c *Client) Do(req *http.Request, limits Limits, use func(Answer) error) error {
 	resp, err := c.http.Do(req)

@@ -20,7 +20,7 @@ import (
 
 var someVM = driver.VM{ProviderID: "test:///m", NodeName: "m", State: "running", Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}}
 
-// asked fails the test unless the driver got the request that the fleet has made.
+// asked fails the test unless the driver got the request that the fleet has sent.
 func asked(t *testing.T, wanted, got any) {
 	t.Helper()
 	if diff := cmp.Diff(wanted, got); diff != "" {

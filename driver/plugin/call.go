@@ -16,7 +16,7 @@ import (
 // answer is a message that can have a failure.
 type answer interface{ GetFailure() *driverv1.Failure }
 
-// invoke makes one call. The answer may be used together with the error, if the driver itself has failed; else it is nil.
+// invoke sends one call. The answer may be used together with the error, if the driver itself has failed; else it is nil.
 func invoke[Req any, Answer answer](
 	ctx context.Context, c *Client, op driver.Op, method func(context.Context, Req, ...grpc.CallOption) (Answer, error), req Req,
 ) (got Answer, err error) {

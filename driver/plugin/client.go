@@ -28,7 +28,7 @@ type Settings struct {
 	Socket string
 	// Fleet is the version of the fleet's build, for logs of the driver.
 	Fleet string
-	// Ownership returns the ownership under which a call is made; ok is false when there is none. nil means that there never is.
+	// Ownership returns the ownership under which a call is sent; ok is false when there is none. nil means that there never is.
 	Ownership func(ctx context.Context) (o Ownership, ok bool)
 	// Share returns the part of the fleet's work that this replica has now, from 0 to 1; drivers divide the limits of their cloud by it. nil
 	// means that it is not known.
@@ -37,7 +37,7 @@ type Settings struct {
 	Now func() time.Time
 }
 
-// Client is a driver in another process. It has one connection, which it makes again when it is lost.
+// Client is a driver in another process. It has one connection, which it opens again when it is lost.
 type Client struct {
 	settings Settings
 	conn     *grpc.ClientConn
@@ -46,7 +46,7 @@ type Client struct {
 	end      context.CancelFunc
 	running  sync.WaitGroup
 
-	connections atomic.Int64 // how many have been made
+	connections atomic.Int64 // how many have been opened
 	agreement   atomic.Pointer[agreement]
 	mu          sync.Mutex
 	asking      *question // nil while no negotiation is in progress
@@ -83,7 +83,7 @@ func Dial(ctx context.Context, s Settings) (*Client, error) {
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connectionWindow),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of gRPC: %w", err)
+		return nil, fmt.Errorf("create a client of gRPC: %w", err)
 	}
 	c.remote = driverv1.NewDriverClient(c.conn)
 	c.lifetime, c.end = context.WithCancel(ctx)
@@ -110,7 +110,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	return c.agree(ctx)
 }
 
-// dial makes a connection, and counts it.
+// dial opens a connection, and counts it.
 func (c *Client) dial(ctx context.Context, _ string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.settings.Socket)
 	if err == nil {

@@ -217,7 +217,7 @@ func TestGarbage(t *testing.T) {
 }
 
 // What gRPC reports is never taken for an answer of the cloud: after Unimplemented the fleet would not look for VMs any more, after
-// NotFound make another one, and after ResourceExhausted have the autoscaler leave the node group.
+// NotFound create another one, and after ResourceExhausted have the autoscaler leave the node group.
 func TestStatusesOfTheTransportAreNoAnswers(t *testing.T) {
 	f := &foreign{negotiated: version1()}
 	client := runForeign(t, f, healthv1.HealthCheckResponse_SERVING)

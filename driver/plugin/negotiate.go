@@ -36,7 +36,7 @@ func (e *refusalError) Error() string { return e.why }
 // errNotServing is what a driver reports of its own health.
 var errNotServing = errors.New("the driver reports that it does not serve now")
 
-// errReplaced is that another connection was made during a negotiation, so that it is not known with which process it was.
+// errReplaced is that another connection was created during a negotiation, so that it is not known with which process it was.
 var errReplaced = errors.New("the connection was replaced")
 
 // question is a negotiation that is in progress, and whose result all calls share.

@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Ownership is the permission under which the fleet makes a call. It proves nothing, and is for logs and tags.
+// Ownership is the permission under which the fleet sends a call. It proves nothing, and is for logs and tags.
 type Ownership struct {
 	// Replica and Session name the process.
 	Replica, Session string
@@ -22,7 +22,7 @@ type Ownership struct {
 	Leader bool
 }
 
-// OwnershipFrom returns the ownership under which the fleet has made a call, from the context of the driver's method. ok is false when it
+// OwnershipFrom returns the ownership under which the fleet has sent a call, from the context of the driver's method. ok is false when it
 // is not known.
 func OwnershipFrom(ctx context.Context) (o Ownership, ok bool) {
 	received := received(ctx)
@@ -42,7 +42,7 @@ func OwnershipFrom(ctx context.Context) (o Ownership, ok bool) {
 	return o, true
 }
 
-// ShareFrom returns the part of the fleet's work that the replica which makes a call has, from 0 to 1, from the context of the driver's
+// ShareFrom returns the part of the fleet's work that the replica which sends a call has, from 0 to 1, from the context of the driver's
 // method. ok is false when the replica has sent none, or none that is valid: it is of an earlier version.
 func ShareFrom(ctx context.Context) (share float64, ok bool) {
 	share, err := strconv.ParseFloat(received(ctx).Get(shareKey), 64)

@@ -37,7 +37,7 @@ type Served struct {
 // Serve serves a driver on the unix socket at that path until ctx ends, and then waits a short while for calls in flight. It removes what
 // an earlier process has left at the path, and no socket on which a process listens.
 //
-// Errors: no driver, a path at which no socket can be made, or one that is in use. It returns nil when ctx has ended.
+// Errors: no driver, a path at which no socket can be created, or one that is in use. It returns nil when ctx has ended.
 func Serve(ctx context.Context, socket string, served Served) error {
 	listener, err := Listen(ctx, socket)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // note is the note of a driver on a Machine, in LastKnownState.
 type note struct {
-	// Requested is when the last create was sent that may have made a VM.
+	// Requested is when the last create was sent that may have created a VM.
 	Requested time.Time `json:"requested"`
 }
 
@@ -25,7 +25,7 @@ func Note(at time.Time) string {
 	return string(text)
 }
 
-// MayFollow reports whether a create that failed with a code may have made a VM.
+// MayFollow reports whether a create that failed with a code may have created a VM.
 func MayFollow(code driver.Code) bool {
 	return code == driver.Unknown || code == driver.Canceled || code == driver.DeadlineExceeded || code == driver.Unavailable || code == driver.Internal
 }

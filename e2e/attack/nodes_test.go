@@ -106,7 +106,7 @@ func unmanagedNode(a *tenant) {
 // forgedTakeOver creates Machines for VMs like those of Machine Controller Manager, without the UID of any Machine. One is of the
 // attacker's namespace, and is taken over; the others are not.
 func forgedTakeOver(a *tenant) {
-	made := map[string]cloudapi.Instance{}
+	created := map[string]cloudapi.Instance{}
 	for name, tags := range map[string]map[string]string{
 		"mine":              {simulated.TagMachine: "mine", simulated.TagCluster: a.namespace},
 		"of-the-victim":     {simulated.TagMachine: "of-the-victim", simulated.TagCluster: victimNamespace},
@@ -116,19 +116,19 @@ func forgedTakeOver(a *tenant) {
 	} {
 		vm, err := a.lab.Cloud.Create(a.ctx, cloudapi.CreateInstanceRequest{Name: name, Tags: tags})
 		a.must(err)
-		made[name] = vm
+		created[name] = vm
 		a.forge(name, name, vm.ProviderID)
 	}
-	for name := range made {
+	for name := range created {
 		a.remove(name)
 	}
-	for name := range made {
+	for name := range created {
 		a.gone(name)
 	}
 	vms, err := a.lab.Cloud.AllVMs(a.ctx)
 	a.must(err)
 	for _, vm := range vms {
-		for name, before := range made {
+		for name, before := range created {
 			ends := vm.State == cloudapi.StateStopping || vm.State == cloudapi.StateTerminated
 			if vm.ID == before.ID && ends != (name == "mine") {
 				a.Errorf("VM %q is %s", name, vm.State)

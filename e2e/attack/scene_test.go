@@ -370,9 +370,9 @@ func (a *tenant) machine(name, class string, change ...func(*v1alpha1.Machine)) 
 	for _, f := range change {
 		f(m)
 	}
-	made, err := a.api.Machines(a.namespace).Create(a.ctx, m, metav1.CreateOptions{})
+	created, err := a.api.Machines(a.namespace).Create(a.ctx, m, metav1.CreateOptions{})
 	a.must(err)
-	return made
+	return created
 }
 
 // deploy creates a MachineDeployment of the namespace's class.

@@ -68,8 +68,8 @@ func createFresh(ctx context.Context, lab *harness.Lab, namespace string) (pair,
 // beginDrains creates machines with a pod each that never ends, deletes them, and waits until all pods have been evicted.
 func beginDrains(ctx context.Context, lab *harness.Lab, namespace string, draining int) error {
 	api := lab.Machines.MachineV1alpha1()
-	for made := 0; made < draining; made += fresh {
-		d := harness.Deployment(namespace, fmt.Sprintf("md-%d", made/fresh), int32(min(fresh, draining-made)))
+	for created := 0; created < draining; created += fresh {
+		d := harness.Deployment(namespace, fmt.Sprintf("md-%d", created/fresh), int32(min(fresh, draining-created)))
 		if _, err := api.MachineDeployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create MachineDeployment: %w", err)
 		}

@@ -72,14 +72,14 @@ func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sam
 		s[name] = p
 	}
 	err := onFloor(ctx, lab, namespace, func(ctx context.Context, f *floor) error {
-		made := make([]*v1alpha1.Machine, total)
+		created := make([]*v1alpha1.Machine, total)
 		start := time.Now()
-		if err := f.all(func(i int) (err error) { made[i], err = f.create(ctx, i); return err }); err != nil {
+		if err := f.all(func(i int) (err error) { created[i], err = f.create(ctx, i); return err }); err != nil {
 			return err
 		}
 		note("create_100_seconds", time.Since(start).Seconds())
 		start = time.Now()
-		if err := f.all(func(i int) error { return f.delete(ctx, made[i]) }); err != nil {
+		if err := f.all(func(i int) error { return f.delete(ctx, created[i]) }); err != nil {
 			return err
 		}
 		note("delete_100_seconds", time.Since(start).Seconds())

@@ -30,7 +30,7 @@ type move struct {
 
 // moves are hand-overs that were measured.
 type moves struct {
-	made []move
+	created []move
 	// elsewhere counts those that are excluded, because the leader has assigned the slot to another replica meanwhile.
 	elsewhere int
 	// idle counts those that are excluded, because not all machines of the slot had a call of the cloud in flight when it was
@@ -40,7 +40,7 @@ type moves struct {
 
 func (m *moves) String() string {
 	text := fmt.Sprintf("median %.3f s, slowest %.3f s; excluded of %d: %d, because the leader moved the slot elsewhere",
-		m.percentile(50).Seconds(), m.percentile(100).Seconds(), len(m.made)+m.elsewhere+m.idle, m.elsewhere)
+		m.percentile(50).Seconds(), m.percentile(100).Seconds(), len(m.created)+m.elsewhere+m.idle, m.elsewhere)
 	if m.idle > 0 {
 		text += fmt.Sprintf("; %d, because not all %d machines of the slot had a call of the cloud in flight", m.idle, machines)
 	}
@@ -49,7 +49,7 @@ func (m *moves) String() string {
 
 func (m *moves) percentile(p int) time.Duration {
 	var took []time.Duration
-	for _, one := range m.made {
+	for _, one := range m.created {
 		took = append(took, one.took)
 	}
 	return percentile(took, p)
@@ -66,14 +66,14 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 	var running sync.WaitGroup
 	for _, i := range rand.Perm(len(roots))[:min(atATime, len(roots))] { //nolint:gosec // no security needed
 		running.Go(func() {
-			made, there, err := handOverOne(ctx, lab, roots[i], replicas, stir)
+			created, there, err := handOverOne(ctx, lab, roots[i], replicas, stir)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err != nil:
 				failed = err
 			case there:
-				m.made = append(m.made, made)
+				m.created = append(m.created, created)
 			default:
 				m.elsewhere++
 			}
@@ -81,7 +81,7 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 	}
 	running.Wait()
 	if failed == nil && m.elsewhere > mostElsewhere {
-		failed = fmt.Errorf("of %d hand-overs the leader moved %d elsewhere, which is too many to exclude", len(m.made)+m.elsewhere, m.elsewhere)
+		failed = fmt.Errorf("of %d hand-overs the leader moved %d elsewhere, which is too many to exclude", len(m.created)+m.elsewhere, m.elsewhere)
 	}
 	return failed
 }
@@ -89,11 +89,11 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 // onlyBusy excludes the hand-overs that were requested when not all machines of the slot had a call of the cloud in flight. It
 // needs all calls, so it has to be called when those that were in flight have ended.
 func (m *moves) onlyBusy(calls []cloudapi.Call) error {
-	before := len(m.made)
-	m.made = slices.DeleteFunc(m.made, func(one move) bool { return atCloud(calls, one.slot, one.assignedAt) < machines })
-	m.idle += before - len(m.made)
+	before := len(m.created)
+	m.created = slices.DeleteFunc(m.created, func(one move) bool { return atCloud(calls, one.slot, one.assignedAt) < machines })
+	m.idle += before - len(m.created)
 	if m.idle > mostIdle {
-		return fmt.Errorf("of %d hand-overs only %d were requested while all %d machines of the slot had a call of the cloud in flight", m.idle+len(m.made), len(m.made), machines)
+		return fmt.Errorf("of %d hand-overs only %d were requested while all %d machines of the slot had a call of the cloud in flight", m.idle+len(m.created), len(m.created), machines)
 	}
 	return nil
 }
@@ -115,33 +115,33 @@ func atCloud(calls []cloudapi.Call, slot int, at time.Time) int {
 
 // handOverOne writes another assigned replica, and gets the time when that had completed the first key of the slot. If it has not
 // after a while, it returns the time until then; there is false if the leader has assigned the slot to another replica.
-func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []string, stir func(root) error) (made move, there bool, err error) {
+func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []string, stir func(root) error) (created move, there bool, err error) {
 	if stir != nil {
 		if err := stir(r); err != nil {
-			return made, false, err
+			return created, false, err
 		}
 	}
-	if made.slot, err = strconv.Atoi(r.slot); err != nil {
-		return made, false, fmt.Errorf("slot label of %s: %w", r.name, err)
+	if created.slot, err = strconv.Atoi(r.slot); err != nil {
+		return created, false, fmt.Errorf("slot label of %s: %w", r.name, err)
 	}
-	next, err := assignNext(ctx, lab, &made, replicas)
+	next, err := assignNext(ctx, lab, &created, replicas)
 	if err != nil {
-		return made, false, err
+		return created, false, err
 	}
 	waited, cancel := context.WithTimeout(ctx, arrived)
 	defer cancel()
-	served, late := servedAt(waited, lab, next, made.slot, made.assignedAt)
+	served, late := servedAt(waited, lab, next, created.slot, created.assignedAt)
 	if late == nil {
-		made.took = served.Sub(made.assignedAt)
-		return made, true, nil
+		created.took = served.Sub(created.assignedAt)
+		return created, true, nil
 	}
-	made.took = time.Since(made.assignedAt)
-	lease, err := slotLease(ctx, lab, made.slot)
+	created.took = time.Since(created.assignedAt)
+	lease, err := slotLease(ctx, lab, created.slot)
 	if err != nil || lease.Annotations[v1alpha1.AnnotationAssignedReplica] != next {
-		return made, false, err
+		return created, false, err
 	}
-	fmt.Printf("a slow hand-over, of slot %d to %s: %v\n", made.slot, next, late)
-	return made, true, nil
+	fmt.Printf("a slow hand-over, of slot %d to %s: %v\n", created.slot, next, late)
+	return created, true, nil
 }
 
 func slotLease(ctx context.Context, lab *harness.Lab, slot int) (*coordinationv1.Lease, error) {

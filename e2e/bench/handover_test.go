@@ -41,12 +41,12 @@ func TestOnlyBusy(t *testing.T) {
 			calls[i] = call(i)
 		}
 		test.change(&calls[machines-1])
-		m := moves{made: []move{{slot: slot, assignedAt: requested, took: time.Second}}}
-		if err := m.onlyBusy(calls); err != nil || len(m.made)+m.idle != 1 || (len(m.made) == 1) != test.counts {
-			t.Errorf("%s: %d count, %d are excluded (%v), want it to count: %t", name, len(m.made), m.idle, err, test.counts)
+		m := moves{created: []move{{slot: slot, assignedAt: requested, took: time.Second}}}
+		if err := m.onlyBusy(calls); err != nil || len(m.created)+m.idle != 1 || (len(m.created) == 1) != test.counts {
+			t.Errorf("%s: %d count, %d are excluded (%v), want it to count: %t", name, len(m.created), m.idle, err, test.counts)
 		}
 	}
-	m := moves{made: slices.Repeat([]move{{slot: slot, assignedAt: requested}}, mostIdle+1)}
+	m := moves{created: slices.Repeat([]move{{slot: slot, assignedAt: requested}}, mostIdle+1)}
 	if err := m.onlyBusy(nil); err == nil {
 		t.Error("want an error if no call of the cloud was in flight, got none")
 	}

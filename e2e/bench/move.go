@@ -50,7 +50,7 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 		return err
 	}
 	var idle, busy moves
-	for len(idle.made) < handOvers {
+	for len(idle.created) < handOvers {
 		if err := idle.some(ctx, lab, roots, idleAtATime, nil); err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	if err != nil {
 		return err
 	}
-	for size := 0; len(busy.made) < handOvers; size = machines - size {
+	for size := 0; len(busy.created) < handOvers; size = machines - size {
 		stir := func(root root) error { return atWork(ctx, lab, namespace, root, size) }
 		if err := busy.some(ctx, lab, roots, busyAtATime, stir); err != nil {
 			return err

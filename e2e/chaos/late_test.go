@@ -155,23 +155,23 @@ func pauseInShortCall(t *testing.T, b *bed) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := map[string]string{}
+	created := map[string]string{}
 	for _, call := range calls {
 		actor, known := check.ParseActor(call.Caller)
 		if known && actor.Session == session && call.Operation == cloudapi.OpCreateInstance && call.Start.Before(paused) && call.End.After(paused) && call.End.Before(resumed) {
-			made[call.Token] = call.Instance
+			created[call.Token] = call.Instance
 		}
 	}
-	if len(made) == 0 {
+	if len(created) == 0 {
 		t.Fatalf("no create of %s was answered while it was paused", session)
 	}
-	t.Logf("%d creates of %s were answered while it was paused", len(made), session)
-	b.noted(t, made)
+	t.Logf("%d creates of %s were answered while it was paused", len(created), session)
+	b.noted(t, created)
 }
 
 // noted waits until machines, by their UIDs, have recorded these VMs, by their IDs. Those that are gone, or being deleted, do not
 // count.
-func (b *bed) noted(t *testing.T, made map[string]string) {
+func (b *bed) noted(t *testing.T, created map[string]string) {
 	t.Helper()
 	if err := harness.Eventually(b.ctx, "machines have recorded their VMs", func(ctx context.Context) error {
 		machines, err := b.lab.Machines.MachineV1alpha1().Machines(b.namespace).List(ctx, metav1.ListOptions{})
@@ -179,7 +179,7 @@ func (b *bed) noted(t *testing.T, made map[string]string) {
 			return err
 		}
 		for _, m := range machines.Items {
-			if id := made[string(m.UID)]; id != "" && m.DeletionTimestamp == nil && !strings.HasSuffix(m.Spec.ProviderID, "/"+id) {
+			if id := created[string(m.UID)]; id != "" && m.DeletionTimestamp == nil && !strings.HasSuffix(m.Spec.ProviderID, "/"+id) {
 				return fmt.Errorf("machine %s has provider ID %q, and %s was created for it", m.Name, m.Spec.ProviderID, id)
 			}
 		}

@@ -222,17 +222,17 @@ func (b *bed) tags(t *testing.T, prefix string, i int) map[string]string {
 func (b *bed) createVM(t *testing.T, name string, tags map[string]string) (id string) {
 	t.Helper()
 	b.recorder.Orphans = append(b.recorder.Orphans, name)
-	made, err := b.lab.Cloud.Create(b.ctx, cloudapi.CreateInstanceRequest{Name: name, ClientToken: name, Tags: tags})
+	created, err := b.lab.Cloud.Create(b.ctx, cloudapi.CreateInstanceRequest{Name: name, ClientToken: name, Tags: tags})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made.ID
+	return created.ID
 }
 
 // others creates VMs that a sweep must not delete, each with one tag that differs from those of an orphan.
 func (b *bed) others(t *testing.T) map[string]bool {
 	t.Helper()
-	made := map[string]bool{}
+	created := map[string]bool{}
 	for i, change := range []func(tags map[string]string){
 		func(tags map[string]string) { tags[simulated.TagControlCluster] = "another" },
 		func(tags map[string]string) { tags[simulated.TagCluster] = "unknown" },
@@ -242,9 +242,9 @@ func (b *bed) others(t *testing.T) map[string]bool {
 	} {
 		tags := b.tags(t, "other", i)
 		change(tags)
-		made[b.createVM(t, fmt.Sprintf("other-%d", i), tags)] = true
+		created[b.createVM(t, fmt.Sprintf("other-%d", i), tags)] = true
 	}
-	return made
+	return created
 }
 
 // vms returns the IDs of all VMs of machines.

@@ -233,11 +233,11 @@ func noSecondVM(lab *harness.Lab) error {
 	if err != nil {
 		return err
 	}
-	made := map[string]int{}
+	created := map[string]int{}
 	for _, call := range calls {
 		if call.Operation == cloudapi.OpCreateInstance && call.Changed {
-			if made[call.Token]++; made[call.Token] > 1 {
-				return fmt.Errorf("machine %s got %d VMs", call.Machine, made[call.Token])
+			if created[call.Token]++; created[call.Token] > 1 {
+				return fmt.Errorf("machine %s got %d VMs", call.Machine, created[call.Token])
 			}
 		}
 	}

@@ -141,9 +141,9 @@ func (s *stepper) machine(name string) string {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelName: name}},
 		Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: harness.ClassName}},
 	}
-	made, err := s.lab.Machines.MachineV1alpha1().Machines(name).Create(s.ctx, m, metav1.CreateOptions{})
+	created, err := s.lab.Machines.MachineV1alpha1().Machines(name).Create(s.ctx, m, metav1.CreateOptions{})
 	s.must(err)
-	return string(made.UID)
+	return string(created.UID)
 }
 
 // release resumes all stopped calls.

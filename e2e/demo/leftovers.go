@@ -70,12 +70,12 @@ func configurations(ctx context.Context, lab *harness.Lab) ([]string, error) {
 
 // remainingVMs are the VMs that have not ended, and the names of machines for which more than one was made.
 func remainingVMs(vms []cloudapi.Instance) (remaining, twice []string) {
-	made := map[string]int{}
+	created := map[string]int{}
 	for _, v := range vms {
 		if v.State != cloudapi.StateTerminated {
 			remaining = append(remaining, v.ID)
 		}
-		if made[v.Name]++; made[v.Name] == 2 {
+		if created[v.Name]++; created[v.Name] == 2 {
 			twice = append(twice, v.Name)
 		}
 	}

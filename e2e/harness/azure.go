@@ -118,18 +118,18 @@ func (a *Azure) Stop(ctx context.Context, number int, after bool) error {
 
 // OneVMEach returns an error if more than one VM was ever made for a machine, and unless one was made for each of those with these UIDs.
 func (i AzureInventory) OneVMEach(uids ...string) error {
-	made := map[string]int{}
+	created := map[string]int{}
 	for _, vm := range i.Made {
-		made[vm.Tags[TagAzureUID]]++
+		created[vm.Tags[TagAzureUID]]++
 	}
-	for uid, n := range made {
+	for uid, n := range created {
 		if n > 1 {
 			return fmt.Errorf("for the machine with UID %s %d VMs were made at Azure", uid, n)
 		}
 	}
 	for _, uid := range uids {
-		if made[uid] == 0 {
-			return fmt.Errorf("for the machine with UID %s no VM was made at Azure, only for %q", uid, slices.Collect(maps.Keys(made)))
+		if created[uid] == 0 {
+			return fmt.Errorf("for the machine with UID %s no VM was made at Azure, only for %q", uid, slices.Collect(maps.Keys(created)))
 		}
 	}
 	return nil

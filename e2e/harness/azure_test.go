@@ -5,8 +5,8 @@ import "testing"
 func TestOneVMEach(t *testing.T) {
 	of := func(uid string) AzureResource { return AzureResource{Tags: map[string]string{TagAzureUID: uid}} }
 	for name, tc := range map[string]struct {
-		made, want []string
-		isRight    bool
+		created, want []string
+		isRight       bool
 	}{
 		"one each":            {[]string{"a", "b"}, []string{"a", "b"}, true},
 		"further machines":    {[]string{"a", "b"}, []string{"a"}, true},
@@ -15,7 +15,7 @@ func TestOneVMEach(t *testing.T) {
 		"none":                {[]string{"a"}, []string{"a", "b"}, false},
 	} {
 		var all AzureInventory
-		for _, uid := range tc.made {
+		for _, uid := range tc.created {
 			all.Made = append(all.Made, of(uid))
 		}
 		if err := all.OneVMEach(tc.want...); (err == nil) != tc.isRight {

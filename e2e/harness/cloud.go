@@ -36,13 +36,13 @@ func (c *Cloud) Act(ctx context.Context, id string, action cloudapi.Action) erro
 }
 
 // Create creates a VM, as a client that is not part of the fleet.
-func (c *Cloud) Create(ctx context.Context, request cloudapi.CreateInstanceRequest) (made cloudapi.Instance, err error) {
+func (c *Cloud) Create(ctx context.Context, request cloudapi.CreateInstanceRequest) (created cloudapi.Instance, err error) {
 	body, err := json.Marshal(request)
 	if err != nil {
-		return made, fmt.Errorf("encode the request: %w", err)
+		return created, fmt.Errorf("encode the request: %w", err)
 	}
-	err = send(ctx, http.MethodPost, c.endpoint+cloudapi.PathInstances, bytes.NewReader(body), &made)
-	return made, err
+	err = send(ctx, http.MethodPost, c.endpoint+cloudapi.PathInstances, bytes.NewReader(body), &created)
+	return created, err
 }
 
 // VMs returns all VMs that have not ended, only those of the namespace if one is given.

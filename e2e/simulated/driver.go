@@ -76,31 +76,31 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 	if req.ControlCluster != "" {
 		tags[TagControlCluster] = req.ControlCluster
 	}
-	var made cloudapi.Instance
+	var created cloudapi.Instance
 	err = d.do(ctx, call{
 		op: driver.OpCreate, secret: req.Secret, method: http.MethodPost, path: cloudapi.PathInstances,
 		body: cloudapi.CreateInstanceRequest{
 			Name: m.Name, ClientToken: string(m.UID), Region: spec.Region, Zone: spec.Zone, InstanceType: spec.InstanceType,
 			Image: spec.Image, Network: spec.Network, Tags: tags, Boot: spec.Boot, UserData: req.UserData, DataVolumes: spec.DataVolumes,
 		},
-	}, &made)
+	}, &created)
 	if driver.CodeOf(err) == driver.AlreadyExists {
 		mismatch := err
-		if made, err = d.findByUID(ctx, driver.OpCreate, req.Target); driver.CodeOf(err) == driver.NotFound {
+		if created, err = d.findByUID(ctx, driver.OpCreate, req.Target); driver.CodeOf(err) == driver.NotFound {
 			err = mismatch
 		}
 	}
 	if err == nil {
-		err = believe(driver.OpCreate, made, made.ID, m.Name)
+		err = believe(driver.OpCreate, created, created.ID, m.Name)
 	}
 	switch {
 	case err != nil:
 		return driver.CreateMachineResponse{}, err
-	case !alive(made):
+	case !alive(created):
 		return driver.CreateMachineResponse{}, driver.Errorf(driver.OpCreate, driver.Aborted,
-			"VM %s, which was made for this Machine, is %s: %s; a Machine gets one VM in its life", made.ProviderID, made.State, made.StateReason)
+			"VM %s, which was made for this Machine, is %s: %s; a Machine gets one VM in its life", created.ProviderID, created.State, created.StateReason)
 	}
-	return driver.CreateMachineResponse{VM: describe(made)}, nil
+	return driver.CreateMachineResponse{VM: describe(created)}, nil
 }
 
 // InitializeMachine sets what can only be set after the create. A provider spec without such a field is Unimplemented. It

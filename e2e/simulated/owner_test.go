@@ -111,9 +111,9 @@ func TestIDs(t *testing.T) {
 }
 
 func TestAVMWithoutAnAddress(t *testing.T) {
-	made := vm(cloudapi.StateRunning)
-	made.PrivateIP = ""
-	for _, a := range describe(made).Addresses {
+	created := vm(cloudapi.StateRunning)
+	created.PrivateIP = ""
+	for _, a := range describe(created).Addresses {
 		if a.Address == "" {
 			t.Errorf("an address %+v", a)
 		}

@@ -70,7 +70,7 @@ func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequ
 		resp.Continue = listOfVMs + page.NextPageToken
 	}
 	for _, vm := range page.Items {
-		if r, ok := madeFor(vm.Tags); ok {
+		if r, ok := createdFor(vm.Tags); ok {
 			r.Kind, r.ID, r.NodeName = driver.ResourceVM, vm.ProviderID, vm.Name
 			resp.Items = append(resp.Items, r)
 		}
@@ -103,7 +103,7 @@ func (d *Driver) leftovers(ctx context.Context, req driver.ListResourcesRequest,
 			return driver.ListResourcesResponse{}, err
 		}
 		kind, known := kinds[l.Kind]
-		if r, ok := madeFor(l.Tags); ok && known {
+		if r, ok := createdFor(l.Tags); ok && known {
 			r.Kind, r.ID = kind, l.ID
 			resp.Items = append(resp.Items, r)
 		}
@@ -111,8 +111,8 @@ func (d *Driver) leftovers(ctx context.Context, req driver.ListResourcesRequest,
 	return resp, nil
 }
 
-// madeFor returns the Machine for which a resource with these tags was made; ok is false if the tags do not identify one.
-func madeFor(tags map[string]string) (r driver.Resource, ok bool) {
+// createdFor returns the Machine for which a resource with these tags was made; ok is false if the tags do not identify one.
+func createdFor(tags map[string]string) (r driver.Resource, ok bool) {
 	r = driver.Resource{Namespace: tags[TagCluster], Machine: tags[TagMachine], MachineUID: types.UID(tags[TagMachineUID])}
 	return r, r.Namespace != "" && r.Machine != "" && r.MachineUID != ""
 }

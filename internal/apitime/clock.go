@@ -103,7 +103,7 @@ func (c *Clock) standing(now time.Time) standing {
 	return standing{c.known, !c.doubted.IsZero() || c.slept(c.agreed, now) > Tolerance, c.agreed, c.corrected}
 }
 
-// isComparable reports whether the difference to another Clock is that of their servers. What makes answers disagree, such as a suspension of this
+// isComparable reports whether the difference to another Clock is that of their servers. What lets answers disagree, such as a suspension of this
 // process, can concern both, of which the other may be corrected already. Until then both are wrong by the same.
 func (s standing) isComparable(other standing) bool {
 	return s.known && (!s.doubted || other.corrected.Before(s.agreed))

@@ -128,7 +128,7 @@ func TestLaterAnswersCorrectTheClockWhenNoneAgrees(t *testing.T) {
 	})
 }
 
-// The last jump forward is reported, and no correction that makes times on objects look newer than they are, or hardly older.
+// The last jump forward is reported, and no correction that lets times on objects look newer than they are, or hardly older.
 func TestLastJump(t *testing.T) {
 	for name, tc := range map[string]struct{ first, then, want time.Duration }{
 		"none":              {},

@@ -21,7 +21,7 @@ type Info struct {
 	Version string
 	// Commit is the full hash, with the suffix -dirty when the checkout had changes.
 	Commit string
-	// Date is that of the commit (RFC 3339), so that the same sources make the same binary.
+	// Date is that of the commit (RFC 3339), so that the same sources result in the same binary.
 	Date string
 	// Go is the version of Go, such as go1.26.8.
 	Go string

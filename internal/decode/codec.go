@@ -74,11 +74,11 @@ func (d *decoder) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime
 func (d *decoder) list(kind string, whole envelope, cause error, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	listKind := v1alpha1.SchemeGroupVersion.WithKind(whole.Kind)
 	if into == nil {
-		made, err := scheme.Scheme.New(listKind)
+		created, err := scheme.Scheme.New(listKind)
 		if err != nil {
 			return nil, &listKind, cause
 		}
-		into = made
+		into = created
 	}
 	about, err := meta.ListAccessor(into)
 	if err != nil {
@@ -115,7 +115,7 @@ func (d *decoder) list(kind string, whole envelope, cause error, into runtime.Ob
 	return nil, &listKind, missing
 }
 
-// failure makes the Failure of an object that does not decode; ok reports whether its metadata decodes.
+// failure creates the Failure of an object that does not decode; ok reports whether its metadata decodes.
 func failure(data []byte, kind string, cause error) (f *Failure, ok bool) {
 	f = &Failure{raw: bytes.Clone(data), Cause: explain(data, kind, cause)}
 	if json.Unmarshal(data, &f.PartialObjectMetadata) != nil || f.Name == "" {

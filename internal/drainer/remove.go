@@ -67,7 +67,7 @@ func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v dra
 	return nil
 }
 
-// requestRecounts makes the disruption controller recount PodDisruptionBudgets, by an observedGeneration of 0. Errors: the ownership or ctx has
+// requestRecounts has the disruption controller recount PodDisruptionBudgets, by an observedGeneration of 0. Errors: the ownership or ctx has
 // ended.
 func (d *Drain) requestRecounts(ctx context.Context, client kubernetes.Interface, facts *drain.Facts, v drain.Verdict) error {
 	for _, b := range v.Budgets {

@@ -36,7 +36,7 @@ func (v *volumeIDs) wait(now time.Time) time.Duration {
 }
 
 // volumeIDs returns the names of the volumes that are known, and requests the others: one name in each call, because an answer does
-// not contain the volume that it is for. After a failure it makes no call for a while, because a call that fails occupies the worker.
+// not contain the volume that it is for. After a failure it sends no call for a while, because a call that fails occupies the worker.
 func (d *Drain) volumeIDs(ctx context.Context, cloud driver.Driver, facts *drain.Facts) map[string]string {
 	d.ids.lacks = false
 	if cloud == nil {

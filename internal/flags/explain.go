@@ -57,7 +57,7 @@ func plain(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }
 
-// edits returns how many bytes have to be added, removed or changed to make one name of the other.
+// edits returns how many bytes have to be added, removed or changed to turn one name into the other.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -83,7 +83,7 @@ func decode(content []byte) (map[string]any, error) {
 	return values, nil
 }
 
-// textOf returns a number as it is in the file, where the YAML reader would have made 8 of 010.
+// textOf returns a number as it is in the file, where the YAML reader would have returned 8 for 010.
 func textOf(number yamlv3.Node) string {
 	if number.Alias != nil {
 		number = *number.Alias

@@ -24,7 +24,7 @@ const (
 	Ignored
 )
 
-// Set is the flags of a command. Make one with New, declare flags in its groups, and call Complete when the command runs.
+// Set is the flags of a command. Create one with New, declare flags in its groups, and call Complete when the command runs.
 type Set struct {
 	parser *pflag.FlagSet
 	groups []*Group

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Health records whether an API server answers lists of some resources. Make one with New. It is safe for concurrent use.
+// Health records whether an API server answers lists of some resources. Create one with New. It is safe for concurrent use.
 type Health struct {
 	clock clock.PassiveClock
 

@@ -87,7 +87,7 @@ func SetConditionOfSet(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetCondit
 	*old = c
 }
 
-// standardize makes the standard conditions of a MachineSet those that it has. One that another controller has written is left out if it is no
+// standardize sets the standard conditions of a MachineSet to those that it has. One that another controller has written is left out if it is no
 // valid standard condition: the API server would reject the whole status.
 func standardize(s *v1alpha1.MachineSetStatus) {
 	s.StandardConditions = nil

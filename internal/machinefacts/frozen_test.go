@@ -21,7 +21,7 @@ func TestFrozen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels}}
 			if frozen, makesNone := IsFrozen(set), CreatesNone(set); frozen != tc.frozen || makesNone != tc.makesNone {
-				t.Errorf("frozen: %v, makes none: %v", frozen, makesNone)
+				t.Errorf("frozen: %v, creates none: %v", frozen, makesNone)
 			}
 		})
 	}

@@ -128,8 +128,8 @@ func Awaited[T metav1.Object](in Intents, set *v1alpha1.MachineSet, seen []T) []
 	if len(in.Create) == 0 {
 		return nil
 	}
-	made := SeenOrdinals(set, seen)
-	return slices.DeleteFunc(slices.Clone(in.Create), func(o int64) bool { return made[o] })
+	created := SeenOrdinals(set, seen)
+	return slices.DeleteFunc(slices.Clone(in.Create), func(o int64) bool { return created[o] })
 }
 
 // SeenOrdinals returns the ordinals of those of the machines that the set has created.

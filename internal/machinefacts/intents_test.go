@@ -71,7 +71,7 @@ func TestIntentsWrite(t *testing.T) {
 
 func TestAwaited(t *testing.T) {
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "set", UID: "u"}}
-	made := func(ordinal int64, text string) *metav1.ObjectMeta {
+	created := func(ordinal int64, text string) *metav1.ObjectMeta {
 		return &metav1.ObjectMeta{Name: Name(set.Name, set.UID, ordinal), Annotations: map[string]string{v1alpha1.AnnotationOrdinal: text}}
 	}
 	transferred := &metav1.ObjectMeta{Name: Name("other", "other-uid", 3), Annotations: map[string]string{v1alpha1.AnnotationOrdinal: "3"}}
@@ -81,16 +81,16 @@ func TestAwaited(t *testing.T) {
 		want []int64
 	}{
 		"no machine is seen":                          {nil, []int64{2, 3, 4}},
-		"one of them is seen, and another one":        {[]*metav1.ObjectMeta{made(3, "3"), made(1, "1")}, []int64{2, 4}},
+		"one of them is seen, and another one":        {[]*metav1.ObjectMeta{created(3, "3"), created(1, "1")}, []int64{2, 4}},
 		"the machine of an ordinal in another set":    {[]*metav1.ObjectMeta{transferred}, []int64{2, 3, 4}},
-		"a machine with no ordinal, or with no valid": {[]*metav1.ObjectMeta{{Name: "m"}, made(2, "two"), made(4, "-4")}, []int64{2, 3, 4}},
-		"all are seen":                                {[]*metav1.ObjectMeta{made(2, "2"), made(3, "3"), made(4, "4")}, []int64{}},
+		"a machine with no ordinal, or with no valid": {[]*metav1.ObjectMeta{{Name: "m"}, created(2, "two"), created(4, "-4")}, []int64{2, 3, 4}},
+		"all are seen":                                {[]*metav1.ObjectMeta{created(2, "2"), created(3, "3"), created(4, "4")}, []int64{}},
 	} {
 		if diff := cmp.Diff(tc.want, Awaited(in, set, tc.seen)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if got := Awaited(Intents{}, set, []*metav1.ObjectMeta{made(1, "1")}); len(got) > 0 {
+	if got := Awaited(Intents{}, set, []*metav1.ObjectMeta{created(1, "1")}); len(got) > 0 {
 		t.Errorf("without intents %v are awaited", got)
 	}
 	if !(Intents{Delete: []Deletion{{UID: "1"}}}).Deletes("1") || (Intents{Delete: []Deletion{{UID: "1"}}}).Deletes("2") {

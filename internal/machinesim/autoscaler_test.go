@@ -22,7 +22,7 @@ type autoscaler struct {
 	generation int
 	// named are all machines that it has ever named, by UID, and the state before of the Nodes that it has cordoned.
 	named map[types.UID]string
-	// raised is by how much it has raised the replicas, and beyond how many more machines may be made: the surge of a rollout
+	// raised is by how much it has raised the replicas, and beyond how many more machines may be created: the surge of a rollout
 	// beyond the replicas.
 	raised, beyond int
 	// keeps is the minimum of replicas.
@@ -141,7 +141,7 @@ func (a *autoscaler) clock(entries []string) string {
 	return at
 }
 
-// check looks at all states of the machines since its last call: no machine is deleted that was not named, and none is made
+// check looks at all states of the machines since its last call: no machine is deleted that was not named, and none is created
 // that was not requested.
 func (a *autoscaler) check() {
 	for ; a.looked < len(a.machines.history); a.looked++ {
@@ -156,8 +156,8 @@ func (a *autoscaler) check() {
 			a.born[m.UID] = a.born[m.UID] || false
 		}
 	}
-	if made := len(slices.DeleteFunc(slices.Collect(maps.Values(a.born)), func(before bool) bool { return before })); made > a.raised && made > 0 && (a.raised == 0 || made > a.raised+a.beyond) {
-		a.Fatalf("seed %d: %d machines were made, and %d requested:\n%s", a.seed, made, a.raised, a.tale())
+	if created := len(slices.DeleteFunc(slices.Collect(maps.Values(a.born)), func(before bool) bool { return before })); created > a.raised && created > 0 && (a.raised == 0 || created > a.raised+a.beyond) {
+		a.Fatalf("seed %d: %d machines were created, and %d requested:\n%s", a.seed, created, a.raised, a.tale())
 	}
 }
 
@@ -216,7 +216,7 @@ func eachAutoscaler(t *testing.T, play func(t *testing.T, seed uint64, generatio
 }
 
 // Named machines are deleted, and no others, while processes die, caches lag and writes are late, and the autoscaler raises
-// and lowers the replicas; and as many are made as it has requested.
+// and lowers the replicas; and as many are created as it has requested.
 //
 // An autoscaler of the first generation records neither how many machines it has named nor when. If it raises the replicas
 // before any process has observed them lowered, nothing has changed: then its machines remain, with their priority, and are

@@ -40,7 +40,7 @@ func (p *process) reach() reach.Fact {
 // needsTarget reports whether an action needs the API server of the target cluster.
 func needsTarget(action lifecycle.Action) bool {
 	return slices.Contains([]lifecycle.Action{
-		lifecycle.MakeToken, lifecycle.ProlongToken, lifecycle.DropToken, lifecycle.FindNode, lifecycle.ClaimNode, lifecycle.SetTerminating,
+		lifecycle.CreateToken, lifecycle.ProlongToken, lifecycle.DropToken, lifecycle.FindNode, lifecycle.ClaimNode, lifecycle.SetTerminating,
 		lifecycle.DrainNode, lifecycle.DeleteNode,
 	}, action)
 }

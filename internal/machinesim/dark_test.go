@@ -34,7 +34,7 @@ func (w *world) alive() map[types.UID]string {
 	return alive
 }
 
-// darken makes Nodes of all machines not Ready, or Ready again, at moments within the span.
+// darken turns Nodes of all machines not Ready, or Ready again, at moments within the span.
 func (w *world) darken(dark bool, within time.Duration) {
 	names := slices.Sorted(maps.Values(w.alive()))
 	w.dice.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })

@@ -56,12 +56,12 @@ func (r *rolling) mustBeFree() {
 	}
 	for _, set := range r.sets.now() {
 		if _, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]; disabled && set.Spec.Replicas > 0 {
-			r.Errorf("seed %d: %s is still not allowed to make machines:\n%s", r.seed, set.Name, r.tale())
+			r.Errorf("seed %d: %s is still not allowed to create machines:\n%s", r.seed, set.Name, r.tale())
 		}
 	}
 }
 
-// TestInPlaceEveryMachineStays: without surge no machine is made and none deleted, and all are updated.
+// TestInPlaceEveryMachineStays: without surge no machine is created and none deleted, and all are updated.
 func TestInPlaceEveryMachineStays(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
@@ -158,7 +158,7 @@ func TestInPlaceManual(t *testing.T) {
 	}
 }
 
-// userSelects makes a user select one of the Nodes that are candidates.
+// userSelects has a user select one of the Nodes that are candidates.
 func (r *rolling) userSelects() {
 	for _, node := range sorted(r.nodes.now()) {
 		if node.Labels[v1alpha1.LabelCandidateForUpdate] == "true" && node.Labels[v1alpha1.LabelSelectedForUpdate] == "" && (r.instant || r.dice.IntN(2) == 0) {

@@ -36,7 +36,7 @@ func setOf(m *v1alpha1.Machine) string {
 	return ""
 }
 
-// join makes the Node of a machine, whose VM has the machine's template.
+// join creates the Node of a machine, whose VM has the machine's template.
 func (r *rolling) join(m *v1alpha1.Machine) {
 	m.Labels[v1alpha1.LabelNode] = nodeName(m.Name)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{

@@ -36,7 +36,7 @@ func failureOf(node *corev1.Node) string {
 	return node.Name + " " + node.Annotations[prefix.DesiredConfig()]
 }
 
-// newJoined makes a deployment of template a that no pool has stamped, and a pool with the target b.
+// newJoined creates a deployment of template a that no pool has stamped, and a pool with the target b.
 func newJoined(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStrategy, replicas int32) *rolling {
 	t.Helper()
 	r := newRolling(t, seed, strategy, replicas)

@@ -137,7 +137,7 @@ func (r *rolling) createBeyond(set *v1alpha1.MachineSet, count int) {
 	}
 }
 
-// count makes one count, and carries out its verdicts.
+// count executes one count, and carries out its verdicts.
 func (c *counting) count(r *rolling) {
 	c.next = r.now
 	c.pass(r)

@@ -102,14 +102,14 @@ func (p *process) reconcileSet(slot int) {
 	p.Fatal("a pass over a set did not end after 32 actions")
 }
 
-// create makes a machine. One that has existed before is not made once more by a late write: docs/limits.md describes that,
+// create creates a machine. One that has existed before is not created once more by a late write: docs/limits.md describes that,
 // and the machine too many that it makes is not part of these tests.
 func (p *process) create(w *scale.World, ordinal int64) {
 	name := machinefacts.Name(w.Set.Name, w.Set.UID, ordinal)
-	if _, exists := p.machines.now()[name]; p.made[name] && !exists {
+	if _, exists := p.machines.now()[name]; p.created[name] && !exists {
 		return
 	}
-	p.made[name] = true
+	p.created[name] = true
 	p.serial++
 	m := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
@@ -210,7 +210,7 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 		}
 	case lifecycle.CheckFields:
 		w.Class.Fields.Read = true
-	case lifecycle.MakeToken, lifecycle.ProlongToken:
+	case lifecycle.CreateToken, lifecycle.ProlongToken:
 		w.Token = lifecycle.TokenPresent
 	case lifecycle.DropToken:
 		w.Token = lifecycle.TokenAbsent

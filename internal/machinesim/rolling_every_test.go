@@ -157,7 +157,7 @@ func (r *rolling) turn(name string) {
 // copy returns another world in the same state.
 func (r *rolling) copy() *rolling {
 	w := newEmptyWorld(r.T, r.seed)
-	w.now, w.serial, w.versions, w.made = r.now, r.serial, r.versions, maps.Clone(r.made)
+	w.now, w.serial, w.versions, w.created = r.now, r.serial, r.versions, maps.Clone(r.created)
 	w.deployments.history = []map[string]*v1alpha1.MachineDeployment{r.deployments.now()}
 	w.sets.history = []map[string]*v1alpha1.MachineSet{r.sets.now()}
 	w.machines.history = []map[string]*v1alpha1.Machine{r.machines.now()}

@@ -327,7 +327,7 @@ func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 	return !r.chance(100)
 }
 
-// createMachine makes a machine; the write may take effect when the machine is not wanted any more.
+// createMachine creates a machine; the write may take effect when the machine is not wanted any more.
 func (r *rolling) createMachine(w *scale.World, ordinal int64) {
 	set, known := r.sets.now()[w.Set.Name]
 	if !known {

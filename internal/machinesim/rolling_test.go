@@ -40,7 +40,7 @@ func (r *rolling) act() {
 	}
 }
 
-// preserve makes a machine preserved when it has failed, or ends that.
+// preserve has a machine preserved when it has failed, or ends that.
 func (r *rolling) preserve(m *v1alpha1.Machine, kept bool) {
 	r.note("%s is preserved: %v", m.Name, kept)
 	m = m.DeepCopy()

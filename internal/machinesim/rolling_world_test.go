@@ -24,7 +24,7 @@ type rolling struct {
 	owner *process
 	// shows are the deployments and sets that the owner has written and its caches may not show yet, by name.
 	shows map[string]metav1.Object
-	// unseen are the sets that the owner has seen live, or made, and its caches have not shown; nil when it has not listed.
+	// unseen are the sets that the owner has seen live, or created, and its caches have not shown; nil when it has not listed.
 	unseen map[types.UID]bool
 	// broken are templates whose machines never run.
 	broken map[string]bool
@@ -47,7 +47,7 @@ type rolling struct {
 	// sick makes machines unhealthy and healthy again. Unusable machines are deleted first, and may have recovered by then,
 	// so that fewer than have to may run.
 	sick bool
-	// mortal makes some of the unhealthy machines fail; failed are those. They are replaced while they are being deleted.
+	// mortal has some of the unhealthy machines fail; failed are those. They are replaced while they are being deleted.
 	mortal bool
 	failed map[types.UID]bool
 	// tooLate are machines whose creation took effect when their set no longer expected it. docs/limits.md describes them.
@@ -60,7 +60,7 @@ type rolling struct {
 
 const rolled = "d"
 
-// newRolling makes a deployment of template a that has all its machines.
+// newRolling creates a deployment of template a that has all its machines.
 func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStrategy, replicas int32) *rolling {
 	t.Helper()
 	w := newEmptyWorld(t, seed)
@@ -91,7 +91,7 @@ func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentSt
 // newEmptyWorld returns a world without objects.
 func newEmptyWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
-	w := &world{T: t, seed: seed, dice: newDice(seed), now: start, slots: 1, made: map[string]bool{}}
+	w := &world{T: t, seed: seed, dice: newDice(seed), now: start, slots: 1, created: map[string]bool{}}
 	w.deployments = newStore[*v1alpha1.MachineDeployment](w)
 	w.sets = newStore[*v1alpha1.MachineSet](w)
 	w.machines = newStore[*v1alpha1.Machine](w)
@@ -109,7 +109,7 @@ func rollingUpdate(surge, unavailable string) v1alpha1.MachineDeploymentStrategy
 	}
 }
 
-// replaceOwner makes a new process own everything. Its caches begin with the current objects.
+// replaceOwner has a new process own everything. Its caches begin with the current objects.
 func (r *rolling) replaceOwner() {
 	r.note("a new owner")
 	r.owner = newProcess(r.world, "replica")
@@ -163,7 +163,7 @@ func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 	r.least, r.most = min(r.least, least), max(r.most, most)
 }
 
-// collect deletes sets and machines whose owner is deleted, as the garbage collector does: a late write may have made a set
+// collect deletes sets and machines whose owner is deleted, as the garbage collector does: a late write may have created a set
 // once more, or a machine of one.
 func (r *rolling) collect() {
 	if r.deployment() != nil {
@@ -223,7 +223,7 @@ func (r *rolling) live() {
 	}
 }
 
-// getWell makes an unhealthy machine run again, or fail.
+// getWell lets an unhealthy machine run again, or fail.
 func (r *rolling) getWell(m *v1alpha1.Machine, runs bool) {
 	if !runs {
 		r.failed[m.UID] = true

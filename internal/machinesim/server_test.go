@@ -66,12 +66,12 @@ func (s *store[T]) create(obj T) bool {
 	}
 	*s.versions++
 	obj.SetResourceVersion(fmt.Sprint(*s.versions))
-	s.report("%s is made", obj.GetName())
+	s.report("%s is created", obj.GetName())
 	s.change(func(all map[string]T) { all[obj.GetName()] = obj })
 	return true
 }
 
-// update stores a new version of an object, if it was made from the current one. It returns the stored version.
+// update stores a new version of an object, if it was created from the current one. It returns the stored version.
 func (s *store[T]) update(desired T) (stored T, ok bool) {
 	is, exists := s.now()[desired.GetName()]
 	if !exists || is.GetUID() != desired.GetUID() || is.GetResourceVersion() != desired.GetResourceVersion() {
@@ -114,7 +114,7 @@ type vm struct {
 	boots   time.Time
 }
 
-// boot makes Nodes of VMs that were made a while ago, and sets the conditions of each Node.
+// boot creates Nodes of VMs that were created a while ago, and sets the conditions of each Node.
 func (w *world) boot() {
 	for _, uid := range slices.Sorted(maps.Keys(w.vms)) {
 		v := w.vms[uid]

@@ -41,7 +41,7 @@ type world struct {
 	sets             *store[*v1alpha1.MachineSet]
 	machines         *store[*v1alpha1.Machine]
 	nodes            *store[*corev1.Node] // of machines that are updated in place
-	made             map[string]bool      // machines that were ever made
+	created          map[string]bool      // machines that were ever created
 	vms              map[types.UID]*vm
 	sick             map[string]bool // Nodes that are not Ready, by name
 
@@ -60,11 +60,11 @@ type world struct {
 	holding        *holding        // nil where deletions are never held
 }
 
-// newWorld makes deployments whose machines all run, owned in turns by as many processes.
+// newWorld creates deployments whose machines all run, owned in turns by as many processes.
 func newWorld(t *testing.T, seed uint64, deployments int, replicas int32, processes int) *world {
 	t.Helper()
 	w := &world{
-		T: t, seed: seed, dice: rand.New(rand.NewPCG(seed, seed)), now: start, vms: map[types.UID]*vm{}, made: map[string]bool{}, sick: map[string]bool{},
+		T: t, seed: seed, dice: rand.New(rand.NewPCG(seed, seed)), now: start, vms: map[types.UID]*vm{}, created: map[string]bool{}, sick: map[string]bool{},
 		replicas: replicas, slots: deployments, texts: map[string]string{}, breakersSeen: map[string]bool{},
 		limits: disruption.Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: disruption.DefaultThresholds()},
 	}
@@ -88,7 +88,7 @@ func newWorld(t *testing.T, seed uint64, deployments int, replicas int32, proces
 	return w
 }
 
-// plant makes a deployment and its set, in the slot of its number.
+// plant creates a deployment and its set, in the slot of its number.
 func (w *world) plant(slot int) {
 	labels := map[string]string{"pool": strconv.Itoa(slot)}
 	meta := func(name string) metav1.ObjectMeta {

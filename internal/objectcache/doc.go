@@ -15,7 +15,7 @@
 //     process has seen no event between the two: in a list, and when another watch takes over. All handlers are called with the removal
 //     first. In both calls the cache already has the new object, which is never missing from it: a handler that is called with a removal
 //     may conclude that this object is gone, by its UID, and must not conclude that there is none of its name. What it drops by the name is
-//     what the handlers of new objects cause to be made again.
+//     what the handlers of new objects cause to be created again.
 //   - A reader of a Store finds an object exactly once, also while an edit makes it undecodable or decodable.
 //   - Objects can be applied silently and announced later: until then they can be read, and no handler is called for them.
 //   - Every list is a consistent read that begins after its request. Lists are never streamed, which not all API servers

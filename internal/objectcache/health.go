@@ -13,7 +13,7 @@ import (
 )
 
 // Health records since when watches of one kind of objects, each of which has delivered before, do not deliver any more. How long the
-// first list of one may take is decided by who waits for it. Make one with NewHealth, and give it to a Source. It is safe for
+// first list of one may take is decided by who waits for it. Create one with NewHealth, and give it to a Source. It is safe for
 // concurrent use; a nil Health records nothing.
 type Health struct {
 	clock clock.PassiveClock

@@ -18,7 +18,7 @@ type Source struct {
 	Health *Health
 }
 
-// From makes a Source of a typed client.
+// From creates a Source of a typed client.
 func From[L runtime.Object](client interface {
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)

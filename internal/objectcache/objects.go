@@ -21,7 +21,7 @@ const (
 	indexOrphans      = "orphans"
 )
 
-// Objects are the objects of one kind. Reading is safe for concurrent use, also from handlers; make one with New.
+// Objects are the objects of one kind. Reading is safe for concurrent use, also from handlers; create one with New.
 type Objects[T metav1.Object] struct {
 	indexer  cache.Indexer
 	handlers []func(before, after T)
@@ -30,7 +30,7 @@ type Objects[T metav1.Object] struct {
 	silent  map[types.NamespacedName]bool
 }
 
-// New makes an empty one.
+// New creates an empty one.
 func New[T metav1.Object]() *Objects[T] {
 	return &Objects[T]{
 		silent: map[types.NamespacedName]bool{},

@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// made returns the pod "a" of that UID and version.
-func made(uid types.UID, version string) *corev1.Pod {
+// created returns the pod "a" of that UID and version.
+func created(uid types.UID, version string) *corev1.Pod {
 	p := pod("a", "1", version)
 	p.UID = uid
 	return p
@@ -35,7 +35,7 @@ func uid[T interface {
 // object that exists.
 func TestObjectInThePlaceOfAnother(t *testing.T) {
 	undecodable := func(uid types.UID, version string) *decode.Failure {
-		return &decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: made(uid, version).ObjectMeta}}
+		return &decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: created(uid, version).ObjectMeta}}
 	}
 	replaced := []string{"1: old>- has new", "2: old>- has new", "1: ->new has new", "2: ->new has new"}
 	hidden := []string{"1: old>- has new", "2: old>- has new", "1: ->newer has newer", "2: ->newer has newer"}
@@ -43,13 +43,13 @@ func TestObjectInThePlaceOfAnother(t *testing.T) {
 		apply func(m *Mirror[*corev1.Pod])
 		want  []string // with what the cache has during each call
 	}{
-		"event":                     {func(m *Mirror[*corev1.Pod]) { _ = m.Update(made("new", "7")) }, replaced},
-		"list":                      {func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{made("new", "7")}, "9") }, replaced},
-		"change of the same object": {func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{made("old", "7")}, "9") }, []string{"1: old>old has old", "2: old>old has old"}},
-		"older":                     {func(m *Mirror[*corev1.Pod]) { _ = m.Update(made("new", "4")) }, nil},
+		"event":                     {func(m *Mirror[*corev1.Pod]) { _ = m.Update(created("new", "7")) }, replaced},
+		"list":                      {func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{created("new", "7")}, "9") }, replaced},
+		"change of the same object": {func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{created("old", "7")}, "9") }, []string{"1: old>old has old", "2: old>old has old"}},
+		"older":                     {func(m *Mirror[*corev1.Pod]) { _ = m.Update(created("new", "4")) }, nil},
 		"its deletion is late": {func(m *Mirror[*corev1.Pod]) {
-			_ = m.Update(made("new", "7"))
-			_ = m.Delete(made("old", "6"))
+			_ = m.Update(created("new", "7"))
+			_ = m.Delete(created("old", "6"))
 		}, replaced},
 		"undecodable": {func(m *Mirror[*corev1.Pod]) { _ = m.Update(undecodable("new", "7")) }, []string{
 			"1: old>- has new", "2: old>- has new", "undecodable: ->new has new",
@@ -62,18 +62,18 @@ func TestObjectInThePlaceOfAnother(t *testing.T) {
 			"undecodable: old>- has new", "undecodable: ->new has new",
 		}},
 		"silent": {func(m *Mirror[*corev1.Pod]) {
-			m.Store.Put(made("new", "7"), true)
-			m.Store.Put(made("newer", "8"), true)
+			m.Store.Put(created("new", "7"), true)
+			m.Store.Put(created("newer", "8"), true)
 			m.Store.Announce(1)
 		}, hidden},
 		"silent, and then not": {func(m *Mirror[*corev1.Pod]) {
-			m.Store.Put(made("new", "7"), true)
-			m.Store.Put(made("newer", "8"), false)
+			m.Store.Put(created("new", "7"), true)
+			m.Store.Put(created("newer", "8"), false)
 		}, hidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewStore[*corev1.Pod]()
-			s.Put(made("old", "5"), false)
+			s.Put(created("old", "5"), false)
 			var notes []string
 			note := func(who, before, after string) {
 				has, _ := s.Find(key("a"))
@@ -92,13 +92,13 @@ func TestObjectInThePlaceOfAnother(t *testing.T) {
 func TestHandlerOfAnInformer(t *testing.T) {
 	var notes []string
 	h := Handler(func(before, after *corev1.Pod) { notes = append(notes, uid(before)+">"+uid(after)) })
-	h.OnAdd(made("old", "5"), false)
-	h.OnUpdate(made("old", "5"), made("old", "6"))
-	h.OnUpdate(made("old", "6"), made("new", "7"))
-	h.OnDelete(made("new", "8"))
-	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "n/a", Obj: made("lost", "9")})
+	h.OnAdd(created("old", "5"), false)
+	h.OnUpdate(created("old", "5"), created("old", "6"))
+	h.OnUpdate(created("old", "6"), created("new", "7"))
+	h.OnDelete(created("new", "8"))
+	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "n/a", Obj: created("lost", "9")})
 	h.OnAdd(&corev1.Node{}, false)
-	h.OnUpdate(made("old", "5"), &corev1.Node{})
+	h.OnUpdate(created("old", "5"), &corev1.Node{})
 	h.OnDelete(cache.DeletedFinalStateUnknown{Key: "n/a"})
 	expect(t, notes, "->old", "old>old", "old>-", "->new", "new>-", "lost>-")
 }

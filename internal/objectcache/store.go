@@ -11,7 +11,7 @@ import (
 )
 
 // Store stores all objects of a kind: those that can be decoded, and the others with their metadata. An object is in one of the two,
-// in the newest version that was put. Make one with NewStore.
+// in the newest version that was put. Create one with NewStore.
 type Store[T metav1.Object] struct {
 	// Objects are those that can be decoded.
 	*Objects[T]
@@ -22,7 +22,7 @@ type Store[T metav1.Object] struct {
 	moving sync.RWMutex // held while an object moves from one of the two to the other
 }
 
-// NewStore makes an empty one.
+// NewStore creates an empty one.
 func NewStore[T metav1.Object]() *Store[T] { return StoreOf(New[T]()) }
 
 // StoreOf makes one that stores in decoded what can be decoded. Decoded must have no other writer.

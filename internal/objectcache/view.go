@@ -10,7 +10,7 @@ import (
 // Nodes are Nodes of a target cluster.
 type Nodes = Objects[*corev1.Node]
 
-// View is the cache of the control cluster in a process. Make one with NewView.
+// View is the cache of the control cluster in a process. Create one with NewView.
 type View struct {
 	Deployments *Store[*v1alpha1.MachineDeployment]
 	Sets        *Store[*v1alpha1.MachineSet]
@@ -22,7 +22,7 @@ type View struct {
 // byNode is the index of machines by the names of their Nodes.
 const byNode = "node"
 
-// NewView makes an empty one.
+// NewView creates an empty one.
 func NewView() *View {
 	v := &View{
 		Deployments: NewStore[*v1alpha1.MachineDeployment](),

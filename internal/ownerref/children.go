@@ -20,7 +20,7 @@ type Parents struct {
 	Gone func(child types.UID)
 }
 
-// Children are the objects of one kind. Make them with Follow.
+// Children are the objects of one kind. Create them with Follow.
 type Children[T Object[T]] struct {
 	all     *objectcache.Objects[T]
 	parents Parents

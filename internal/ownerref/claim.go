@@ -63,7 +63,7 @@ func Release(child metav1.Object, parent types.UID) {
 	child.SetAnnotations(annotations)
 }
 
-// InSlotOf puts a child that is about to be made into the slot of its parent, regardless of a slot label in its template:
+// InSlotOf puts a child that is about to be created into the slot of its parent, regardless of a slot label in its template:
 // the label is no part of a template.
 func InSlotOf(child, parent metav1.Object) {
 	labels := maps.Clone(child.GetLabels())

@@ -21,7 +21,7 @@ type Committer[T metav1.Object] struct {
 	client func(namespace string) Patcher[T]
 }
 
-// New makes a Committer that writes through the client of an object's namespace.
+// New creates a Committer that writes through the client of an object's namespace.
 func New[T metav1.Object](client func(namespace string) Patcher[T]) *Committer[T] {
 	return NewSharing(NewLatest[T](), client)
 }

@@ -22,7 +22,7 @@ type Latest[T metav1.Object] struct {
 // writer learns of it, and then no event removes it here; one that is forgotten too early costs a request without effect.
 const mostEnded = 4096
 
-// NewLatest makes a Latest that remembers nothing.
+// NewLatest creates a Latest that remembers nothing.
 func NewLatest[T metav1.Object]() *Latest[T] {
 	return &Latest[T]{written: map[types.UID]T{}, ended: map[types.UID]T{}, futile: map[types.UID]string{}}
 }

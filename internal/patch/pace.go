@@ -43,7 +43,7 @@ const (
 // deletingInterval is for objects that are being deleted: their status is not urgent.
 const deletingInterval = 5 * time.Second
 
-// NewPace makes a Pace that delays changes for the interval, and for longest where they stream.
+// NewPace creates a Pace that delays changes for the interval, and for longest where they stream.
 func NewPace(interval, longest time.Duration) *Pace {
 	return &Pace{interval: interval, longest: longest, waits: map[types.UID]*wait{}}
 }

@@ -24,7 +24,7 @@ const (
 	NamespaceEventInterval = 50 * time.Millisecond
 )
 
-// Rates limit how often an operation is done, for each of many keys. Make one with New; it is safe for concurrent use.
+// Rates limit how often an operation is done, for each of many keys. Create one with New; it is safe for concurrent use.
 type Rates[K comparable] struct {
 	burst    int
 	interval time.Duration
@@ -34,7 +34,7 @@ type Rates[K comparable] struct {
 	purge int             // number of keys from which on those without effect are dropped
 }
 
-// New makes Rates that allow a burst at once, and on average one in the interval.
+// New creates Rates that allow a burst at once, and on average one in the interval.
 func New[K comparable](burst int, interval time.Duration) *Rates[K] {
 	return &Rates[K]{burst: burst, interval: interval, paid: map[K]time.Time{}, purge: 1024}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// triesEvery is how often it is checked whether tries of accounts are due, and triesAtOnce how many are made at the same time.
+	// triesEvery is how often it is checked whether tries of accounts are due, and triesAtOnce how many are sent at the same time.
 	triesEvery, triesAtOnce = time.Second, 4
 	// slotsEvery is how long the slots that need an account are used before they are determined again, from all machines.
 	slotsEvery = 2 * time.Second

@@ -71,7 +71,7 @@ func eachTime(value any, f func(field string, at time.Time)) {
 	}
 }
 
-// putWithStrategy makes a MachineDeployment that no fleet ignores, however old it seems to be.
+// putWithStrategy creates a MachineDeployment that no fleet ignores, however old it seems to be.
 func (t *trial) putWithStrategy(namespace, name string, replicas int) {
 	t.putRoot(namespace, name, replicas)
 	t.control.Edit("machinedeployments", namespace, name, func(u *unstructured.Unstructured) {

@@ -64,7 +64,7 @@ func (t *trial) boot() {
 	})
 }
 
-// join makes a Node, unless one was restored: the kubelet uses the Node of its name.
+// join creates a Node, unless one was restored: the kubelet uses the Node of its name.
 func (t *trial) join(providerID, name string) {
 	if t.target.Get("nodes", "", name) != nil {
 		return

@@ -115,7 +115,7 @@ func (t *trial) oneWay() {
 	}
 }
 
-// hanging makes the lists of a replica hang, while all else is answered: a network that loses large packets.
+// hanging has the lists of a replica hang, while all else is answered: a network that loses large packets.
 func hanging(replica, place string) *disturbance {
 	return &disturbance{
 		name: "lists of " + replica + " hang at " + place, back: true,
@@ -131,7 +131,7 @@ func (t *trial) listsHang() {
 	}
 }
 
-// blockedLeases makes a replica's requests for the fleet's Leases hang, while all other requests are answered.
+// blockedLeases has a replica's requests for the fleet's Leases hang, while all other requests are answered.
 func blockedLeases(replica, _ string) *disturbance {
 	return &disturbance{
 		name: "requests of " + replica + " about Leases hang", there: true, back: true,
@@ -161,7 +161,7 @@ func (t *trial) someFail() {
 	}
 }
 
-// silent makes the watches of a replica deliver nothing.
+// silent has the watches of a replica deliver nothing.
 func silent(replica, place string) *disturbance {
 	return &disturbance{
 		name: "watches of " + replica + " are silent at " + place, back: true,
@@ -237,7 +237,7 @@ func (t *trial) setHolder(namespace, name, holder string) {
 	})
 }
 
-// writeMCMLeases makes another holder acquire, or empty, MCM's Leases of a namespace.
+// writeMCMLeases has another holder acquire, or empty, MCM's Leases of a namespace.
 func (t *trial) writeMCMLeases() {
 	namespace, holder := servedNamespaces()[t.random.IntN(2)], []string{"", "mcm-1"}[t.random.IntN(2)]
 	t.logf("MCM's Leases in %s get the holder %q", namespace, holder)
@@ -277,8 +277,8 @@ func (t *trial) changeSome() {
 	names := slices.Sorted(maps.Keys(t.roots))
 	switch n := t.random.IntN(8); {
 	case len(names) == 0 || n == 0:
-		t.made++
-		t.putRoot(servedNamespaces()[t.random.IntN(2)], fmt.Sprint("more-", t.made), 1+t.random.IntN(2))
+		t.created++
+		t.putRoot(servedNamespaces()[t.random.IntN(2)], fmt.Sprint("more-", t.created), 1+t.random.IntN(2))
 	case n == 1 && len(names) > 2:
 		if r := t.roots[names[t.random.IntN(len(names))]]; !r.away {
 			t.deleteRoot(r)

@@ -258,7 +258,7 @@ func TestMachineWaitsForAConfiguration(t *testing.T) {
 			}
 		}
 		if vms := len(j.cloud.Live()) - unmanagedVMs; vms > 0 {
-			j.Errorf("%d VMs were made", vms)
+			j.Errorf("%d VMs were created", vms)
 		}
 		begun := time.Now()
 		first := j.configure("1")

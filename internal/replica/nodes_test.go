@@ -38,7 +38,7 @@ func (t *trial) sicken() {
 	t.sickenFor(node, lasts)
 }
 
-// sickenAtRest makes the Node of a machine of a root not Ready until it recovers in time. The machines have to stay.
+// sickenAtRest turns the Node of a machine of a root not Ready until it recovers in time. The machines have to stay.
 func (t *trial) sickenAtRest(r *root) *root {
 	for _, m := range t.control.List("machines") {
 		if node := m.GetLabels()[v1alpha1.LabelNode]; m.GetNamespace() == r.namespace && m.GetLabels()["root"] == r.name && node != "" && !r.away {

@@ -120,7 +120,7 @@ func (t *trial) called(ctx context.Context, p *process, op driver.Op, of driver.
 	}
 }
 
-// makes checks a VM that is about to be made, with the cloud's lock held.
+// makes checks a VM that is about to be created, with the cloud's lock held.
 func (t *trial) makes(v *fakecloud.Resource) {
 	v.Boots = time.Now().Add(bootTime)
 	stored := t.control.Get("machines", v.Namespace, v.Machine)

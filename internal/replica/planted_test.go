@@ -75,7 +75,7 @@ type careless struct {
 	calls map[string]int // by operation and machine
 }
 
-// nth returns how often a call was made before.
+// nth returns how often a call was sent before.
 func (c *careless) nth(op string, t driver.Target) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ const (
 	plantedReader      = "planted-token-of-a-reader-c61e"
 )
 
-// plantSecrets makes a class in namespace a with secrets in both of its Secrets.
+// plantSecrets creates a class in namespace a with secrets in both of its Secrets.
 func (t *trial) plantSecrets() {
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, data := range map[string]map[string]any{

@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// invents makes a proxy without a route answer all requests to a place.
+// invents has a proxy without a route answer all requests to a place.
 func invents(place string) *disturbance {
 	return &disturbance{
 		name: "a proxy answers in the place of " + place, of: func(q request) bool { return q.place == place },

@@ -120,7 +120,7 @@ func (t *trial) deleteLostMachines() {
 	}
 }
 
-// correctNodes makes kubelets register Nodes that are not in the backup, and deletes Nodes whose VM has ended since, as a
+// correctNodes has kubelets register Nodes that are not in the backup, and deletes Nodes whose VM has ended since, as a
 // cloud controller manager does.
 func (t *trial) correctNodes() {
 	live := map[string]bool{}

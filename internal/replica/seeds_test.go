@@ -190,7 +190,7 @@ func (t *trial) rest() {
 	t.ownerless = 0
 	d := restTime
 	if t.lasting == nil {
-		d = time.Minute // nothing makes later changes differ from the first ones
+		d = time.Minute // nothing lets later changes differ from the first ones
 	}
 	var changed []*root
 	next := time.Now()
@@ -254,8 +254,8 @@ func (t *trial) faultyLeads() bool {
 // changeAtRest creates or changes a root, but none of those that wait to be served; nil is none.
 func (t *trial) changeAtRest(waiting []*root) *root {
 	if t.random.IntN(3) == 0 {
-		t.made++
-		return t.putRoot(servedNamespaces()[t.random.IntN(2)], fmt.Sprint("rest-", t.made), 1)
+		t.created++
+		return t.putRoot(servedNamespaces()[t.random.IntN(2)], fmt.Sprint("rest-", t.created), 1)
 	}
 	all := t.sortedRoots()
 	r := all[t.random.IntN(len(all))]

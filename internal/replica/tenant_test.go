@@ -22,7 +22,7 @@ const unmanagedVMs = 3
 // anotherCluster is the ID of another control cluster, whose fleet uses the same account and the same namespaces.
 const anotherCluster = "another"
 
-// createUnmanaged makes two Nodes that no Machine has ever had, of which one says of which VM it is, and a VM of another control cluster.
+// createUnmanaged creates two Nodes that no Machine has ever had, of which one says of which VM it is, and a VM of another control cluster.
 func (t *trial) createUnmanaged() {
 	t.cloud.Add(fakecloud.Resource{Joined: true, ControlCluster: anotherCluster, Resource: driver.Resource{
 		Kind: driver.ResourceVM, ID: "sim:///another", Namespace: "a", Machine: "another", MachineUID: "another", NodeName: "another",
@@ -132,7 +132,7 @@ func (t *trial) checkNodes() {
 		switch {
 		case node.GetLabels()["forged"] != "":
 			t.fail("Node %s has the label of a tenant", node.GetName())
-		case !known || !bound: // its VM was made before a restore, or no replica has claimed the Node yet
+		case !known || !bound: // its VM was created before a restore, or no replica has claimed the Node yet
 		case ref.Namespace != v.Namespace || ref.Name != v.Machine || ref.UID != v.MachineUID:
 			t.fail("Node %s of machine %s/%s (%s) is bound to %s", node.GetName(), v.Namespace, v.Machine, v.MachineUID, ref)
 		case !v.Live() || !t.oracle.neverRestored():

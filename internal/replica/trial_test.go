@@ -29,7 +29,7 @@ const (
 	stepTime       = 250 * time.Millisecond
 )
 
-// trial is a fleet under faults. Its root goroutine makes the faults and checks everything, at intervals.
+// trial is a fleet under faults. Its root goroutine injects the faults and checks everything, at intervals.
 type trial struct {
 	*testing.T
 
@@ -59,7 +59,7 @@ type trial struct {
 	roots       map[string]*root     // as they are wanted, by namespace/name
 	collected   time.Time            // when garbage was last collected
 	later       []event              // that are to come
-	made        int                  // how many roots were created later
+	created     int                  // how many roots were created later
 	ownerless   time.Duration        // of all slots, added up
 	noTarget    bool                 // there is no target cluster
 	lasting     *disturbance         // does not end with the other faults
@@ -93,7 +93,7 @@ func newTrial(t *testing.T, o Options, seed uint64, story *strings.Builder) *tri
 	if story != nil {
 		r.logger = newLogger(r)
 	}
-	r.cloud = &fakecloud.Cloud{Clock: time.Now, IDs: "sim:///i-", Stops: stopTime, Made: r.makes, Ends: r.ends}
+	r.cloud = &fakecloud.Cloud{Clock: time.Now, IDs: "sim:///i-", Stops: stopTime, Created: r.makes, Ends: r.ends}
 	r.oracle = newOracle(r)
 	return r
 }
@@ -330,12 +330,12 @@ func (t *trial) deleteRoot(r *root) {
 	t.control.Delete("machinedeployments", r.namespace, r.name)
 }
 
-// createNamespace makes a Namespace.
+// createNamespace creates a Namespace.
 func (t *trial) createNamespace(name string) {
 	t.put(t.control, "namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
 }
 
-// createClass makes a class and its Secret in a namespace.
+// createClass creates a class and its Secret in a namespace.
 func (t *trial) createClass(namespace string) {
 	t.put(t.control, "secrets", map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": namespace, "name": "small"},

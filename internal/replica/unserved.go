@@ -48,12 +48,12 @@ func (u *unserved) past(fact reach.Fact) reach.Fact {
 	return fact
 }
 
-// note makes a time without a replica count as an outage: nothing that depends on it could make progress.
+// note has a time without a replica count as an outage: nothing that depends on it could make progress.
 func (u *unserved) note(gap member.Gap) {
 	u.all.Store(&reach.Fact{From: gap.From, Back: gap.To})
 }
 
-// noteSlot makes a time in which a slot had no holder count as an outage for all that is in it.
+// noteSlot has a time in which a slot had no holder count as an outage for all that is in it.
 func (u *unserved) noteSlot(slot int, gap member.Gap) {
 	u.slots.Store(strconv.Itoa(slot), reach.Fact{From: gap.From, Back: gap.To})
 }

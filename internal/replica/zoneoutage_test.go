@@ -66,7 +66,7 @@ func TestZoneOutage_OfTwoReplicas_ReplacesNothing(t *testing.T) {
 	})
 }
 
-// createClassIn makes a class of a zone, with the Secret of the namespace.
+// createClassIn creates a class of a zone, with the Secret of the namespace.
 func (t *trial) createClassIn(namespace, name, zone string) {
 	t.put(t.control, "machineclasses", map[string]any{
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": name},
@@ -77,7 +77,7 @@ func (t *trial) createClassIn(namespace, name, zone string) {
 	})
 }
 
-// putRootOf makes a MachineDeployment of a class.
+// putRootOf creates a MachineDeployment of a class.
 func (t *trial) putRootOf(namespace, name, class string, replicas int) *root {
 	r := t.putRoot(namespace, name, replicas)
 	t.control.Edit("machinedeployments", namespace, name, func(u *unstructured.Unstructured) {

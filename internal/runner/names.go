@@ -3,7 +3,7 @@ package runner
 // Name is the name of a runner: the value of `controller` in metrics, log lines and spans.
 type Name = string
 
-// The runners. docs/operations/logs.md has a table of them, made of these comments.
+// The runners. docs/operations/logs.md has a table of them, built from these comments.
 const (
 	// MachineDeployment: MachineDeployments, whose MachineSets it creates and scales.
 	MachineDeployment Name = "machinedeployment"

@@ -25,7 +25,7 @@ type Verdict interface {
 }
 
 // Pass takes the actions that a controller decides on for one key: it decides, acts, and decides again on the result of the
-// action, until a verdict rests. W is the world that the decisions are made on; the functions share it, so it is a pointer.
+// action, until a verdict rests. W is the world that the decisions are based on; the functions share it, so it is a pointer.
 // Decide, Act and Rest are required.
 type Pass[W any, V Verdict] struct {
 	// Decide returns the verdict on a world.

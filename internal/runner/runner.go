@@ -105,7 +105,7 @@ type Config[K comparable] struct {
 	// Tracer for the span of each reconcile; nil means none.
 	Tracer trace.Tracer
 	// Root returns the UID of the root of a key's object, by which traces are sampled, or "" while it is not known. It is called only
-	// where there are traces, and must not make requests. With nil, the key takes its place.
+	// where there are traces, and must not send requests. With nil, the key takes its place.
 	Root func(key K) types.UID
 	// Stage returns the stage that a key's object is in, whose trace its passes are in; the zero Stage if each pass is a trace. As Root.
 	Stage func(key K) telemetry.Stage

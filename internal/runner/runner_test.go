@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start makes a runner and runs it until the test is over.
+// start creates a runner and runs it until the test is over.
 func start(t *testing.T, cfg Config[string]) *Runner[string] {
 	t.Helper()
 	cfg.Name = "test"

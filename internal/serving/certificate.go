@@ -56,7 +56,7 @@ func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Co
 }
 
 // selfSignedFor is for how long a certificate is valid that a process makes for itself: longer than a process lives. It is valid before it was
-// made, for clients whose clocks are behind.
+// created, for clients whose clocks are behind.
 const selfSignedFor, selfSignedBefore = 10 * 365 * 24 * time.Hour, 24 * time.Hour
 
 // selfSigned returns a new certificate and its key, which never leaves the process.

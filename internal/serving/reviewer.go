@@ -79,7 +79,7 @@ func (r *Reviewer) guard(next http.Handler) http.Handler {
 		case http.StatusForbidden:
 			http.Error(w, "this user may not "+strings.ToLower(req.Method)+" this path; bind a ClusterRole with it in nonResourceURLs", status)
 		default:
-			http.Error(w, "the API server of the control cluster does not say whether this request may be made; try again", status)
+			http.Error(w, "the API server of the control cluster does not say whether this request may be sent; try again", status)
 		}
 	})
 }

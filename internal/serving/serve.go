@@ -138,16 +138,16 @@ func servingConfig(ctx context.Context, o Options) (*tls.Config, error) {
 		}
 		return certificate.config(), nil
 	case o.TLSSelfSigned:
-		made, err := selfSigned(clock.RealClock{}.Now())
+		created, err := selfSigned(clock.RealClock{}.Now())
 		if err != nil {
-			return nil, fmt.Errorf("--tls-self-signed: make a certificate: %w", err)
+			return nil, fmt.Errorf("--tls-self-signed: create a certificate: %w", err)
 		}
-		return tlsConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return made, nil }), nil
+		return tlsConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return created, nil }), nil
 	}
 	return nil, nil //nolint:nilnil // HTTP has none
 }
 
-// newHTTPServer makes a server that closes connections which a client does not use, and those of a client that is slow. Profiles
+// newHTTPServer creates a server that closes connections which a client does not use, and those of a client that is slow. Profiles
 // extend the time for their answer.
 func newHTTPServer(handler http.Handler, log klog.Logger) *http.Server {
 	return &http.Server{

@@ -10,7 +10,7 @@ import (
 // onceKey marks a context.
 type onceKey struct{}
 
-// Once makes the requests of a client that was made with SendOnce be sent once: client-go itself blocks the caller and
+// Once has the requests of a client that was created with SendOnce sent once: client-go itself blocks the caller and
 // retries up to ten times when an answer has a Retry-After. With Once such an answer is an error like others.
 func Once(ctx context.Context) context.Context { return context.WithValue(ctx, onceKey{}, true) }
 

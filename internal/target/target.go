@@ -19,7 +19,7 @@ type Resolver interface {
 	For(namespace string) (*Cluster, error)
 }
 
-// Cluster is one target cluster. Make one with New.
+// Cluster is one target cluster. Create one with New.
 type Cluster struct {
 	// Name distinguishes it from the fleet's other target clusters; "" where there is one only.
 	Name string
@@ -44,7 +44,7 @@ func (c *Cluster) Ahead() time.Duration {
 	return c.Lead()
 }
 
-// New makes a Cluster whose Nodes the caller provides.
+// New creates a Cluster whose Nodes the caller provides.
 func New(client kubernetes.Interface) *Cluster {
 	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node]()}
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Set is a set of tasks that run concurrently. It is safe for concurrent use; make one with New.
+// Set is a set of tasks that run concurrently. It is safe for concurrent use; create one with New.
 type Set struct {
 	kick chan struct{}
 
@@ -13,7 +13,7 @@ type Set struct {
 	begun []*task // that do not run yet
 }
 
-// New makes an empty Set.
+// New creates an empty Set.
 func New() *Set { return &Set{kick: make(chan struct{}, 1)} }
 
 // task is one task.

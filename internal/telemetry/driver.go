@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// TraceDriver returns a driver that starts a span for every call that makes requests, and counts the calls; metrics may be nil.
+// TraceDriver returns a driver that starts a span for every call that sends requests, and counts the calls; metrics may be nil.
 func TraceDriver(d driver.Driver, provider string, tracer trace.Tracer, metrics *DriverMetrics) driver.Driver {
 	return driver.Around(d, tracedDriver{provider, tracer, metrics}.call)
 }

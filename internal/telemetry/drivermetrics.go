@@ -89,7 +89,7 @@ func (m *DriverMetrics) begin(ctx context.Context, provider string, op driver.Op
 	}
 }
 
-// isRefused reports whether a call of a driver was not made, because another replica may act; mcf_refused_total counts those.
+// isRefused reports whether a call of a driver was not sent, because another replica may act; mcf_refused_total counts those.
 func isRefused(err error) bool {
 	_, refused := errors.AsType[interface {
 		error

@@ -34,7 +34,7 @@ func (d *slow) DeleteMachine(context.Context, driver.DeleteMachineRequest) (driv
 	return driver.DeleteMachineResponse{}, d.err
 }
 
-// refusal is the error of a call that was not made.
+// refusal is the error of a call that was not sent.
 type refusal struct{ error }
 
 func (refusal) NotOurs() bool { return false }

@@ -28,7 +28,7 @@ type Gauges[T metav1.Object] struct {
 }
 
 // Gauge is one of all objects together, or one that each object has some of, with the labels beyond its name and namespace.
-// Make one with OfAll, OfGroups, CountOfGroups, OfEach or Number.
+// Create one with OfAll, OfGroups, CountOfGroups, OfEach or Number.
 type Gauge[T metav1.Object] struct {
 	name        string
 	kind        prometheus.ValueType
@@ -40,7 +40,7 @@ type Gauge[T metav1.Object] struct {
 // Measure reports a value, with the labels that the gauge has beyond name and namespace.
 type Measure func(value float64, labels ...string)
 
-// NewGauges makes gauges of what shown returns. While acts returns false another process may be responsible for the
+// NewGauges creates gauges of what shown returns. While acts returns false another process may be responsible for the
 // objects, and no gauge is emitted.
 func NewGauges[T metav1.Object](acts func() bool, shown func() []T, gauges ...Gauge[T]) *Gauges[T] {
 	return &Gauges[T]{acts: acts, shown: shown, gauges: gauges}

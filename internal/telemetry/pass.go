@@ -69,7 +69,7 @@ func failPass(ctx context.Context, err error) {
 	}
 }
 
-// Traces reports whether a tracer makes spans at all, so that what only spans need is not computed otherwise.
+// Traces reports whether a tracer creates spans at all, so that what only spans need is not computed otherwise.
 func Traces(tracer trace.Tracer) bool {
 	_, idle := tracer.(noop.Tracer)
 	return !idle

@@ -86,7 +86,7 @@ func TestPassThatIsNotRecordedCostsNothing(t *testing.T) {
 		}
 	}
 	if Traces(noop.NewTracerProvider().Tracer("")) || !Traces(sdktrace.NewTracerProvider().Tracer("")) {
-		t.Error("only the tracer of the provider that does nothing makes no spans")
+		t.Error("only the tracer of the provider that does nothing creates no spans")
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 // are, by every replica, and so are those of its MachineSet and MachineDeployment. So a link from one to another leads to a span that
 // was exported.
 //
-// The decision is made where a pass begins, by the attribute mcf.root.uid. Spans without it, such as hand-overs, are rare and serve all
+// The sampling decision is taken where a pass begins, by the attribute mcf.root.uid. Spans without it, such as hand-overs, are rare and serve all
 // lives: they are sampled unless nothing is. Spans below another follow that one.
 type lifetimes struct {
 	// ratio of the roots that are sampled, from 0 to 1.

@@ -5,7 +5,7 @@ import (
 	"go.opentelemetry.io/otel"
 )
 
-// LogSDK makes OpenTelemetry's SDK write its errors and its own log to log. Without it they are written to standard error
+// LogSDK has OpenTelemetry's SDK write its errors and its own log to log. Without it they are written to standard error
 // in another format. The SDK has one such log for the whole process.
 func LogSDK(log logr.Logger) {
 	otel.SetLogger(log)

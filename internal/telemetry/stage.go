@@ -77,7 +77,7 @@ func Waited(ctx context.Context, tracer trace.Tracer, root string, w Wait) {
 
 type idsKey struct{}
 
-// StageIDs generates the IDs of spans: those that EndStage demands, or else random ones. A provider without it makes root spans of stages
+// StageIDs generates the IDs of spans: those that EndStage demands, or else random ones. A provider without it creates root spans of stages
 // that are in no trace of theirs.
 type StageIDs struct{}
 

@@ -19,7 +19,7 @@ func Traceparent(ctx context.Context) string {
 }
 
 // LinkTo links the span in ctx to the one that a W3C traceparent names, such as one that was recorded on an object when it
-// was made. Nothing happens when there is no span, no traceparent that can be read, or one of a span that is not sampled: the link
+// was created. Nothing happens when there is no span, no traceparent that can be read, or one of a span that is not sampled: the link
 // would lead nowhere.
 func LinkTo(ctx context.Context, traceparent string) {
 	span := trace.SpanFromContext(ctx)

@@ -15,7 +15,7 @@ import (
 func TestExporterIsChosenByTheEnvironment(t *testing.T) {
 	for _, tc := range []struct {
 		exporter, protocol, tracesProtocol string
-		want                               string // what is made, or a part of the error
+		want                               string // what is created, or a part of the error
 	}{
 		{want: "*otlptracegrpc.client"},
 		{protocol: "grpc", want: "*otlptracegrpc.client"},

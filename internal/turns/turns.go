@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Mutex is a lock that is held while requests are made. The zero value is not held.
+// Mutex is a lock that is held while requests are sent. The zero value is not held.
 type Mutex struct {
 	once sync.Once
 	free chan struct{} // holds one value while the lock is not held

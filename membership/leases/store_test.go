@@ -57,14 +57,14 @@ func TestRequestsAndTheirOutcomes(t *testing.T) {
 		return reply
 	}
 	do(membership.Get, "a", nil, membership.NotFound)
-	made := do(membership.Create, "a", lease("a"), membership.Done).Lease
+	created := do(membership.Create, "a", lease("a"), membership.Done).Lease
 	do(membership.Create, "a", lease("a"), membership.Exists)
 	do(membership.Update, "a", lease("a"), membership.Refused) // without UID and resourceVersion
-	changed := made.DeepCopy()
+	changed := created.DeepCopy()
 	changed.Spec.HolderIdentity = new("session")
 	written := do(membership.Update, "a", changed, membership.Done).Lease
-	do(membership.Update, "a", made, membership.Conflict)
-	if written.ResourceVersion == made.ResourceVersion {
+	do(membership.Update, "a", created, membership.Conflict)
+	if written.ResourceVersion == created.ResourceVersion {
 		t.Error("an update has not changed the resourceVersion")
 	}
 	gone := written.DeepCopy()
@@ -76,7 +76,7 @@ func TestRequestsAndTheirOutcomes(t *testing.T) {
 	if listed := do(membership.List, "", nil, membership.Done).Leases; len(listed) != 1 || listed[0].Name != "a" {
 		t.Errorf("listed %v, want the one Lease of the fleet", listed)
 	}
-	do("patch", "a", made, membership.Refused)
+	do("patch", "a", created, membership.Refused)
 }
 
 // notSentError is the error of a transport that has not sent a request.

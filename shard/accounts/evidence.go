@@ -7,7 +7,7 @@ type Evidence int
 
 // What a call shows.
 const (
-	// Nothing: it was not made, or a driver may return its error without a request.
+	// Nothing: it was not sent, or a driver may return its error without a request.
 	Nothing Evidence = iota
 	// Unanswered: neither the cloud nor the driver has given a usable answer.
 	Unanswered

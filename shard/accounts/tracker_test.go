@@ -104,7 +104,7 @@ func TestAnAccountFails_WhenCallsAndATryGetNoAnswerForAMinute(t *testing.T) {
 		"one call alone":                  {[]Evidence{Unanswered, Nothing, Nothing, Nothing}, Unanswered, failingA},
 		"the try is answered":             {[]Evidence{Unanswered, Unanswered, Unanswered, Unanswered}, Works, nothing},
 		"the try is refused":              {[]Evidence{Unanswered, Unanswered, Unanswered, Unanswered}, Refused, nothing},
-		"the try cannot be made":          {[]Evidence{Unanswered, Unanswered, Unanswered, Unanswered}, Nothing, nothing},
+		"the try cannot be sent":          {[]Evidence{Unanswered, Unanswered, Unanswered, Unanswered}, Nothing, nothing},
 		"one call is answered":            {[]Evidence{Unanswered, Unanswered, Works, Unanswered}, Unanswered, nothing},
 		"one call is refused":             {[]Evidence{Unanswered, Unanswered, Refused, Unanswered}, Unanswered, nothing},
 		"quota, bad fields, denied calls": {[]Evidence{Works, Nothing, Refused, Nothing}, Unanswered, nothing},

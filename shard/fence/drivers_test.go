@@ -62,7 +62,7 @@ func TestSweepsAreFenced(t *testing.T) {
 	}
 	before := *calls
 	if _, err := d.Scope(driver.ScopeRequest{}); err != nil || *calls != before+1 {
-		t.Errorf("Scope, which makes no request: %v", err)
+		t.Errorf("Scope, which sends no request: %v", err)
 	}
 	var refused *RefusedError
 	if err := remove(t.Context()); !errors.As(err, &refused) || refused.What != "delete_resource n/m" {

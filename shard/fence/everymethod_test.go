@@ -114,7 +114,7 @@ func (w *walker) resource(resource reflect.Value) {
 	}
 }
 
-// arguments makes something of each type that gets through the client's own checks.
+// arguments creates something of each type that gets through the client's own checks.
 func (w *walker) arguments(method reflect.Type) []reflect.Value {
 	var arguments []reflect.Value
 	for i := range method.NumIn() {
@@ -140,13 +140,13 @@ func (w *walker) argument(kind reflect.Type) reflect.Value {
 	if kind.Kind() != reflect.Pointer {
 		return reflect.Zero(kind)
 	}
-	made := reflect.New(kind.Elem())
+	created := reflect.New(kind.Elem())
 	for _, name := range []string{"Name", "Namespace"} {
-		if setter := made.MethodByName("With" + name); setter.IsValid() { // what server-side apply takes
+		if setter := created.MethodByName("With" + name); setter.IsValid() { // what server-side apply takes
 			setter.Call([]reflect.Value{reflect.ValueOf("x")})
 		} else if field, has := kind.Elem().FieldByName(name); has && field.Type.Kind() == reflect.String {
-			made.Elem().FieldByIndex(field.Index).SetString("x")
+			created.Elem().FieldByIndex(field.Index).SetString("x")
 		}
 	}
-	return made
+	return created
 }

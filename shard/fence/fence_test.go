@@ -60,7 +60,7 @@ func (s *stand) own(t *testing.T) (context.Context, func()) {
 	return ctx, done
 }
 
-// send makes a request through the Fence to a server that accepts everything.
+// send sends a request through the Fence to a server that accepts everything.
 func (s *stand) send(ctx context.Context, t *testing.T, method string) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "http://api/apis/x/v1/things/y", http.NoBody)

@@ -115,7 +115,7 @@ func (b *bench) served(want bool) {
 	synctest.Wait()
 }
 
-// setHolder makes a holder hold a Lease, or renew it, and returns its version.
+// setHolder has a holder hold a Lease, or renew it, and returns its version.
 func (b *bench) setHolder(name, holder string) string {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, new(int32(15))
@@ -318,7 +318,7 @@ func TestNamespaceCreatedAnewIsServed(t *testing.T) {
 	b.server.Refuse("create leases", refused)
 	b.becomes("served to its end", func() bool { return b.leases.Served("n", 7) })
 	if got := b.holders(); got != [2]string{"", ""} {
-		t.Errorf("Leases were made where the namespace ends: %q", got)
+		t.Errorf("Leases were created where the namespace ends: %q", got)
 	}
 	b.server.Fault(nil)
 	b.becomes("taken", func() bool {

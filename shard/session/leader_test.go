@@ -88,7 +88,7 @@ func TestADeletedLeaderLeaseDoesNotAdmitOtherSettings(t *testing.T) {
 					t.Error("the replica with other settings has not ended after 30 s")
 				}
 				if lease := server.Leases()["fleet-session-fleet-2"]; lease != nil {
-					t.Errorf("the replica with other settings has made a session Lease: %v", lease)
+					t.Errorf("the replica with other settings has created a session Lease: %v", lease)
 				}
 				server.Fault(nil)
 				wantAll(t, time.Minute, a, b)
@@ -124,7 +124,7 @@ func TestReplicasThatInstallAFleetWithDifferentSettingsNeverBothAct(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer()
-				server.Fault(func(r apiserver.Request) error { // both have read that there are no Leases before one is made
+				server.Fault(func(r apiserver.Request) error { // both have read that there are no Leases before one is created
 					if r.Method == http.MethodPost {
 						time.Sleep(100 * time.Millisecond)
 					}
@@ -181,7 +181,7 @@ func TestALeaderLeaseWithoutLabelsStillRecordsTheSettings(t *testing.T) {
 			t.Error("the replica with other settings has not ended after 30 s")
 		}
 		if lease := server.Leases()["fleet-session-fleet-1"]; lease != nil {
-			t.Errorf("it has made a session Lease: %v", lease)
+			t.Errorf("it has created a session Lease: %v", lease)
 		}
 	})
 }

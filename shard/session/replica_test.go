@@ -438,7 +438,7 @@ func TestWithoutALeaderHoldersContinueAndALeavingSessionReleases(t *testing.T) {
 		}
 		wantLeaderless(t, time.Minute, map[*process][]int{a: ofA})
 		if unowned := testutil.ToFloat64(a.metrics.unowned); unowned != float64(len(ofB)) || len(a.reported) > 0 {
-			t.Errorf("%v slots show as unowned, want %d; %d reports, which only a leader makes", unowned, len(ofB), len(a.reported))
+			t.Errorf("%v slots show as unowned, want %d; %d reports, which only a leader writes", unowned, len(ofB), len(a.reported))
 		}
 		server.Fault(nil)
 		wantAll(t, 30*time.Second, a)

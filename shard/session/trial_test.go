@@ -79,7 +79,7 @@ func (t *tally) add(other tally) {
 	}
 }
 
-// trial is a fleet under faults. Its root goroutine makes the faults and looks at everything, every now and then.
+// trial is a fleet under faults. Its root goroutine injects the faults and looks at everything, every now and then.
 type trial struct {
 	*testing.T
 

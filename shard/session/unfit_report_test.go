@@ -61,7 +61,7 @@ func TestTroublesOf(t *testing.T) {
 	}
 }
 
-// The report is made once, without waiting for its end, and once more after an error.
+// The report is written once, without waiting for its end, and once more after an error.
 func TestUnfit_IsReportedByTheLeader(t *testing.T) {
 	r, start, failure, reported := leading(t), member.Moment{}, errors.New("not now"), []string{}
 	r.cfg.Unfit = func(_ context.Context, troubles []Trouble) error {

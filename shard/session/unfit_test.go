@@ -296,7 +296,7 @@ func TestAReplicaThatCannotAcquireIsTriedLessAndLessOften(t *testing.T) {
 			}
 			return nil
 		})
-		b := begin(t, server, "fleet-1") // the leader at first, and cannot even make slots
+		b := begin(t, server, "fleet-1") // the leader at first, and cannot even create slots
 		time.Sleep(5 * time.Second)
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 90*time.Second, a)

@@ -40,7 +40,7 @@ func (s *server) Edit(name string, edit func(*coordinationv1.Lease)) bool {
 // Delete removes a Lease as a user would.
 func (s *server) Delete(name string) { s.Remove("leases", "fleet-system", name) }
 
-// storeOn makes a Store of the Leases behind a Fence.
+// storeOn creates a Store of the Leases behind a Fence.
 func storeOn(t *testing.T, way *rest.Config, f *fence.Fence, now *fence.Time) *leases.Store {
 	t.Helper()
 	config, err := f.Guard(way)

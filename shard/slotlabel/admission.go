@@ -34,7 +34,7 @@ func NewAdmission(mayRun func(kind policy.Kind, key types.NamespacedName) bool) 
 	return &Admission{mayRun: mayRun, running: map[object]int{}, blocked: map[object]func(){}, rejected: map[object]map[*gate]func(){}}
 }
 
-// Gate wraps the gate of a kind. The gate that it returns is for one Runner, which Notify makes known to it.
+// Gate wraps the gate of a kind. The gate that it returns is for one Runner, which Notify enqueues keys in.
 func (a *Admission) Gate(kind policy.Kind, inner runner.Gate[types.NamespacedName]) runner.Notifier[types.NamespacedName] {
 	return &gate{admission: a, kind: kind, inner: inner, enqueue: func(types.NamespacedName) {}}
 }

@@ -13,7 +13,7 @@ const (
 	//
 	// On: RenderedMachineConfigs, Nodes. By: fleet. Value: name of a MachineConfigPool. See: operations/machine-config.md#which-pool-a-node-belongs-to.
 	LabelPool = machinev1alpha1.FleetDomain + "pool"
-	// LabelRole is the role that the MachineConfig was made for. Pools select it.
+	// LabelRole is the role that the MachineConfig was created for. Pools select it.
 	//
 	// On: MachineConfigs. By: fleet, user. Value: role. See: operations/machine-config.md#write-templates.
 	LabelRole = machinev1alpha1.FleetDomain + "role"

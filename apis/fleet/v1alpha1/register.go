@@ -22,7 +22,7 @@ func Kind(kind string) schema.GroupKind {
 	return SchemeGroupVersion.WithKind(kind).GroupKind()
 }
 
-// AddToScheme makes all kinds of this package known to the scheme.
+// AddToScheme adds all kinds of this package to the scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&MachineConfig{}, &MachineConfigList{},

@@ -31,7 +31,7 @@ func RenderedName(pool string, spec *RenderedMachineConfigSpec) (string, error) 
 	return "rendered-" + pool + "-" + hex.EncodeToString(sum[:16]), nil
 }
 
-// Verify reports whether the name of a RenderedMachineConfig is that of its content. An object that was deleted and made anew with
+// Verify reports whether the name of a RenderedMachineConfig is that of its content. An object that was deleted and created again with
 // another content, or by another program, is not.
 func (r *RenderedMachineConfig) Verify() bool {
 	pool := PoolOfRendered(r.Name)

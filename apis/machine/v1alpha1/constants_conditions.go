@@ -73,7 +73,7 @@ const (
 
 // Reasons of MachineDeploymentProgressing.
 const (
-	// ReasonNewMachineSetCreated (True) means that the new MachineSet was made.
+	// ReasonNewMachineSetCreated (True) means that the new MachineSet was created.
 	ReasonNewMachineSetCreated = "NewMachineSetCreated"
 	// ReasonFoundNewMachineSet (True) means that there was a MachineSet of the wanted template already.
 	ReasonFoundNewMachineSet = "FoundNewMachineSet"
@@ -85,7 +85,7 @@ const (
 	ReasonNewMachineSetAvailable = "NewMachineSetAvailable"
 	// ReasonProgressDeadlineExceeded (False) means that the rollout made no progress for progressDeadlineSeconds.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
-	// ReasonMachineSetCreateError (False) means that the new MachineSet could not be made. It is the reason of the Event,
+	// ReasonMachineSetCreateError (False) means that the new MachineSet could not be created. It is the reason of the Event,
 	// too.
 	ReasonMachineSetCreateError = "MachineSetCreateError"
 	// ReasonDeploymentPaused (Unknown) means that the deployment is paused.
@@ -98,10 +98,10 @@ const (
 
 // Reasons of MachineDeploymentRolloutStalled, in addition to those of the ReplicaFailure conditions. MCM does not have them.
 const (
-	// ReasonMachineCreateFailed means that a new machine could not be made; the message has the error. It is the reason of the
+	// ReasonMachineCreateFailed means that a new machine could not be created; the message has the error. It is the reason of the
 	// MachineCreateFailure conditions, too.
 	ReasonMachineCreateFailed = "MachineCreateFailed"
-	// ReasonMachineSetFrozen means that the new MachineSet must not make machines.
+	// ReasonMachineSetFrozen means that the new MachineSet must not create machines.
 	ReasonMachineSetFrozen = "MachineSetFrozen"
 	// ReasonMachinesNotAvailable means that new machines have not become available for a minute.
 	ReasonMachinesNotAvailable = "MachinesNotAvailable"
@@ -159,7 +159,7 @@ const (
 	// MCM; the message names it.
 	ReasonRemarks = "Remarks"
 	// ReasonSelectorMatchesNothing means that the selector does not match the labels of the template, or is not there, so
-	// that a machine made from the template would not be found again.
+	// that a machine created from the template would not be found again.
 	ReasonSelectorMatchesNothing = "SelectorMatchesNothing"
 	// ReasonSelectorMatchesEverything means that the selector is empty, so that it would match all machines.
 	ReasonSelectorMatchesEverything = "SelectorMatchesEverything"

@@ -22,7 +22,7 @@ func configEvents() []EventReason {
 		},
 		{
 			EventRenderFailed, true, pool,
-			"No RenderedMachineConfig can be made of the selected MachineConfigs, and the Nodes keep what they have. The message, and the condition `RenderDegraded`, have the MachineConfig and the cause.",
+			"No RenderedMachineConfig can be built from the selected MachineConfigs, and the Nodes keep what they have. The message, and the condition `RenderDegraded`, have the MachineConfig and the cause.",
 			"Correct the MachineConfig that the message names, or the selector of the pool; see [machine configuration](operations/machine-config.md#when-nothing-is-rendered).",
 		},
 		{

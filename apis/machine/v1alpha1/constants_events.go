@@ -66,7 +66,7 @@ func machineSetEvents() []EventReason {
 	return []EventReason{
 		{
 			EventSuccessfulCreate, false, set,
-			"The set has made Machines. The message says how many.",
+			"The set has created Machines. The message says how many.",
 			"",
 		},
 		{

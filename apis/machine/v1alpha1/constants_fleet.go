@@ -1,6 +1,6 @@
 package v1alpha1
 
-// What the fleet records on objects that it makes, beyond the constants of Machine Controller Manager.
+// What the fleet records on objects that it creates, beyond the constants of Machine Controller Manager.
 const (
 	// AnnotationMachineUID is the UID of the Machine that the token is for.
 	//
@@ -20,7 +20,7 @@ const (
 	//
 	// On: Machines. By: fleet. Value: `true`. See: operations/access.md#bootstrap-tokens.
 	AnnotationTokenLeft = FleetDomain + "token-left"
-	// AnnotationBackoff is on Machines for whose VM calls of the cloud fail: when the next call may be made, what the wait after that
+	// AnnotationBackoff is on Machines for whose VM calls of the cloud fail: when the next call may be sent, what the wait after that
 	// is computed from, and which error codes were reported. Without it the cloud is called at once.
 	//
 	// On: Machines. By: fleet; user removes. Value: JSON. See: troubleshooting.md#a-machine-is-in-crashloopbackoff.
@@ -101,7 +101,7 @@ const AnnotationComponentsTaint = FleetDomain + "critical-components-taint"
 // On: MachineDeployments, MachineSets without a controller, Namespaces. By: user. Value: `not-ready=3,try-after=1h`. See: operations/configure.md#thresholds-of-circuit-breakers.
 const AnnotationCircuitBreaker = FleetDomain + "circuit-breaker"
 
-// Annotations about orphans: VMs and other resources at a cloud that were made for a Machine and belong to none any more.
+// Annotations about orphans: VMs and other resources at a cloud that were created for a Machine and belong to none any more.
 const (
 	// AnnotationOrphans has which resources of the cloud account of the MachineClass are suspected to be orphans, and since when. The
 	// next leader continues from there.

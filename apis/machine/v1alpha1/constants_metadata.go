@@ -202,7 +202,7 @@ const (
 	FleetDomain = "fleet.machine.sapcloud.io/"
 	// AnnotationIntents holds the machines that the MachineSet is about to create and to delete. They are recorded before the first
 	// of them is created or deleted, and removed when that is observed, so that the next pass, of this holder or a later one,
-	// finishes what was begun and makes no other new decision.
+	// finishes what was begun and decides nothing else.
 	//
 	// On: MachineSets. By: fleet. Value: JSON. See: architecture.md.
 	AnnotationIntents = FleetDomain + "intents"

@@ -11,7 +11,7 @@ func orphanEvents() []EventReason {
 	return []EventReason{
 		{
 			EventOrphanDeleted, false, class,
-			"A VM, network interface, disk or address that belongs to no Machine was deleted at the cloud. The message has its ID, the name and UID of the Machine that it was made for, and why it was deleted.",
+			"A VM, network interface, disk or address that belongs to no Machine was deleted at the cloud. The message has its ID, the name and UID of the Machine that it was created for, and why it was deleted.",
 			"",
 		},
 		{

@@ -2,9 +2,9 @@
 // every name that the fleet shares with other programs through them.
 //
 //   - A MachineDeployment keeps a number of machines of one template running and replaces them when the template changes.
-//   - A MachineSet keeps a number of machines of one, fixed template running. MachineDeployments make them.
+//   - A MachineSet keeps a number of machines of one, fixed template running. MachineDeployments create them.
 //   - A Machine is one VM at a cloud and the Node that it becomes.
-//   - A MachineClass describes how the VM is made: provider, its own spec, and the Secrets with credentials and user data.
+//   - A MachineClass describes how the VM is created: provider, its own spec, and the Secrets with credentials and user data.
 //
 // The wire format is the one of Gardener's machine-controller-manager (MCM), also where it is odd (a MachineSet's
 // conditions are called machineSetCondition). What MCM's objects do not have is marked so; MCM's own

@@ -33,7 +33,7 @@ const (
 )
 
 // EventReasons returns all reasons of Events, in the order of the docs. A new one is a constant and its row in one of the
-// tables that this is made of; all else that needs the reasons uses this function, or is checked by a test.
+// tables that this is built from; all else that needs the reasons uses this function, or is checked by a test.
 func EventReasons() []EventReason {
 	return slices.Concat(machineEvents(), deletionEvents(), preservationEvents(), fleetEvents(), inPlaceEvents(), drainEvents(), machineSetEvents(), machineDeploymentEvents(), rollbackEvents(), invalidEvents(),
 		replacementEvents(), holdEvents(), replicaEvents(), classEvents(), orphanEvents(), configEvents(), poolEvents())

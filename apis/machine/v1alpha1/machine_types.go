@@ -46,15 +46,15 @@ type MachineList struct {
 	Items           []Machine `json:"items"`
 }
 
-// MachineSpec describes how a machine is made and how its Node is treated.
+// MachineSpec describes how a machine is created and how its Node is treated.
 type MachineSpec struct {
-	// Class names the MachineClass, in the Machine's namespace, by which the VM is made.
+	// Class names the MachineClass, in the Machine's namespace, by which the VM is created.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.?kind.orValue("") != ""`,fieldPath=".kind",reason=FieldValueRequired,message="Kind is required"
 	// +kubebuilder:validation:XValidation:rule=`self.?name.orValue("") != ""`,fieldPath=".name",reason=FieldValueRequired,message="Name is required"
 	Class ClassSpec `json:"class,omitempty,omitzero"`
 
-	// ProviderID is the cloud's name of the VM. The controller writes it once, when the VM has been made. A user sets it
+	// ProviderID is the cloud's name of the VM. The controller writes it once, when the VM has been created. A user sets it
 	// only to bring in a VM that exists.
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
@@ -131,7 +131,7 @@ type MachineConfiguration struct {
 	NodeConditions *string `json:"nodeConditions,omitempty"`
 }
 
-// MachineTemplateSpec is what new machines are made from.
+// MachineTemplateSpec is what new machines are created from.
 //
 // +kubebuilder:validation:XValidation:rule=`self.?spec.?class.hasValue() || (oldSelf.hasValue() && !oldSelf.?spec.?class.hasValue())`,optionalOldSelf=true,fieldPath=".spec.class",reason=FieldValueRequired,message="Kind and name of the class are required"
 type MachineTemplateSpec struct {
@@ -185,7 +185,7 @@ type LastOperation struct {
 
 // CurrentStatus describes where a machine is in its life.
 type CurrentStatus struct {
-	// Phase of life. Empty means that no VM has been made, or none that was recorded.
+	// Phase of life. Empty means that no VM has been created, or none that was recorded.
 	// +optional
 	Phase MachinePhase `json:"phase,omitempty"`
 	// TimeoutActive reports whether the phase is left for Failed when a timeout runs out.
@@ -219,9 +219,9 @@ type MachineSummary struct {
 type MachinePhase string
 
 const (
-	// MachinePending means that the VM has been made and its Node is awaited.
+	// MachinePending means that the VM has been created and its Node is awaited.
 	MachinePending MachinePhase = "Pending"
-	// MachineAvailable means that the VM has been made, where there is no target cluster in which a Node could appear.
+	// MachineAvailable means that the VM has been created, where there is no target cluster in which a Node could appear.
 	MachineAvailable MachinePhase = "Available"
 	// MachineRunning means that the Node has joined and is healthy.
 	MachineRunning MachinePhase = "Running"
@@ -231,7 +231,7 @@ const (
 	MachineUnknown MachinePhase = "Unknown"
 	// MachineFailed means that the machine has failed. Its MachineSet replaces it, unless it is preserved.
 	MachineFailed MachinePhase = "Failed"
-	// MachineCrashLoopBackOff means that the VM could not be made, and that creation is retried.
+	// MachineCrashLoopBackOff means that the VM could not be created, and that creation is retried.
 	MachineCrashLoopBackOff MachinePhase = "CrashLoopBackOff"
 	// MachineInPlaceUpdating means that the Node is drained and its update in place is awaited.
 	MachineInPlaceUpdating MachinePhase = "InPlaceUpdating"
@@ -257,7 +257,7 @@ const (
 type MachineOperationType string
 
 const (
-	// MachineOperationCreate is the making of the VM, until its Node has joined.
+	// MachineOperationCreate is the creation of the VM, until its Node has joined.
 	MachineOperationCreate MachineOperationType = "Create"
 	// MachineOperationUpdate is a change to the machine.
 	MachineOperationUpdate MachineOperationType = "Update"

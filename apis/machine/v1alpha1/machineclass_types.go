@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MachineClass describes how VMs are made: the provider, its own spec, and the Secrets with credentials and user data. It
+// MachineClass describes how VMs are created: the provider, its own spec, and the Secrets with credentials and user data. It
 // has neither spec nor status; its fields are at the top level.
 //
 // +genclient

@@ -74,7 +74,7 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`(!has(self.matchLabels) || self.matchLabels.all(k, !(k in ["node", "node.machine.sapcloud.io/update-result", "machine-template-hash", "freeze", "node.machine.sapcloud.io/scale-up-disabled"] || k.startsWith("fleet.machine.sapcloud.io/")))) && (!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.key in ["node", "node.machine.sapcloud.io/update-result", "machine-template-hash", "freeze", "node.machine.sapcloud.io/scale-up-disabled"] || e.key.startsWith("fleet.machine.sapcloud.io/"))))`,reason=FieldValueForbidden,message="must not use labels that the controllers write (node, machine-template-hash, freeze, node.machine.sapcloud.io/update-result, node.machine.sapcloud.io/scale-up-disabled, and those below fleet.machine.sapcloud.io/): what they create would not match it any more, and be created again without end"
 	// +kubebuilder:validation:XValidation:rule=`!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ["In", "NotIn"] ? has(e.values) && e.values.size() > 0 : e.operator in ["Exists", "DoesNotExist"] && (!has(e.values) || e.values.size() == 0))`,fieldPath=".matchExpressions",message="operators are In and NotIn with values, Exists and DoesNotExist without"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Template is what new machines are made from. A change of its labels, its annotations or its class' name or API
+	// Template is what new machines are created from. A change of its labels, its annotations or its class' name or API
 	// group replaces the machines; every other change is applied to the existing machines.
 	Template MachineTemplateSpec `json:"template"`
 	// Strategy describes how machines are replaced. Empty means RollingUpdate with maxSurge 1 and maxUnavailable 0.
@@ -129,7 +129,7 @@ type MachineDeploymentStrategy struct {
 type MachineDeploymentStrategyType string
 
 const (
-	// RecreateMachineDeploymentStrategyType deletes all old machines before it makes new ones.
+	// RecreateMachineDeploymentStrategyType deletes all old machines before it creates new ones.
 	RecreateMachineDeploymentStrategyType MachineDeploymentStrategyType = "Recreate"
 	// RollingUpdateMachineDeploymentStrategyType replaces old machines by new ones step by step.
 	RollingUpdateMachineDeploymentStrategyType MachineDeploymentStrategyType = "RollingUpdate"
@@ -161,7 +161,7 @@ type RollingUpdateMachineDeployment struct {
 type InPlaceUpdateMachineDeployment struct {
 	UpdateConfiguration `json:",inline"`
 	// OrchestrationType decides who selects the machines to be updated next. With Manual the user decides how many at a
-	// time, too: no machine is made in their place, regardless of maxSurge.
+	// time, too: no machine is created in their place, regardless of maxSurge.
 	// +optional
 	OrchestrationType OrchestrationType `json:"orchestrationType,omitempty"`
 }

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MachineSet keeps a number of machines of one template running. MachineDeployments make MachineSets; a user may make
+// MachineSet keeps a number of machines of one template running. MachineDeployments create MachineSets; a user may create
 // one without a controller.
 //
 // +genclient
@@ -74,7 +74,7 @@ type MachineSetSpec struct {
 	// MachineClass has no effect; it is kept for the metric that shows it. The class in use is the template's.
 	// +optional
 	MachineClass ClassSpec `json:"machineClass,omitempty,omitzero"`
-	// Template is what new machines are made from.
+	// Template is what new machines are created from.
 	// +optional
 	Template MachineTemplateSpec `json:"template,omitempty,omitzero"`
 	// MinReadySeconds is copied from the MachineDeployment. Its meaning is described there.

@@ -59,12 +59,12 @@ func newAccounts(c clock.PassiveClock, wake func(types.NamespacedName)) *account
 	return &accounts{
 		clock: c, wake: wake, all: map[accountKey]*account{},
 		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mcf_driver_calls_held_total", Help: "Calls of drivers that were not made because the circuit breaker of the account is open.",
+			Name: "mcf_driver_calls_held_total", Help: "Calls of drivers that were not sent because the circuit breaker of the account is open.",
 		}, []string{"provider", "operation"}),
 	}
 }
 
-// accountCall is a call of a driver that is being made.
+// accountCall is a call of a driver that is in flight.
 type accountCall struct {
 	key      accountKey
 	provider string
@@ -74,7 +74,7 @@ type accountCall struct {
 	probe    int
 }
 
-// hold is a call that must not be made.
+// hold is a call that must not be sent.
 type hold struct {
 	code   driver.Code
 	until  time.Time
@@ -90,7 +90,7 @@ func accountCallOf(call Call) accountCall {
 	}
 }
 
-// begin reports whether a call may be made. If so, the caller calls end when it has ended; if not, the machine is woken when the account
+// begin reports whether a call may be sent. If so, the caller calls end when it has ended; if not, the machine is woken when the account
 // works again.
 func (a *accounts) begin(call *accountCall) (hold, bool) {
 	a.mu.Lock()
@@ -211,7 +211,7 @@ func (a *accounts) collectors(providers []string) []prometheus.Collector {
 		}
 		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "mcf_open_account_circuit_breakers", ConstLabels: prometheus.Labels{"provider": provider},
-			Help: "Accounts for which this replica makes no calls of one operation but one at a time, because those of many machines have failed.",
+			Help: "Accounts for which this replica sends no calls of one operation but one at a time, because those of many machines have failed.",
 		}, func() float64 { return a.openOf(provider) }))
 	}
 	return all
@@ -222,7 +222,7 @@ func (a *accounts) collectors(providers []string) []prometheus.Collector {
 func (c *Client) hold(ctx context.Context, m *v1alpha1.Machine, call accountCall, of hold) *Failure {
 	why := fmt.Sprintf("%s has failed for %d machines in a row", call.key.op, breaker.Failures)
 	last := fmt.Sprintf("the last one failed with %s: %s", of.code, of.reason)
-	text := fmt.Sprintf("the account's circuit breaker is open until %s, because %s; no call was made, and %s", of.until.UTC().Format(time.RFC3339), why, last)
+	text := fmt.Sprintf("the account's circuit breaker is open until %s, because %s; no call was sent, and %s", of.until.UTC().Format(time.RFC3339), why, last)
 	failure := &Failure{Code: of.code, Message: text, Held: true, RetryAfter: max(of.until.Sub(c.cfg.Clock.Now()), time.Millisecond)}
 	root, known := ownerref.RootOf(c.cfg.View, m)
 	if !known || !c.accounts.isNews(call.key, root.GetUID()) {
@@ -230,7 +230,7 @@ func (c *Client) hold(ctx context.Context, m *v1alpha1.Machine, call accountCall
 	}
 	if about, ok := root.(runtime.Object); ok {
 		telemetry.Emit(ctx, c.cfg.Events, about, v1alpha1.EventAccountCircuitBreakerOpen, fmt.Sprintf(
-			"The account's circuit breaker is open, because %s: calls are made for one machine at a time until the cloud answers; %s", why, last))
+			"The account's circuit breaker is open, because %s: calls are sent for one machine at a time until the cloud answers; %s", why, last))
 	}
 	return failure
 }

@@ -21,7 +21,7 @@ import (
 // Timeout bounds one call of a driver. Clouds answer in seconds; a longer call would occupy a worker, and is repeated later.
 const Timeout = time.Minute
 
-// ErrCrowded means that no call was made because too many with the same credentials are in flight. It is not a failure: the machine is
+// ErrCrowded means that no call was sent because too many with the same credentials are in flight. It is not a failure: the machine is
 // reconciled again after CrowdedPause.
 var ErrCrowded = errors.New("too many calls of the driver are in flight with the same credentials")
 
@@ -79,11 +79,11 @@ type Failure struct {
 	Code       driver.Code
 	RetryAfter time.Duration
 	Message    string
-	// Held reports whether no call was made because the circuit breaker of the account is open.
+	// Held reports whether no call was sent because the circuit breaker of the account is open.
 	Held bool
 }
 
-// Do makes a call, by send, unless it is held. Errors, which end the pass: ErrCrowded, the end of ctx or of the ownership. All others
+// Do sends a call, by send, unless it is held. Errors, which end the pass: ErrCrowded, the end of ctx or of the ownership. All others
 // are a Failure.
 func (c *Client) Do(ctx context.Context, call Call, send func(context.Context, driver.Target) error) (*Failure, error) {
 	used := credentialsOf(call.Target.Class)

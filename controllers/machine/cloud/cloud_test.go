@@ -76,7 +76,7 @@ func TestAccountsAreBounded(t *testing.T) {
 	}
 	clock.SetTime(clock.Now().Add(time.Hour))
 	if accounts.openOf("test") != 0 {
-		t.Error("a circuit breaker counts as open for which no call was made for an hour")
+		t.Error("a circuit breaker counts as open for which no call was sent for an hour")
 	}
 	fail("n", "new", "m")
 	if got := len(accounts.all); got != 1 {

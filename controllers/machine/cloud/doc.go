@@ -1,4 +1,4 @@
-// Package cloud makes the calls of drivers for machines.
+// Package cloud sends the calls of drivers for machines.
 //
 // Guarantees: with one set of credentials, only a bounded number of calls is in flight, also if namespaces share it; each call ends after
 // Timeout; while calls for an account fail for machine after machine, its circuit breaker has one machine try for all (package breaker).

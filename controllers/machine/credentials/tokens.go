@@ -150,7 +150,7 @@ func (t *Tokens) Create(ctx context.Context, cluster *target.Cluster, m *v1alpha
 			secret, err = readToken(ctx, cluster.Client, wanted.Name)
 		}
 		if err != nil {
-			return "", time.Time{}, fmt.Errorf("make bootstrap token %s: %w", wanted.Name, err)
+			return "", time.Time{}, fmt.Errorf("create bootstrap token %s: %w", wanted.Name, err)
 		}
 		if secret.Annotations[v1alpha1.AnnotationMachineUID] != string(m.UID) {
 			continue // the token of another machine
@@ -161,7 +161,7 @@ func (t *Tokens) Create(ctx context.Context, cluster *target.Cluster, m *v1alpha
 		}
 		return string(secret.Data[tokenIDKey]) + "." + string(secret.Data[tokenKey]), expiry, nil
 	}
-	return "", time.Time{}, fmt.Errorf("make bootstrap token: the %d IDs of machine %s/%s all belong to other tokens", tokenIDAttempts, m.Namespace, m.Name)
+	return "", time.Time{}, fmt.Errorf("create bootstrap token: the %d IDs of machine %s/%s all belong to other tokens", tokenIDAttempts, m.Namespace, m.Name)
 }
 
 // readToken reads a bootstrap token by a deletion that is not carried out: a deletion that has to wait for dependents is answered with
@@ -178,7 +178,7 @@ func readToken(ctx context.Context, cluster kubernetes.Interface, name string) (
 	return secret, err
 }
 
-// Prolong makes the token of a machine valid for life from now on, or for half of that at least. found is false when the machine has
+// Prolong keeps the token of a machine valid for life from now on, or for half of that at least. found is false when the machine has
 // no token.
 func (t *Tokens) Prolong(ctx context.Context, cluster *target.Cluster, machine types.UID, life time.Duration) (expiry time.Time, found bool, err error) {
 	if token, known := t.of(machine); known {

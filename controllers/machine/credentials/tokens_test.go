@@ -96,12 +96,12 @@ func TestATokenThatRunsOutIsProlonged(t *testing.T) {
 	}
 }
 
-// A token of an earlier version of the fleet may have been made for a hundred years.
+// A token of an earlier version of the fleet may be valid for a hundred years.
 func TestATokenThatLastsTooLongIsShortened(t *testing.T) {
 	cluster, process := apiserver.Recording(), newTokens(now)
-	made := process.secretOf(target.New(nil), machine, tokenID(machine.UID, 0), life)
-	made.Data["expiration"] = []byte("2126-01-02T03:04:05Z")
-	apiserver.Add(cluster, made)
+	created := process.secretOf(target.New(nil), machine, tokenID(machine.UID, 0), life)
+	created.Data["expiration"] = []byte("2126-01-02T03:04:05Z")
+	apiserver.Add(cluster, created)
 	expiry, found, err := process.Prolong(t.Context(), target.New(cluster.Core()), machine.UID, life)
 	if want := now.Add(life); err != nil || !found || !expiry.Equal(want) || !process.Expiry(machine.UID).Equal(want) {
 		t.Errorf("found %t, it expires at %s, want %s; error %v", found, expiry, want, err)
@@ -196,16 +196,16 @@ func TestTokenOfAnotherMachineIsNotChanged(t *testing.T) {
 
 // The token of the other machine, which had our first ID, is deleted by the time that another process looks for ours.
 func TestATokenIsFoundBehindAFreeID(t *testing.T) {
-	for _, isMadeAnew := range []bool{false, true} {
+	for _, isCreatedAgain := range []bool{false, true} {
 		cluster, process := apiserver.Recording(), newTokens(now)
 		apiserver.Add(cluster, process.secretOf(target.New(nil), machine, tokenID(machine.UID, 1), life))
-		if isMadeAnew {
+		if isCreatedAgain {
 			created(t, cluster, process)
 			process = newTokens(now) // another process once more
 		}
 		deleted(t, cluster, process)
 		if left := tokens(cluster); len(left) != 0 {
-			t.Errorf("made anew %t: left %v", isMadeAnew, left)
+			t.Errorf("created again %t: left %v", isCreatedAgain, left)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 func begin(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
-	if m.Spec.ProviderID == "" && isBeingMade(w) && !isToBeDeleted(w) {
+	if m.Spec.ProviderID == "" && isBeingCreated(w) && !isToBeDeleted(w) {
 		v, wrong := checkInputs(w)
 		if wrong && v.Do != Rest { // something has to be read first
 			return v
@@ -57,7 +57,7 @@ func decideCreate(w World) Verdict {
 		if next := adoptVM(w, FindVM); next != "" {
 			return do(next)
 		}
-		return makeVM(w)
+		return createVM(w)
 	case VMUninitialized:
 		return do(InitializeVM)
 	case VMPresent:
@@ -79,8 +79,8 @@ func isNoted(m *v1alpha1.Machine) bool {
 	return m.Spec.ProviderID != "" || m.Annotations[v1alpha1.AnnotationCreateSent] != ""
 }
 
-// makeVM creates the VM, unless the machine has had one: then it is set up again, if it exists.
-func makeVM(w World) Verdict {
+// createVM creates the VM, unless the machine has had one: then it is set up again, if it exists.
+func createVM(w World) Verdict {
 	had := w.Machine.Spec.ProviderID
 	switch {
 	case had != "" && w.VM.State == VMHidden:
@@ -95,7 +95,7 @@ func makeVM(w World) Verdict {
 	}
 	switch {
 	case w.Token == TokenUnknown && !w.NoTarget && wantsToken(w.Secret.UserData):
-		return do(MakeToken)
+		return do(CreateToken)
 	case w.Machine.Annotations[v1alpha1.AnnotationCreateSent] == "":
 		// A replica that finds the machine after this process has died in the call must know that there may be a VM.
 		m := w.Machine.DeepCopy()

@@ -32,7 +32,7 @@ func decide(w World) Verdict {
 		return begin(w)
 	case isToBeDeleted(w):
 		return Verdict{Do: DeleteMachine, Why: whyTriggered(w), Events: deletionAskedFor()}
-	case isBeingMade(w):
+	case isBeingCreated(w):
 		return preserved(w, decideCreate(w))
 	case w.NoTarget:
 		return preserved(w, decideTargetless(w))
@@ -41,9 +41,9 @@ func decide(w World) Verdict {
 	}
 }
 
-// isBeingMade reports whether the VM, or what the machine records of it, is not complete. Nothing is created
+// isBeingCreated reports whether the VM, or what the machine records of it, is not complete. Nothing is created
 // any more for a machine that has failed.
-func isBeingMade(w World) bool {
+func isBeingCreated(w World) bool {
 	m := w.Machine
 	phase := m.Status.CurrentStatus.Phase
 	incomplete := m.Spec.ProviderID == "" || NodeName(m) == "" && !w.NoTarget || phase == "" || phase == v1alpha1.MachineCrashLoopBackOff

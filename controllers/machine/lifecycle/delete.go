@@ -96,7 +96,7 @@ func removeVM(w World) (v Verdict, wait bool) {
 	case m.Spec.ProviderID != "", w.VM.State == VMHidden, w.VM.State == VMEnding, w.VM.State == VMAbsent, isSearchOver(w):
 		return do(DeleteVM), true
 	case w.VM.State == VMUnknown:
-		// A create may have been broken off after the cloud made the VM and before it was written down.
+		// A create may have been broken off after the cloud created the VM and before it was written down.
 		return do(FindVM), true
 	case w.VM.ProviderID == "": // the driver has not named what it has found
 		return do(DeleteVM), true

@@ -8,7 +8,7 @@
 //
 // Guarantees, each of them tested with generated worlds:
 //
-//   - Nothing is made before the machine carries our finalizer, its class and secrets have it, too, and the cloud has
+//   - Nothing is created before the machine carries our finalizer, its class and secrets have it, too, and the cloud has
 //     reported that there is no VM yet, or that only a create can show it.
 //   - A cloud that has failed is asked again at the time that is stored on the machine, by whichever replica processes it then.
 //   - "The cloud did not answer" is never taken for "there is no VM", and a Node that a cache does not show is looked up

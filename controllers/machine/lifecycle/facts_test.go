@@ -22,7 +22,7 @@ import (
 // facts are what a scenario can say, by key. The comment next to each is an example.
 var facts = map[string]func(w *World, value string) error{
 	"now":        setNow,         // now: 20m
-	"machine":    setMachine,     // machine: made; machine: {spec: {class: {name: ""}}} is merged into it
+	"machine":    setMachine,     // machine: created; machine: {spec: {class: {name: ""}}} is merged into it
 	"deleted":    setDeleted,     // deleted: 5m
 	"phase":      setPhaseFact,   // phase: CrashLoopBackOff; phase: Pending since 21m
 	"last":       setLast,        // last: Create Failed Internal since 5s
@@ -87,8 +87,8 @@ func moment(value string) (time.Time, error) {
 var machineWords = map[string]func(*World){
 	"without our finalizer": func(w *World) { w.Machine.Finalizers = nil },
 	"asked for":             askedFor, // the cloud may have been asked for its VM
-	"made":                  made,     // its VM was written down; Pending
-	"joined":                joined,   // made, and Running
+	"created":               created,  // its VM was written down; Pending
+	"joined":                joined,   // created, and Running
 }
 
 func askedFor(w *World) {
@@ -427,7 +427,7 @@ func setInputs(w *World, value string) error {
 	return nil
 }
 
-// setStage says how far the Node is with its update in place, since an hour after the machine was made.
+// setStage says how far the Node is with its update in place, since an hour after the machine was created.
 func setStage(w *World, stage string) {
 	w.Node.Node.Status.Conditions = append(w.Node.Node.Status.Conditions, corev1.NodeCondition{
 		Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: stage, Message: "As before.",

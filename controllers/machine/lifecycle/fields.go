@@ -43,7 +43,7 @@ func concernsUser(path string) bool {
 	return slices.ContainsFunc(concerns(), func(part string) bool { return strings.Contains(name, part) })
 }
 
-// refusedFields returns the fields for which no VM is made of a class: those that the driver refuses; or those that it ignores, that concern security
+// refusedFields returns the fields for which no VM is created from a class: those that the driver refuses; or those that it ignores, that concern security
 // or price, and that no user has allowed.
 func refusedFields(class *v1alpha1.MachineClass, fact FieldsFact) []string {
 	if fact.Refused {
@@ -56,7 +56,7 @@ func refusedFields(class *v1alpha1.MachineClass, fact FieldsFact) []string {
 	return slices.DeleteFunc(slices.Clone(fact.Unknown), func(path string) bool { return !concernsUser(path) || slices.Contains(allowed, path) })
 }
 
-// checkFields asks the driver which fields of the class it ignores, and reports whether no VM is made because of them.
+// checkFields asks the driver which fields of the class it ignores, and reports whether no VM is created because of them.
 func checkFields(w World) (Verdict, bool) {
 	if !w.Class.Fields.Read {
 		return do(CheckFields), true
@@ -68,7 +68,7 @@ func checkFields(w World) (Verdict, bool) {
 	return failCreate(w, w.Machine.DeepCopy(), driver.InvalidArgument, refusal(w.Class.Class, w.Class.Fields, refused)), true
 }
 
-// refusal returns why no VM is made of a class, and what to do about it.
+// refusal returns why no VM is created from a class, and what to do about it.
 func refusal(class *v1alpha1.MachineClass, fact FieldsFact, refused []string) string {
 	if fact.Refused {
 		return fmt.Sprintf("no VM is created of MachineClass %q, because its driver refuses fields of providerSpec that it does not know: %s; correct or remove them",

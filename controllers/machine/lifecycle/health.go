@@ -91,7 +91,7 @@ func waitsSince(w World) time.Time {
 	return joinDeadline(w).Add(-machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout))
 }
 
-// joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what delayed
+// joinDeadline is the creation deadline, or, for a VM that was created only after that, one timeout later: what delayed
 // the VM is over, and the VM gets the whole timeout to join.
 func joinDeadline(w World) time.Time {
 	pending := w.Machine.Status.CurrentStatus.LastUpdateTime.Time

@@ -43,7 +43,7 @@ func TestUpdatesInPlaceEndRight(t *testing.T) {
 	reached := map[string]int{}
 	for seed := range uint64(worlds.Some(updatedWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
-			w := fresh(made, joined, node())
+			w := fresh(created, joined, node())
 			metav1.SetMetaDataAnnotation(&w.Machine.ObjectMeta, v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow)
 			w.Machine.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: born.Add(1000 * time.Hour)}
 			u := &updating{T: t, random: rand.New(rand.NewPCG(seed+1, 0)), now: born, machine: w.Machine, node: w.Node.Node, before: w.Node.Node, inOld: true}

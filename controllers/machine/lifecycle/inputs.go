@@ -141,7 +141,7 @@ func findMissingConfig(w World) (none inputProblem) {
 func findLargeUserData(w World) (none inputProblem) {
 	if size := userDataSize(w); size > driver.MaxUserData {
 		return wrong(driver.InvalidArgument, "the user data has %d bytes with its placeholders filled in, and no VM takes more than %d; "+
-			"make the key %q of the secrets of MachineClass %q smaller, or have the VM fetch the rest%s",
+			"create the key %q of the secrets of MachineClass %q smaller, or have the VM fetch the rest%s",
 			size, driver.MaxUserData, v1alpha1.SecretKeyUserData, w.Class.Class.Name, shareOfConfig(w))
 	}
 	return none

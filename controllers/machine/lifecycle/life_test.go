@@ -26,7 +26,7 @@ type life struct {
 	machine       *v1alpha1.Machine // as stored; nil when it is gone
 	hasFinalizers bool
 	vms           int  // at the cloud, with this machine's UID
-	made          int  // VMs ever made
+	created       int  // VMs ever created
 	left          bool // at the cloud, by a create that failed part-way: a network interface that only DeleteMachine removes
 	node          *corev1.Node
 	token         bool
@@ -168,7 +168,7 @@ func (l *life) cloudFails(w *World) (fails, effect bool) {
 }
 
 func (l *life) act(w *World, v Verdict) {
-	atTarget := []Action{MakeToken, ProlongToken, DropToken, FindNode, ClaimNode, PatchNode, SetTerminating, DrainNode, DrainForUpdate, DeleteNode}
+	atTarget := []Action{CreateToken, ProlongToken, DropToken, FindNode, ClaimNode, PatchNode, SetTerminating, DrainNode, DrainForUpdate, DeleteNode}
 	if l.faulty && slices.Contains(atTarget, v.Do) && rapid.IntRange(0, 9).Draw(l.t, "no answer") == 0 {
 		l.unanswered(w)
 		return
@@ -181,7 +181,7 @@ func (l *life) act(w *World, v Verdict) {
 		l.hasFinalizers, w.Class.HasFinalizers = true, true
 	case CheckFields:
 		w.Class.Fields.Read = true
-	case MakeToken:
+	case CreateToken:
 		l.token, w.Token = true, TokenPresent
 	case ProlongToken:
 		w.Token = TokenAbsent
@@ -207,7 +207,7 @@ func (l *life) act(w *World, v Verdict) {
 		fails, effect := l.cloudFails(w)
 		if effect && l.vms == 0 {
 			l.vms++
-			l.made++
+			l.created++
 		}
 		l.left = fails && l.vms == 0 && (l.left || rapid.Bool().Draw(l.t, "left-overs"))
 		if !fails {
@@ -349,19 +349,19 @@ func (l *life) unanswered(w *World) {
 	}
 }
 
-// mayCreate checks all that has to hold before a VM is made.
+// mayCreate checks all that has to hold before a VM is created.
 func (l *life) mayCreate(w *World) {
 	switch {
 	case !slices.Contains(l.machine.Finalizers, v1alpha1.FinalizerName):
-		l.t.Fatal("a VM is made before the machine has our finalizer")
+		l.t.Fatal("a VM is created before the machine has our finalizer")
 	case !l.hasFinalizers:
-		l.t.Fatal("a VM is made before its class is held")
+		l.t.Fatal("a VM is created before its class is held")
 	case w.VM.State != VMAbsent:
-		l.t.Fatal("a VM is made before the cloud has said that there is none")
+		l.t.Fatal("a VM is created before the cloud has said that there is none")
 	case !l.token:
-		l.t.Fatal("a VM is made without a token")
+		l.t.Fatal("a VM is created without a token")
 	case l.machine.DeletionTimestamp != nil:
-		l.t.Fatal("a VM is made for a machine that is being deleted")
+		l.t.Fatal("a VM is created for a machine that is being deleted")
 	}
 }
 
@@ -435,8 +435,8 @@ func aLife(t *rapid.T) {
 			l.now = l.now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "seconds")) * time.Second)
 			l.pass()
 		}
-		if l.vms > 1 || l.made > 1 && l.machine != nil && l.machine.DeletionTimestamp == nil {
-			t.Fatalf("%d VMs, %d made", l.vms, l.made)
+		if l.vms > 1 || l.created > 1 && l.machine != nil && l.machine.DeletionTimestamp == nil {
+			t.Fatalf("%d VMs, %d created", l.vms, l.created)
 		}
 	}
 	l.settle()

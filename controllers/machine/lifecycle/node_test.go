@@ -52,7 +52,7 @@ func setDrained(w *World, value string) error {
 	return err
 }
 
-// patched is what an API server makes of a Node and a patch.
+// patched returns what an API server stores after a patch of a Node.
 func patched(t interface{ Fatal(args ...any) }, node *corev1.Node, patch *nodesync.Patch) *corev1.Node {
 	before, err1 := json.Marshal(node)
 	change, err2 := json.Marshal(patch.Body)

@@ -17,7 +17,7 @@ type nodeCase struct {
 var nodeCases = []nodeCase{
 	{"joined", "the Node exists and its contents are unknown", "node: named", FindNode},
 	{"joined", "the cache does not show the Node of a running machine", "machine: joined", FindNode},
-	{"joined", "the cache does not show the Node of a machine that was made a moment ago", "token: absent", Rest},
+	{"joined", "the cache does not show the Node of a machine that was created a moment ago", "token: absent", Rest},
 	{"joined", "the Node does not exist", "node: absent; token: absent", Rest},
 	{"joined", "the Node exists", "node: not ready", ""},
 	{"owner known", "the Node has nothing that shows whose it is", "node: not proven", FindVM},
@@ -61,7 +61,7 @@ func TestNodeChecks(t *testing.T) {
 			if i < 0 {
 				t.Fatalf("expected the name of a check, got %q", tc.check)
 			}
-			w := fresh(made)
+			w := fresh(created)
 			for line := range strings.SplitSeq(tc.given, "; ") {
 				key, value, _ := strings.Cut(line, ": ")
 				if err := facts[key](&w, value); err != nil {

@@ -31,20 +31,20 @@ func TestMayAdopt(t *testing.T) {
 // That this process has created a VM shows to which machine a Node of that VM belongs, and nothing about a Node without a provider
 // ID.
 func TestWhatAMadeVMProves(t *testing.T) {
-	const made = "cloud:///i-1"
+	const created = "cloud:///i-1"
 	for name, tc := range map[string]struct {
 		node, tied, proven string
 		owns               bool
 		toFind             Action
 	}{
-		"its Node":                        {node: made, proven: made, owns: true},
-		"its Node, made by another":       {node: made, toFind: FindVM},
-		"a Node of its name, without VM":  {tied: "m", proven: made, toFind: FindNodeClaims},
-		"such a Node, made by another":    {tied: "m", toFind: FindNodeClaims},
-		"a Node without name, without VM": {proven: made},
-		"a Node of another VM":            {node: "cloud:///i-2", proven: made},
+		"its Node":                        {node: created, proven: created, owns: true},
+		"its Node, created by another":    {node: created, toFind: FindVM},
+		"a Node of its name, without VM":  {tied: "m", proven: created, toFind: FindNodeClaims},
+		"such a Node, created by another": {tied: "m", toFind: FindNodeClaims},
+		"a Node without name, without VM": {proven: created},
+		"a Node of another VM":            {node: "cloud:///i-2", proven: created},
 	} {
-		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}, Spec: v1alpha1.MachineSpec{ProviderID: made}}
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}, Spec: v1alpha1.MachineSpec{ProviderID: created}}
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelMachineName: tc.tied}}, Spec: corev1.NodeSpec{ProviderID: tc.node}}
 		w := World{Machine: m, Proven: tc.proven}
 		w.Node.State, w.Node.Node = NodePresent, node
@@ -59,7 +59,7 @@ func TestWhatAMadeVMProves(t *testing.T) {
 }
 
 // Where provider IDs have several forms, the Node is the Machine's when the cloud has returned that of the Node for a VM of the Machine. At
-// Azure a Machine that Machine Controller Manager has made names its VM by location and name, and a VM of that name in another resource
+// Azure a Machine that Machine Controller Manager has created names its VM by location and name, and a VM of that name in another resource
 // group is no evidence. At AWS a Node has the zone of its VM, and the cloud returns the region.
 func TestWhatProvesANodeWhoseIDHasOtherForms(t *testing.T) {
 	const (

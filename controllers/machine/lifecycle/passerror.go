@@ -24,7 +24,7 @@ func reportPassError(w World) Verdict {
 			endBackoff(m) // it is that of the creation
 		}
 		return Verdict{Do: Rest, Machine: m, Events: notePassError(w, m, v1alpha1.MachineOperationDelete, v1alpha1.EventDeleteFailed)}
-	case isBeingMade(w):
+	case isBeingCreated(w):
 		setPhase(w, m, v1alpha1.MachineCrashLoopBackOff, false)
 		return Verdict{Do: Rest, Machine: m, Events: notePassError(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
 	case phase == v1alpha1.MachinePending:

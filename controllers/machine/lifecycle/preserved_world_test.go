@@ -36,12 +36,12 @@ type kept struct {
 	replaceable bool         // the MachineSet may have decided to replace it
 }
 
-// TestPreservedMachinesStay checks after each write what a MachineSet would make of the machine and what the Node claims,
+// TestPreservedMachinesStay checks after each write what a MachineSet would decide about the machine and what the Node claims,
 // and in the end that Node and machine agree.
 func TestPreservedMachinesStay(t *testing.T) {
 	for seed := range uint64(worlds.Some(keptWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
-			w := fresh(made, joined, node())
+			w := fresh(created, joined, node())
 			w.Machine.Annotations = map[string]string{}
 			k := &kept{T: t, random: rand.New(rand.NewPCG(seed+1, 0)), now: born, machine: w.Machine, node: w.Node.Node}
 			k.node.Annotations["his"] = "own"

@@ -34,13 +34,13 @@ func TestReason_IsRecordedOnTheMachine_AndUsedForVMAndNode(t *testing.T) {
 		world World
 		want  receipt.Reason
 	}{
-		"by its set":         {fresh(made, joined, node(), func(w *World) { w.Decided = decided }), decided},
-		"by its set, first":  {fresh(made, joined, node(leavingNode), triggering, func(w *World) { w.Decided = decided }), decided},
-		"by a client":        {fresh(made, joined, node()), receipt.Reason{Rule: receipt.MachineDeleted, Evidence: "at " + at + ", by a client; the fleet has recorded no decision"}},
-		"with its Node":      {fresh(made, joined, node(leavingNode)), receipt.Reason{Rule: receipt.NodeDeleted, Evidence: "Node m was deleted at " + at + " by another client"}},
-		"by its annotation":  {fresh(made, joined, node(), triggering), receipt.Reason{Rule: receipt.DeletionTriggered, Evidence: "annotation " + v1alpha1.AnnotationTriggerDeletion + " on the Machine"}},
-		"by the Node's":      {fresh(made, joined, node(func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationTriggerDeletion] = "true" })), receipt.Reason{Rule: receipt.DeletionTriggered, Evidence: "annotation " + v1alpha1.AnnotationTriggerDeletion + " on Node m"}},
-		"a forged condition": {fresh(made, joined, node(), withReason("ScaledDown")), receipt.Reason{Rule: receipt.MachineDeleted, Evidence: "at " + at + ", by a client; the fleet has recorded no decision"}},
+		"by its set":         {fresh(created, joined, node(), func(w *World) { w.Decided = decided }), decided},
+		"by its set, first":  {fresh(created, joined, node(leavingNode), triggering, func(w *World) { w.Decided = decided }), decided},
+		"by a client":        {fresh(created, joined, node()), receipt.Reason{Rule: receipt.MachineDeleted, Evidence: "at " + at + ", by a client; the fleet has recorded no decision"}},
+		"with its Node":      {fresh(created, joined, node(leavingNode)), receipt.Reason{Rule: receipt.NodeDeleted, Evidence: "Node m was deleted at " + at + " by another client"}},
+		"by its annotation":  {fresh(created, joined, node(), triggering), receipt.Reason{Rule: receipt.DeletionTriggered, Evidence: "annotation " + v1alpha1.AnnotationTriggerDeletion + " on the Machine"}},
+		"by the Node's":      {fresh(created, joined, node(func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationTriggerDeletion] = "true" })), receipt.Reason{Rule: receipt.DeletionTriggered, Evidence: "annotation " + v1alpha1.AnnotationTriggerDeletion + " on Node m"}},
+		"a forged condition": {fresh(created, joined, node(), withReason("ScaledDown")), receipt.Reason{Rule: receipt.MachineDeleted, Evidence: "at " + at + ", by a client; the fleet has recorded no decision"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := c.world
@@ -80,7 +80,7 @@ func withReason(rule string) func(*World) {
 
 // TestReason_OfAnUnknownRule_IsNotUsed: the rule is a label of a metric, and clients that may write the status could have set it.
 func TestReason_OfAnUnknownRule_IsNotUsed(t *testing.T) {
-	w := fresh(made, joined, node(), withReason("Forged"))
+	w := fresh(created, joined, node(), withReason("Forged"))
 	beginsDeletion(&w)
 	w.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineTerminating
 	if v := Decide(w); v.Do != DeleteVM || v.Why.Rule != receipt.MachineDeleted {
@@ -94,8 +94,8 @@ func TestReason_OfDeletedMachines_IsThatOfTheDecision(t *testing.T) {
 		world World
 		want  receipt.Rule
 	}{
-		"annotation":      {fresh(made, joined, node(), triggering), receipt.DeletionTriggered},
-		"Node is deleted": {fresh(made, joined, node(leavingNode)), receipt.NodeDeleted},
+		"annotation":      {fresh(created, joined, node(), triggering), receipt.DeletionTriggered},
+		"Node is deleted": {fresh(created, joined, node(leavingNode)), receipt.NodeDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if v := Decide(c.world); v.Do != DeleteMachine || v.Why.Rule != c.want || v.Why.Evidence == "" {

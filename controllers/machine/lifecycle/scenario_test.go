@@ -21,7 +21,7 @@ import (
 
 // TestScenarios decides on the scenarios of the files in testdata.
 //
-// Given is always a machine that was just made, with our finalizer and an orderly class and secret, and of which nothing
+// Given is always a machine that was just created, with our finalizer and an orderly class and secret, and of which nothing
 // else is known; see fresh. Each line changes that. The lines are carried out in order; the map facts, in facts_test.go,
 // has a function and an example for each key, and is where new ones go. Times are counted from the creation of the
 // machine. The names of scenarios say when they happen: docs/machine-lifecycle.md quotes those of the ones that lead

@@ -33,7 +33,7 @@ func AwaitsSecrets(w World, v Verdict) bool {
 		return false
 	case isDeleted && (m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating || w.Drain.State == drain.Draining):
 		return false // its VM must not be deleted yet
-	case !isDeleted && !isBeingMade(w):
+	case !isDeleted && !isBeingCreated(w):
 		return false
 	case w.Secret.Missing != "", !isDeleted && len(w.Secret.UserData) == 0, !isDeleted && userDataSize(w) > driver.MaxUserData,
 		!isDeleted && w.Config.Problem != "":

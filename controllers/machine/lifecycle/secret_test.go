@@ -47,7 +47,7 @@ func TestUserDataSize(t *testing.T) {
 func TestWhoWaitsForSecrets(t *testing.T) {
 	type given [][2]string // facts, see facts_test.go
 	backoff := [2]string{"backoff", "until 1m, step 40s, after Unauthenticated"}
-	deleted := given{{"machine", "made"}, {"deleted", ""}, {"phase", "Terminating"}, {"node", "absent"}}
+	deleted := given{{"machine", "created"}, {"deleted", ""}, {"phase", "Terminating"}, {"node", "absent"}}
 	for _, tc := range []struct {
 		name  string
 		given given
@@ -63,15 +63,15 @@ func TestWhoWaitsForSecrets(t *testing.T) {
 		{"the provider is wrong, and the user data as large as a VM takes", given{{"class", "without a driver"}, {"secret", "as large as a VM takes"}}, false},
 		{"the cloud has failed", given{{"phase", "CrashLoopBackOff"}, {"cloud", "create_machine Unauthenticated"}}, true},
 		{"the cloud is left alone", given{{"phase", "CrashLoopBackOff"}, {"last", "Create Failed Unauthenticated"}, backoff}, true},
-		{"it waits for its Node", given{{"machine", "made"}}, false},
-		{"it runs", given{{"machine", "made"}, {"phase", "Running"}, {"node", "ready"}}, false},
-		{"it has failed for good", given{{"machine", "made"}, {"phase", "Failed"}, backoff}, false},
+		{"it waits for its Node", given{{"machine", "created"}}, false},
+		{"it runs", given{{"machine", "created"}, {"phase", "Running"}, {"node", "ready"}}, false},
+		{"it has failed for good", given{{"machine", "created"}, {"phase", "Failed"}, backoff}, false},
 		{"it is deleted, and a Secret is missing", append(deleted, [2]string{"secret", "missing"}), true},
 		{"it is deleted, which needs no user data", append(deleted, [2]string{"secret", "empty"}, [2]string{"vm", "ending since 0s, asked 0s"}), false},
 		{"it is deleted, and the user data is too large", append(deleted, [2]string{"secret", "too large for a VM"}, [2]string{"vm", "ending since 0s, asked 0s"}), false},
 		{"it is deleted, and has no configuration to boot with", append(deleted, [2]string{"secret", "<<MACHINE_CONFIG>>"}, [2]string{"config", "none"}, [2]string{"vm", "ending since 0s, asked 0s"}), false},
 		{"it is deleted, and its target cluster does not answer", given{
-			{"machine", "made"}, {"deleted", ""}, {"secret", "missing"}, {"servers", "away since 5m"},
+			{"machine", "created"}, {"deleted", ""}, {"secret", "missing"}, {"servers", "away since 5m"},
 		}, false},
 		{"it is deleted, and the cloud has failed", append(deleted, [2]string{"cloud", "delete_machine PermissionDenied"}), true},
 		{"it is deleted, and the cloud is left alone", append(deleted, backoff), true},

@@ -13,7 +13,7 @@ type Step string
 
 // The steps.
 const (
-	// StepCreateCall is the call of the driver that made the VM.
+	// StepCreateCall is the call of the driver that created the VM.
 	StepCreateCall Step = "create_call"
 	// StepCreate is from the creation of the Machine until its VM is recorded.
 	StepCreate Step = "create"
@@ -41,7 +41,7 @@ type Took struct {
 }
 
 // StepsEnded returns the steps that ended with the write of a machine, whose Events report it. Their durations follow from times on the
-// machine, so that it does not matter which process made the writes before. Of two writes that decide the same, an API server accepts
+// machine, so that it does not matter which process sent the writes before. Of two writes that decide the same, an API server accepts
 // one; so each step ends once. before is the machine before the write, and now the time of it.
 func StepsEnded(before *v1alpha1.Machine, events []Event, now time.Time) (ended []Took) {
 	status := before.Status.CurrentStatus
@@ -87,7 +87,7 @@ type Cause string
 
 // The causes.
 const (
-	// CauseCreate is a VM that could not be made within the creation timeout, or cannot become a Node.
+	// CauseCreate is a VM that could not be created within the creation timeout, or cannot become a Node.
 	CauseCreate Cause = "create"
 	// CauseJoin is a VM that did not become a healthy Node within the creation timeout.
 	CauseJoin Cause = "join"

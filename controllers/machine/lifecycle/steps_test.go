@@ -11,10 +11,10 @@ import (
 )
 
 func TestStepsEnded(t *testing.T) {
-	made := time.Unix(1_800_000_000, 0)
-	after := made.Add
+	created := time.Unix(1_800_000_000, 0)
+	after := created.Add
 	machine := func(phase v1alpha1.MachinePhase, since time.Duration) *v1alpha1.Machine {
-		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}}
 		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: phase, LastUpdateTime: metav1.NewTime(after(since))}
 		if phase == v1alpha1.MachineTerminating {
 			m.DeletionTimestamp = &metav1.Time{Time: after(time.Hour)}

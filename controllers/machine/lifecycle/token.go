@@ -9,7 +9,7 @@ import (
 
 const (
 	// maxTokenLife is the longest time for which a bootstrap token is valid after a write of it. A client that can read the user
-	// data of a VM has its token, so a creation timeout of days must not make a token of days.
+	// data of a VM has its token, so a creation timeout of days must not result in a token of days.
 	maxTokenLife = time.Hour
 	// minTokenLife keeps a token that has to be prolonged from being written all the time, however little time the machine has.
 	minTokenLife = 10 * time.Minute
@@ -47,7 +47,7 @@ func tokenDue(w World) time.Time {
 	}
 	life := TokenLife(w.Machine, w.Limits)
 	expiry, margin := w.TokenExpiry, life/2
-	if expiry.IsZero() { // another process has made it
+	if expiry.IsZero() { // another process has created it
 		if w.Token == TokenPresent {
 			return time.Time{}
 		}
@@ -59,15 +59,15 @@ func tokenDue(w World) time.Time {
 	return expiry.Add(-margin)
 }
 
-// vmRequestTime is more than what may pass from when a token is made or prolonged to when the VM is recorded that has it.
+// vmRequestTime is more than what may pass from when a token is created or prolonged to when the VM is recorded that has it.
 const vmRequestTime = 2 * time.Minute
 
-// earliestExpiry returns the earliest time at which a token can expire that another process has made: it was made for its whole
+// earliestExpiry returns the earliest time at which a token can expire that another process has created: it was created for its whole
 // life after the machine was, and when the VM was asked for half of that was left.
 func earliestExpiry(w World, life time.Duration) time.Time {
-	made, recorded := w.Machine.CreationTimestamp.Add(life), w.Machine.Status.CurrentStatus.LastUpdateTime.Add(life/2-vmRequestTime)
-	if recorded.After(made) {
+	created, recorded := w.Machine.CreationTimestamp.Add(life), w.Machine.Status.CurrentStatus.LastUpdateTime.Add(life/2-vmRequestTime)
+	if recorded.After(created) {
 		return recorded
 	}
-	return made
+	return created
 }

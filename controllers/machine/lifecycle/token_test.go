@@ -22,7 +22,7 @@ func TestTokenLifeIsBounded(t *testing.T) {
 	}
 }
 
-// waitingFor is the world of a machine whose VM was made at minute 0 and whose Node has not joined, so many minutes later.
+// waitingFor is the world of a machine whose VM was created at minute 0 and whose Node has not joined, so many minutes later.
 func waitingFor(t *testing.T, timeout time.Duration, minutes int) World {
 	t.Helper()
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
@@ -52,18 +52,18 @@ func TestATokenIsProlongedWhileItIsNeeded(t *testing.T) {
 		{"it was prolonged in this pass", 3 * time.Hour, 33, func(w *World) { w.Token, w.TokenExpiry = TokenPresent, w.Now.Add(time.Hour) }, Rest, 30 * time.Minute},
 		{"it outlives the creation timeout", 20 * time.Minute, 19, nil, Rest, time.Minute},
 		{"it outlives a creation timeout of an hour", time.Hour, 59, nil, Rest, time.Minute},
-		{"the VM was made late", 20 * time.Minute, 11, func(w *World) {
+		{"the VM was created late", 20 * time.Minute, 11, func(w *World) {
 			w.Machine.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour))
 			w.Machine.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(w.Now)
 		}, ProlongToken, 0},
-		{"another process has made it", 3 * time.Hour, 45, func(w *World) { w.TokenExpiry = time.Time{} }, ProlongToken, 0},
-		{"another process has made it not long ago", 3 * time.Hour, 44, func(w *World) { w.TokenExpiry = time.Time{} }, Rest, time.Minute},
-		{"another process has made it, and it outlives the creation timeout", time.Hour, 59, func(w *World) { w.TokenExpiry = time.Time{} }, Rest, time.Minute},
-		{"another process has made it, and the VM late", 20 * time.Minute, 4, func(w *World) {
+		{"another process has created it", 3 * time.Hour, 45, func(w *World) { w.TokenExpiry = time.Time{} }, ProlongToken, 0},
+		{"another process has created it not long ago", 3 * time.Hour, 44, func(w *World) { w.TokenExpiry = time.Time{} }, Rest, time.Minute},
+		{"another process has created it, and it outlives the creation timeout", time.Hour, 59, func(w *World) { w.TokenExpiry = time.Time{} }, Rest, time.Minute},
+		{"another process has created it, and the VM late", 20 * time.Minute, 4, func(w *World) {
 			w.TokenExpiry = time.Time{}
 			w.Machine.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour))
 		}, ProlongToken, 0},
-		{"another process has made it, and the VM late and not long ago", 20 * time.Minute, 2, func(w *World) {
+		{"another process has created it, and the VM late and not long ago", 20 * time.Minute, 2, func(w *World) {
 			w.TokenExpiry = time.Time{}
 			w.Machine.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour))
 		}, Rest, time.Minute},
@@ -103,7 +103,7 @@ func TestWhichMachinesMayLeaveAToken(t *testing.T) {
 		want bool
 	}{
 		{"nothing was done", v1alpha1.LastOperation{}, "", true},
-		{"its VM is made", v1alpha1.LastOperation{Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing}, "", true},
+		{"its VM is created", v1alpha1.LastOperation{Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing}, "", true},
 		{"it has joined", joined, "", false},
 		{"it is deleted", v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete}, "", false},
 		{"it is deleted, and its cluster does not answer", v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete}, "true", true},

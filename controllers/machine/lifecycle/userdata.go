@@ -12,7 +12,7 @@ import (
 const tokenLength = 6 + 1 + 16
 
 // userDataSize returns how many bytes the user data has once its placeholders, plain and URL-encoded, are filled in. It is
-// known before there is a token, so that none is made for a VM that no cloud takes.
+// known before there is a token, so that none is created for a VM that no cloud takes.
 func userDataSize(w World) int {
 	size := len(w.Secret.UserData)
 	fill := func(placeholder string, plain, encoded int) {

@@ -31,15 +31,15 @@ const (
 	AskCloud Action = "AskCloud"
 	// CheckFields asks the driver which fields of the class' provider spec it ignores, and reports them on the class.
 	CheckFields Action = "CheckFields"
-	// MakeToken makes the machine's bootstrap token, or reads the one that it has.
-	MakeToken Action = "MakeToken"
+	// CreateToken creates the machine's bootstrap token, or reads the one that it has.
+	CreateToken Action = "CreateToken"
 	// ProlongToken extends the validity of the machine's bootstrap token, if there is one.
 	ProlongToken Action = "ProlongToken"
 	// DropToken removes the machine's bootstrap token.
 	DropToken Action = "DropToken"
-	// CreateVM has the cloud make the VM.
+	// CreateVM has the cloud create the VM.
 	CreateVM Action = "CreateVM"
-	// InitializeVM has the cloud set up a VM that was made.
+	// InitializeVM has the cloud set up a VM that was created.
 	InitializeVM Action = "InitializeVM"
 	// DeleteVM has the cloud remove the VM.
 	DeleteVM Action = "DeleteVM"
@@ -136,7 +136,7 @@ func (a Action) reason() string {
 		return "the Node is unreachable, and the cloud may show why"
 	case CheckFields:
 		return "whether the driver ignores fields of the class is not known"
-	case MakeToken:
+	case CreateToken:
 		return "the user data need a bootstrap token"
 	case ProlongToken:
 		return "the bootstrap token expires too early"

@@ -26,7 +26,7 @@ func TestVerdictsHaveAReason(t *testing.T) {
 		}
 	}
 	for _, action := range []Action{
-		Rest, Save, ReadSecret, ReadConfig, AddFinalizers, FindVM, CheckFields, MakeToken, ProlongToken, DropToken, CreateVM, InitializeVM, DeleteVM, FindNode, FindNodeClaims,
+		Rest, Save, ReadSecret, ReadConfig, AddFinalizers, FindVM, CheckFields, CreateToken, ProlongToken, DropToken, CreateVM, InitializeVM, DeleteVM, FindNode, FindNodeClaims,
 		FindVMClaims, ClaimNode, PatchNode, DrainPreserved, DrainForUpdate, SetTerminating, DrainNode, DeleteNode, DeleteMachine,
 	} {
 		if _, why := do(action).Reason(); why == "" {

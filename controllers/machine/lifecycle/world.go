@@ -135,7 +135,7 @@ const (
 	VMPresent
 	// VMEnding means that the cloud has accepted the deletion and is not done with it.
 	VMEnding
-	// VMHidden means that the driver cannot look for a VM, which proves nothing. Making and deleting it find one that is there.
+	// VMHidden means that the driver cannot look for a VM, which proves nothing. Creating and deleting it find one that is there.
 	VMHidden
 )
 

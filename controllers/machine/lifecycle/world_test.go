@@ -21,7 +21,7 @@ func limits() Limits {
 	}
 }
 
-// fresh is the world of a machine that was just made and whose inputs are all right.
+// fresh is the world of a machine that was just created and whose inputs are all right.
 func fresh(change ...func(*World)) World {
 	w := World{
 		Now: born, Limits: limits(),
@@ -49,8 +49,8 @@ func vm(state VMState) func(*World) {
 	}
 }
 
-// made is a machine whose VM was written down.
-func made(w *World) {
+// created is a machine whose VM was written down.
+func created(w *World) {
 	w.Machine.Spec.ProviderID = "cloud:///i-1"
 	w.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
 	w.Machine.Status.CurrentStatus.Phase = v1alpha1.MachinePending

@@ -10,7 +10,7 @@ import (
 
 // Rollout is what Nodes carry while the machines of their deployment are replaced.
 type Rollout struct {
-	// PreferNoSchedule makes the scheduler avoid the Node for new pods.
+	// PreferNoSchedule has the scheduler avoid the Node for new pods.
 	PreferNoSchedule bool
 	// Autoscaler is the change of the annotation that prevents the cluster-autoscaler from removing the Node.
 	Autoscaler Autoscaler

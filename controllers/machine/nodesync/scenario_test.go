@@ -155,7 +155,7 @@ func describe(t *testing.T, p *Patch) string {
 	return line
 }
 
-// patched is what an API server makes of a Node and a patch.
+// patched returns what an API server stores after a patch of a Node.
 func patched(t interface{ Fatal(args ...any) }, node *corev1.Node, patch *Patch) *corev1.Node {
 	before, err1 := json.Marshal(node)
 	change, err2 := json.Marshal(patch.Body)

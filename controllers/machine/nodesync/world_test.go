@@ -34,7 +34,7 @@ type world struct {
 	late    []request    // earlier requests of the fleet that have not arrived
 }
 
-// request is a patch and the version of the Node that it was made for.
+// request is a patch and the version of the Node that it was computed for.
 type request struct {
 	*Patch
 	version int
@@ -203,7 +203,7 @@ func (w *world) send(r request) {
 	w.version++
 }
 
-// fill undoes what JSON makes of empty maps.
+// fill restores the empty maps that JSON leaves out.
 func fill(n *corev1.Node) {
 	e := empty()
 	maps.Copy(e.Labels, n.Labels)

@@ -14,7 +14,7 @@
 //	anything else    as before                                its time is over
 //
 // A machine is preserved while status.currentStatus.preserveExpiryTime is in the future. Its Node has the condition Preserved,
-// an annotation for the autoscaler, and, if the machine has failed, a taint, and is drained. The order of the writes makes the
+// an annotation for the autoscaler, and, if the machine has failed, a taint, and is drained. The order of the writes has the
 // progress readable from the objects:
 //
 //   - The expiry time is set first, in the same write as the phase Failed, and cleared last. So a MachineSet never sees a

@@ -48,7 +48,7 @@ type Config struct {
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error { return required.Fields(c) }
 
-// Source has the first configurations of machines. Make one with New. It is safe for concurrent use.
+// Source has the first configurations of machines. Create one with New. It is safe for concurrent use.
 type Source struct {
 	cfg Config
 

@@ -57,7 +57,7 @@ type Config struct {
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error { return required.Fields(c, "Gate", "Workers", "Metrics", "Tracer") }
 
-// Controller joins pools with MachineDeployments. Make one with New, before the View and the Cluster are filled.
+// Controller joins pools with MachineDeployments. Create one with New, before the View and the Cluster are filled.
 type Controller struct {
 	cfg         Config
 	runner      *runner.Runner[types.NamespacedName]

@@ -51,7 +51,7 @@ func (c Config) Validate() error {
 	return required.Fields(c, "Extensions", "PoolGate", "NameGate", "Workers", "Metrics", "Tracer")
 }
 
-// Controller folds KubeletConfigs. Make one with New.
+// Controller folds KubeletConfigs. Create one with New.
 type Controller struct {
 	cfg      Config
 	kubelets *patch.Committer[*v1alpha1.KubeletConfig]

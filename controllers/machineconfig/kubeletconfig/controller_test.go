@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { bubbles.Main(m) }
 
-const made = "99-p-kubelet-managed"
+const created = "99-p-kubelet-managed"
 
 type bench struct {
 	*configtest.Bench
@@ -62,7 +62,7 @@ spec: {machineConfigPoolSelector: {matchLabels: {size: small}}, kubeletConfig: %
 // settings returns the KubeletConfiguration in the generated MachineConfig; nil when there is none.
 func (b *bench) settings() (s map[string]any) {
 	b.Helper()
-	c, exists := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", made)
+	c, exists := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", created)
 	if !exists {
 		return nil
 	}
@@ -141,24 +141,24 @@ func TestSettingsOfAKubeletConfigInThePlaceOfAnother(t *testing.T) {
 func TestGeneratedConfigIsKept(t *testing.T) {
 	run(t, func(b *bench) {
 		b.kubelet("a", `{maxPods: 50}`)
-		b.Edit("machineconfigs", made, func(u *unstructured.Unstructured) {
+		b.Edit("machineconfigs", created, func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{"mine": "too"})
 			u.SetAnnotations(nil)
 			u.Object["spec"] = map[string]any{"fips": true}
 		})
 		b.After(time.Second)
-		c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", made)
+		c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", created)
 		if b.settings()["maxPods"] != 50.0 || c.Spec.FIPS || c.Labels["mine"] != "too" || c.Labels[v1alpha1.LabelPool] != "p" || metav1.GetControllerOf(&c) == nil {
 			b.Errorf("after a change by another client: %+v", c)
 		}
-		b.Server.Delete("machineconfigs", "", made)
+		b.Server.Delete("machineconfigs", "", created)
 		b.After(time.Second)
 		if b.settings()["maxPods"] != 50.0 {
-			b.Error("it was not made again after its deletion")
+			b.Error("it was not created again after its deletion")
 		}
 		b.Server.Delete("kubeletconfigs", "", "a")
 		b.After(time.Second)
-		if slices.Contains(b.Names("machineconfigs"), made) {
+		if slices.Contains(b.Names("machineconfigs"), created) {
 			b.Error("it is there without a KubeletConfig")
 		}
 	})

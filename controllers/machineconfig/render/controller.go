@@ -63,7 +63,7 @@ func (c Config) Validate() error {
 	return required.Fields(c, "Namespace", "Extensions", "Gate", "Workers", "Metrics", "Tracer")
 }
 
-// Controller renders pools. Make one with New.
+// Controller renders pools. Create one with New.
 type Controller struct {
 	cfg      Config
 	pools    *patch.Committer[*v1alpha1.MachineConfigPool]

@@ -214,7 +214,7 @@ func TestInterruptedPassIsContinued(t *testing.T) {
 	}
 }
 
-// Another program has made an object with the name of a result.
+// Another program has created an object with the name of a result.
 func TestForeignContentIsNotATarget(t *testing.T) {
 	run(t, func(b *bench) {
 		first := b.started()
@@ -232,7 +232,7 @@ metadata: {name: %s, labels: {fleet.machine.sapcloud.io/pool: p}}, spec: {fips: 
 	})
 }
 
-// The same while the watch was interrupted: the object of a result was deleted, and another program has made one of its name.
+// The same while the watch was interrupted: the object of a result was deleted, and another program has created one of its name.
 func TestForeignContentInThePlaceOfATargetIsNoticed(t *testing.T) {
 	run(t, func(b *bench) {
 		first := b.started()

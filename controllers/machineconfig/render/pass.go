@@ -27,11 +27,11 @@ func (c *Controller) render(ctx context.Context, w merge.World) (*v1alpha1.Machi
 	}
 	v := result.Decide(w)
 	if v.Create != nil {
-		made, err := c.cfg.Client.RenderedMachineConfigs().Create(ctx, v.Create, metav1.CreateOptions{})
+		created, err := c.cfg.Client.RenderedMachineConfigs().Create(ctx, v.Create, metav1.CreateOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("create RenderedMachineConfig %s: %w", v.Create.Name, err)
 		}
-		c.verify(made)
+		c.verify(created)
 	}
 	after, err := c.pools.Commit(ctx, w.Pool, desired(w, v))
 	if err != nil {

@@ -104,7 +104,7 @@ func TestUnusedRenderedAreReleasedOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A list that fails is made again with the back-off of errors.
+// A list that fails is sent again with the back-off of errors.
 func TestFailedListIsRepeated(t *testing.T) {
 	run(t, func(b *bench) {
 		targets := append([]string{b.started()}, b.rolled(2)...)

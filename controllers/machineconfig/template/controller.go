@@ -69,7 +69,7 @@ func (c Config) Validate() error {
 	return required.Fields(c, "Extensions", "Gate", "Metrics", "Tracer")
 }
 
-// Controller renders templates. Make one with New.
+// Controller renders templates. Create one with New.
 type Controller struct {
 	cfg      Config
 	controls *patch.Committer[*v1alpha1.ControllerConfig]

@@ -1,4 +1,4 @@
-// Package template is the TemplateController: it keeps the MachineConfigs that package expand makes of templates and the ControllerConfig
+// Package template is the TemplateController: it keeps the MachineConfigs that package expand creates from templates and the ControllerConfig
 // as they are, and deletes those whose template, or role, is gone.
 //
 // Templates are in a ConfigMap of the control cluster, which is watched, or in a folder, which is read each ReadEvery. The Secret with which Nodes

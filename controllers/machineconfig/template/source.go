@@ -81,7 +81,7 @@ func readFile(root *os.Root, name string) (string, error) {
 	return string(content), err
 }
 
-// ConfigMap is a Source of the data of a ConfigMap. Make one with NewConfigMap.
+// ConfigMap is a Source of the data of a ConfigMap. Create one with NewConfigMap.
 type ConfigMap struct {
 	name   types.NamespacedName
 	from   objectcache.Source

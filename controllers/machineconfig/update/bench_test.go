@@ -446,7 +446,7 @@ func (c *cluster) check(name string, before, after []*corev1.Node) {
 		c.violate("Node %s was assigned a configuration although the pool is paused", name)
 	}
 	if was.Spec.Unschedulable && !is.Spec.Unschedulable && was.Annotations[v1alpha1.AnnotationCordonedBy] == "" {
-		c.violate("Node %s was made schedulable, and was not cordoned by the fleet", name)
+		c.violate("Node %s became schedulable, and was not cordoned by the fleet", name)
 	}
 }
 

@@ -73,7 +73,7 @@ func (c Config) Validate() error {
 	return required.Fields(c, "Namespace", "Drain", "Servers", "NodeChanged", "Gate", "Workers", "Metrics", "Tracer")
 }
 
-// Controller reconciles pools. Make one with New, before Pools, View and Cluster are filled.
+// Controller reconciles pools. Create one with New, before Pools, View and Cluster are filled.
 type Controller struct {
 	cfg     Config
 	runner  *runner.Runner[types.NamespacedName]

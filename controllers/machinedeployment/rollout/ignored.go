@@ -17,7 +17,7 @@ const ignoredFor = 5 * time.Minute
 
 // decideWithoutStrategy does not reconcile a deployment that Machine Controller Manager has ignored because it names no strategy, and
 // that has no sets. It has had no effect so far, and users who take over to the fleet do not expect machines of it. The next change of its
-// spec is made for the fleet. decided is false where the other rules decide.
+// spec is meant for the fleet. decided is false where the other rules decide.
 func decideWithoutStrategy(w World) (v Verdict, decided bool) {
 	d := w.Deployment
 	if d.Spec.Strategy.Type != "" || d.Annotations[v1alpha1.AnnotationStrategy] != "" {

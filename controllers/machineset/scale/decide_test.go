@@ -101,7 +101,7 @@ func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 	}
 }
 
-// A machine that was recorded for deletion because it had failed stays if it recovers before it is deleted, and nothing is made in its place.
+// A machine that was recorded for deletion because it had failed stays if it recovers before it is deleted, and nothing is created in its place.
 // A machine that was recorded for deletion as surplus is deleted.
 func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 	machine := func(phase v1alpha1.MachinePhase) *v1alpha1.Machine {

@@ -8,7 +8,7 @@
 //
 // Guarantees:
 //
-//   - A resource is deletable only if every read that its Facts are made of succeeded, and no Machine has its UID or its provider ID.
+//   - A resource is deletable only if every read that its Facts are based on succeeded, and no Machine has its UID or its provider ID.
 //   - The age of a suspicion is the time that leaders have observed it for, each by its own clock. Time between two leaders, and times
 //     that another process recorded, do not count.
 //   - A suspicion ends when its resource is listed no more, or its Machine exists. It begins anew at age 0.

@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
-// vm returns a VM that was made for a Machine.
+// vm returns a VM that was created for a Machine.
 func vm(id string, machine types.UID) driver.Resource {
 	return driver.Resource{Kind: driver.ResourceVM, ID: id, Namespace: "n", Machine: "name-of-" + string(machine), MachineUID: machine, NodeName: "node-" + id}
 }
@@ -140,7 +140,7 @@ func TestWhatIsNotARecord(t *testing.T) {
 		t.Errorf("forged ages are %v and %v", a, b)
 	}
 	if got := ParseRecord(`{"scope":"s","suspects":{"a":{"age":9}}}`, "s").Aged(-time.Hour).Suspects["a"].Age; got != 9 {
-		t.Errorf("a clock that went back made the age %d", got)
+		t.Errorf("a clock that went back results in the age %d", got)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestLedger(t *testing.T) {
 	refused(Ledger{}, "n", 0, 11, "these 11 there")
 	l = reserve(l, "n", 0, 10) // the first 6 do not count twice
 	if again := reserve(l.Aged(59*time.Minute), "n", 2, 8).Aged(59 * time.Minute); len(again.Reserved["n"]) != 6 {
-		t.Errorf("%d reservations are left of 6 that were made again", len(again.Reserved["n"]))
+		t.Errorf("%d reservations are left of 6 that were created again", len(again.Reserved["n"]))
 	}
 	refused(l.Aged(time.Hour-time.Second), "n", 10, 11, "these 1 there")
 	reserve(l.Aged(time.Hour), "n", 10, 20)

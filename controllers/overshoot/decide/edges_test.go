@@ -29,32 +29,32 @@ func TestFreezes_Edges(t *testing.T) {
 	}{
 		{
 			"etcd was restored, and the set has another size with the same generation",
-			state{generation: 2, replicas: 5, machines: made(0, 9)},
-			state{generation: 2, replicas: 3, machines: made(0, 10)},
+			state{generation: 2, replicas: 5, machines: created(0, 9)},
+			state{generation: 2, replicas: 3, machines: created(0, 10)},
 			"",
 		},
 		{
 			"etcd was restored, and its MachineDeployment has another size with the same generation",
-			state{generation: 1, replicas: 4, machines: made(0, 4), most: 6, other: 4},
-			state{generation: 2, replicas: 6, machines: made(0, 6), most: 5, other: 4},
+			state{generation: 1, replicas: 4, machines: created(0, 4), most: 6, other: 4},
+			state{generation: 2, replicas: 6, machines: created(0, 6), most: 5, other: 4},
 			"",
 		},
 		{
 			"is enlarged while the other sets of its MachineDeployment become smaller",
-			state{generation: 1, replicas: 4, machines: made(0, 4), most: 5, other: 3},
-			state{generation: 2, replicas: 6, machines: made(0, 6), most: 5},
+			state{generation: 1, replicas: 4, machines: created(0, 4), most: 5, other: 3},
+			state{generation: 2, replicas: 6, machines: created(0, 6), most: 5},
 			"",
 		},
 		{
 			"is enlarged while its MachineDeployment has exactly the number that is too high",
-			state{generation: 1, replicas: 4, machines: made(0, 4), most: 5, other: 3},
-			state{generation: 2, replicas: 6, machines: made(0, 5), most: 5, other: 2},
+			state{generation: 1, replicas: 4, machines: created(0, 4), most: 5, other: 3},
+			state{generation: 2, replicas: 6, machines: created(0, 5), most: 5, other: 2},
 			"have 7 machines",
 		},
 		{
 			"is enlarged, has too many, and no MachineDeployment",
-			state{generation: 1, replicas: 3, machines: made(0, 9)},
-			state{generation: 2, replicas: 4, machines: made(0, 10)},
+			state{generation: 1, replicas: 3, machines: created(0, 9)},
+			state{generation: 2, replicas: 4, machines: created(0, 10)},
 			"",
 		},
 		{
@@ -66,19 +66,19 @@ func TestFreezes_Edges(t *testing.T) {
 		{
 			"has too many of another client, and creates its first own one",
 			state{generation: 1, replicas: 3, machines: foreign(0, 5)},
-			state{generation: 1, replicas: 3, machines: append(foreign(0, 5), made(0, 1)...)},
+			state{generation: 1, replicas: 3, machines: append(foreign(0, 5), created(0, 1)...)},
 			"has created 1",
 		},
 		{
 			"gets a new machine with an ordinal that it has not created",
-			state{generation: 1, replicas: 3, machines: made(0, 5)},
-			state{generation: 1, replicas: 3, machines: append(made(0, 5), forged...)},
+			state{generation: 1, replicas: 3, machines: created(0, 5)},
+			state{generation: 1, replicas: 3, machines: append(created(0, 5), forged...)},
 			"has created 1",
 		},
 		{
 			"gets a new machine with the name of an earlier one, and without an ordinal",
-			state{generation: 1, replicas: 3, machines: made(1, 5)},
-			state{generation: 1, replicas: 3, machines: append(made(1, 5), unnumbered)},
+			state{generation: 1, replicas: 3, machines: created(1, 5)},
+			state{generation: 1, replicas: 3, machines: append(created(1, 5), unnumbered)},
 			"has created 1",
 		},
 	} {
@@ -96,7 +96,7 @@ func TestFreezes_Edges(t *testing.T) {
 
 // A user has ended the freeze and has left the annotation.
 func TestSetThatIsNotFrozen_HasNoFreezeToEnd(t *testing.T) {
-	is := state{replicas: 3, machines: made(0, 3), change: func(set *v1alpha1.MachineSet) {
+	is := state{replicas: 3, machines: created(0, 3), change: func(set *v1alpha1.MachineSet) {
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationOvershooting, "too many")
 	}}
 	if verdicts := is.count(Count{}).Decide(byDefault); len(verdicts) > 0 {
@@ -106,7 +106,7 @@ func TestSetThatIsNotFrozen_HasNoFreezeToEnd(t *testing.T) {
 
 // Machines without a MachineSet, and those of a MachineSet that is not judged, count for no set.
 func TestMachinesOfNoJudgedSet_AreNotCounted(t *testing.T) {
-	is := state{replicas: 3, machines: made(0, 3)}
+	is := state{replicas: 3, machines: created(0, 3)}
 	alone, ofAnother := machineOf("s", uid, "alone", 1), machineOf("x", "not-judged", "of-another", 1)
 	alone.OwnerReferences = nil
 	c := is.count(Count{})

@@ -49,8 +49,8 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 const uid = types.UID("set")
 
-// made are machines of the set with the ordinals from first on, one created each second.
-func made(first, count int64, changes ...func(m *v1alpha1.Machine)) (machines []*v1alpha1.Machine) {
+// created are machines of the set with the ordinals from first on, one created each second.
+func created(first, count int64, changes ...func(m *v1alpha1.Machine)) (machines []*v1alpha1.Machine) {
 	for o := first; o < first+count; o++ {
 		m := machineOf("s", uid, machinefacts.Name("s", uid, o), o)
 		m.Annotations = map[string]string{v1alpha1.AnnotationOrdinal: fmt.Sprint(o)}
@@ -138,97 +138,97 @@ func TestFreezes(t *testing.T) {
 		before, after state
 		want          string // part of the reason; "" means no freeze
 	}{
-		{"creates beyond its size", state{generation: 1, replicas: 3, machines: made(0, 5)}, state{generation: 1, replicas: 3, machines: made(0, 6)}, "6 machines for 3 replicas, and has created 1"},
-		{"creates and deletes beyond its size", state{generation: 1, replicas: 3, machines: made(0, 5)}, state{generation: 1, replicas: 3, machines: made(3, 5)}, "has created 3"},
-		{"has one too many, and creates", state{generation: 1, replicas: 3, machines: made(0, 4)}, state{generation: 1, replicas: 3, machines: made(0, 9)}, ""},
-		{"had too many, and has one too many", state{generation: 1, replicas: 3, machines: made(0, 5)}, state{generation: 1, replicas: 3, machines: made(2, 4)}, ""},
-		{"has too many and creates none: its replicas were lowered", state{generation: 2, replicas: 3, machines: made(0, 9)}, state{generation: 2, replicas: 3, machines: made(0, 9)}, ""},
-		{"deletes slowly", state{generation: 2, replicas: 3, machines: made(0, 9)}, state{generation: 2, replicas: 3, machines: made(0, 6)}, ""},
-		{"was resized in between", state{generation: 2, replicas: 3, machines: made(0, 9)}, state{generation: 4, replicas: 3, machines: made(0, 12)}, ""},
+		{"creates beyond its size", state{generation: 1, replicas: 3, machines: created(0, 5)}, state{generation: 1, replicas: 3, machines: created(0, 6)}, "6 machines for 3 replicas, and has created 1"},
+		{"creates and deletes beyond its size", state{generation: 1, replicas: 3, machines: created(0, 5)}, state{generation: 1, replicas: 3, machines: created(3, 5)}, "has created 3"},
+		{"has one too many, and creates", state{generation: 1, replicas: 3, machines: created(0, 4)}, state{generation: 1, replicas: 3, machines: created(0, 9)}, ""},
+		{"had too many, and has one too many", state{generation: 1, replicas: 3, machines: created(0, 5)}, state{generation: 1, replicas: 3, machines: created(2, 4)}, ""},
+		{"has too many and creates none: its replicas were lowered", state{generation: 2, replicas: 3, machines: created(0, 9)}, state{generation: 2, replicas: 3, machines: created(0, 9)}, ""},
+		{"deletes slowly", state{generation: 2, replicas: 3, machines: created(0, 9)}, state{generation: 2, replicas: 3, machines: created(0, 6)}, ""},
+		{"was resized in between", state{generation: 2, replicas: 3, machines: created(0, 9)}, state{generation: 4, replicas: 3, machines: created(0, 12)}, ""},
 		{
 			"creates what was recorded before its replicas were lowered",
-			state{generation: 2, replicas: 3, machines: made(0, 6), change: func(s *v1alpha1.MachineSet) {
+			state{generation: 2, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) {
 				machinefacts.Intents{Next: 10, Create: []int64{6, 7, 8, 9}}.Write(s)
 			}},
-			state{generation: 2, replicas: 3, machines: made(0, 10)},
+			state{generation: 2, replicas: 3, machines: created(0, 10)},
 			"",
 		},
 		{
 			"too many are recorded for deletion",
-			state{generation: 1, replicas: 3, machines: made(0, 5)},
-			state{generation: 1, replicas: 3, machines: made(0, 6), change: func(s *v1alpha1.MachineSet) { recordDeletions(s, made(0, 3)...) }},
+			state{generation: 1, replicas: 3, machines: created(0, 5)},
+			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { recordDeletions(s, created(0, 3)...) }},
 			"",
 		},
-		{"releases a third machine", state{generation: 1, replicas: 3, machines: made(2, 3), released: 2}, state{generation: 1, replicas: 3, machines: made(3, 3), released: 3}, "has released 3 machines that still exist"},
-		{"releases all at once", state{generation: 1, replicas: 3, machines: made(0, 3)}, state{generation: 1, replicas: 3, machines: made(3, 3), released: 3}, "has created 3 in their place"},
-		{"releases two for inspection", state{generation: 1, replicas: 3, machines: made(0, 3)}, state{generation: 1, replicas: 3, machines: made(2, 3), released: 2}, ""},
-		{"replaces a failed one while released ones exist", state{generation: 1, replicas: 3, machines: made(0, 3), released: 5}, state{generation: 1, replicas: 3, machines: made(1, 3), released: 5}, ""},
-		{"releases, and creates none", state{generation: 1, replicas: 3, machines: made(0, 3), released: 2}, state{generation: 1, replicas: 3, machines: made(1, 2), released: 3}, ""},
-		{"got another selector", state{generation: 1, replicas: 3, machines: made(0, 3)}, state{generation: 2, replicas: 3, machines: made(3, 3), released: 3}, ""},
-		{"too many are being deleted", state{generation: 1, replicas: 3, machines: made(0, 5)}, state{generation: 1, replicas: 3, machines: append(made(0, 3, deleted), made(3, 3)...)}, ""},
-		{"too many were transferred to it", state{generation: 1, replicas: 3, machines: made(0, 5, transferred)}, state{generation: 1, replicas: 3, machines: append(made(0, 5, transferred), made(5, 1)...)}, ""},
-		{"adopts older machines", state{generation: 1, replicas: 3, machines: made(10, 5)}, state{generation: 1, replicas: 3, machines: append(made(10, 5), foreign(0, 3)...)}, ""},
+		{"releases a third machine", state{generation: 1, replicas: 3, machines: created(2, 3), released: 2}, state{generation: 1, replicas: 3, machines: created(3, 3), released: 3}, "has released 3 machines that still exist"},
+		{"releases all at once", state{generation: 1, replicas: 3, machines: created(0, 3)}, state{generation: 1, replicas: 3, machines: created(3, 3), released: 3}, "has created 3 in their place"},
+		{"releases two for inspection", state{generation: 1, replicas: 3, machines: created(0, 3)}, state{generation: 1, replicas: 3, machines: created(2, 3), released: 2}, ""},
+		{"replaces a failed one while released ones exist", state{generation: 1, replicas: 3, machines: created(0, 3), released: 5}, state{generation: 1, replicas: 3, machines: created(1, 3), released: 5}, ""},
+		{"releases, and creates none", state{generation: 1, replicas: 3, machines: created(0, 3), released: 2}, state{generation: 1, replicas: 3, machines: created(1, 2), released: 3}, ""},
+		{"got another selector", state{generation: 1, replicas: 3, machines: created(0, 3)}, state{generation: 2, replicas: 3, machines: created(3, 3), released: 3}, ""},
+		{"too many are being deleted", state{generation: 1, replicas: 3, machines: created(0, 5)}, state{generation: 1, replicas: 3, machines: append(created(0, 3, deleted), created(3, 3)...)}, ""},
+		{"too many were transferred to it", state{generation: 1, replicas: 3, machines: created(0, 5, transferred)}, state{generation: 1, replicas: 3, machines: append(created(0, 5, transferred), created(5, 1)...)}, ""},
+		{"adopts older machines", state{generation: 1, replicas: 3, machines: created(10, 5)}, state{generation: 1, replicas: 3, machines: append(created(10, 5), foreign(0, 3)...)}, ""},
 		{"gets new machines of another client", state{generation: 1, replicas: 3, machines: foreign(0, 5)}, state{generation: 1, replicas: 3, machines: foreign(0, 6)}, "has created 1"},
 		{
 			"its intents cannot be read",
-			state{generation: 1, replicas: 3, machines: made(0, 5)},
-			state{generation: 1, replicas: 3, machines: made(0, 6), change: func(s *v1alpha1.MachineSet) { s.Annotations[v1alpha1.AnnotationIntents] = "{" }},
+			state{generation: 1, replicas: 3, machines: created(0, 5)},
+			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { s.Annotations[v1alpha1.AnnotationIntents] = "{" }},
 			"",
 		},
 		{
 			"is being deleted",
-			state{generation: 1, replicas: 3, machines: made(0, 5)},
-			state{generation: 1, replicas: 3, machines: made(0, 6), change: func(s *v1alpha1.MachineSet) { s.DeletionTimestamp = &metav1.Time{Time: start} }},
+			state{generation: 1, replicas: 3, machines: created(0, 5)},
+			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { s.DeletionTimestamp = &metav1.Time{Time: start} }},
 			"",
 		},
 		{
 			"is frozen by a user",
-			state{generation: 1, replicas: 3, machines: made(0, 5)},
-			state{generation: 1, replicas: 3, machines: made(0, 6), change: func(s *v1alpha1.MachineSet) { s.Labels[v1alpha1.LabelFreeze] = "True" }},
+			state{generation: 1, replicas: 3, machines: created(0, 5)},
+			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { s.Labels[v1alpha1.LabelFreeze] = "True" }},
 			"",
 		},
 		{
 			"is enlarged beyond what its MachineDeployment may have",
-			state{generation: 1, replicas: 4, machines: made(0, 4), most: 5, other: 3},
-			state{generation: 2, replicas: 6, machines: made(0, 6), most: 5, other: 3},
+			state{generation: 1, replicas: 4, machines: created(0, 4), most: 5, other: 3},
+			state{generation: 2, replicas: 6, machines: created(0, 6), most: 5, other: 3},
 			"MachineDeployment d have 9 machines, and may have 5; this one has created 2",
 		},
 		{
 			"is enlarged, and machines of its MachineDeployment were transferred in place",
-			state{generation: 1, replicas: 4, machines: made(0, 4, transferred), most: 5, other: 3},
-			state{generation: 2, replicas: 6, machines: append(made(0, 4, transferred), made(4, 2)...), most: 5, other: 3},
+			state{generation: 1, replicas: 4, machines: created(0, 4, transferred), most: 5, other: 3},
+			state{generation: 2, replicas: 6, machines: append(created(0, 4, transferred), created(4, 2)...), most: 5, other: 3},
 			"have 9 machines",
 		},
 		{
 			"is enlarged, and its intents could not be read before",
-			state{generation: 1, replicas: 4, machines: made(0, 4), most: 5, other: 7, change: func(s *v1alpha1.MachineSet) {
+			state{generation: 1, replicas: 4, machines: created(0, 4), most: 5, other: 7, change: func(s *v1alpha1.MachineSet) {
 				s.Annotations[v1alpha1.AnnotationIntents] = "{"
 			}},
-			state{generation: 2, replicas: 6, machines: made(0, 6), most: 5, other: 7},
+			state{generation: 2, replicas: 6, machines: created(0, 6), most: 5, other: 7},
 			"",
 		},
 		{
 			"is enlarged while its MachineDeployment has too many, and creates none",
-			state{generation: 1, replicas: 4, machines: made(0, 4), most: 5, other: 3},
-			state{generation: 2, replicas: 6, machines: made(0, 4), most: 5, other: 3},
+			state{generation: 1, replicas: 4, machines: created(0, 4), most: 5, other: 3},
+			state{generation: 2, replicas: 6, machines: created(0, 4), most: 5, other: 3},
 			"",
 		},
 		{
 			"replaces machines while its MachineDeployment has too many",
-			state{generation: 1, replicas: 4, machines: made(0, 4), most: 5, other: 3},
-			state{generation: 1, replicas: 4, machines: made(1, 4), most: 5, other: 3},
+			state{generation: 1, replicas: 4, machines: created(0, 4), most: 5, other: 3},
+			state{generation: 1, replicas: 4, machines: created(1, 4), most: 5, other: 3},
 			"",
 		},
 		{
 			"is enlarged while its MachineDeployment is resized",
-			state{generation: 1, replicas: 4, machines: made(0, 4), most: 5, other: 3},
-			state{generation: 2, replicas: 6, machines: made(0, 6), most: 5, other: 3, deploymentReplaced: true},
+			state{generation: 1, replicas: 4, machines: created(0, 4), most: 5, other: 3},
+			state{generation: 2, replicas: 6, machines: created(0, 6), most: 5, other: 3, deploymentReplaced: true},
 			"",
 		},
 		{
 			"is enlarged within what its MachineDeployment may have",
-			state{generation: 1, replicas: 2, machines: made(0, 2), most: 5, other: 3},
-			state{generation: 2, replicas: 6, machines: made(0, 6), most: 5, other: 3},
+			state{generation: 1, replicas: 2, machines: created(0, 2), most: 5, other: 3},
+			state{generation: 2, replicas: 6, machines: created(0, 6), most: 5, other: 3},
 			"",
 		},
 	} {
@@ -270,15 +270,15 @@ func TestFreezeEnds(t *testing.T) {
 		is   state
 		want bool
 	}{
-		{"too many", state{replicas: 3, machines: made(0, 5), change: byFleet}, false},
-		{"one more than ordered", state{replicas: 3, machines: made(0, 4), change: byFleet}, true},
-		{"frozen by Machine Controller Manager", state{replicas: 3, machines: made(0, 3), change: byMCM}, true},
-		{"frozen by a user", state{replicas: 3, machines: made(0, 3), change: byUser}, false},
-		{"frozen by a user just now", state{replicas: 3, machines: made(0, 3), change: frozen}, false},
-		{"three that it has released exist", state{replicas: 3, machines: made(0, 3), released: 3, change: byFleet}, false},
-		{"two that it has released exist", state{replicas: 3, machines: made(0, 2), released: 2, change: byFleet}, true},
-		{"its MachineDeployment still has too many", state{replicas: 3, machines: made(0, 3), change: byFleet, most: 5, other: 4}, false},
-		{"its MachineDeployment has enough", state{replicas: 3, machines: made(0, 3), change: byFleet, most: 5, other: 3}, true},
+		{"too many", state{replicas: 3, machines: created(0, 5), change: byFleet}, false},
+		{"one more than ordered", state{replicas: 3, machines: created(0, 4), change: byFleet}, true},
+		{"frozen by Machine Controller Manager", state{replicas: 3, machines: created(0, 3), change: byMCM}, true},
+		{"frozen by a user", state{replicas: 3, machines: created(0, 3), change: byUser}, false},
+		{"frozen by a user just now", state{replicas: 3, machines: created(0, 3), change: frozen}, false},
+		{"three that it has released exist", state{replicas: 3, machines: created(0, 3), released: 3, change: byFleet}, false},
+		{"two that it has released exist", state{replicas: 3, machines: created(0, 2), released: 2, change: byFleet}, true},
+		{"its MachineDeployment still has too many", state{replicas: 3, machines: created(0, 3), change: byFleet, most: 5, other: 4}, false},
+		{"its MachineDeployment has enough", state{replicas: 3, machines: created(0, 3), change: byFleet, most: 5, other: 3}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			verdicts := tc.is.count(Count{}).Decide(byDefault)
@@ -291,8 +291,8 @@ func TestFreezeEnds(t *testing.T) {
 
 // TestReleaseThatIsCountedBeforeItsReplacement: a count may meet the moment between a release and the creation of another machine.
 func TestReleaseThatIsCountedBeforeItsReplacement(t *testing.T) {
-	before := state{generation: 1, replicas: 3, machines: made(2, 3), released: 2}.count(Count{}).Count()
-	between := state{generation: 1, replicas: 3, machines: made(3, 2), released: 3}
+	before := state{generation: 1, replicas: 3, machines: created(2, 3), released: 2}.count(Count{}).Count()
+	between := state{generation: 1, replicas: 3, machines: created(3, 2), released: 3}
 	for range 3 { // the API server may reject the creation for some time
 		c := between.count(before)
 		if verdicts := c.Decide(byDefault); len(verdicts) > 0 {
@@ -300,14 +300,14 @@ func TestReleaseThatIsCountedBeforeItsReplacement(t *testing.T) {
 		}
 		before = c.Count()
 	}
-	if verdicts := (state{generation: 1, replicas: 3, machines: made(3, 3), released: 3}).count(before).Decide(byDefault); len(verdicts) != 1 || !verdicts[0].Freeze {
+	if verdicts := (state{generation: 1, replicas: 3, machines: created(3, 3), released: 3}).count(before).Decide(byDefault); len(verdicts) != 1 || !verdicts[0].Freeze {
 		t.Errorf("decided %+v, want a freeze", verdicts)
 	}
 }
 
 // TestEndedFreezeIsNotRepeated: after a user has ended a freeze the same excess does not freeze the set again; another machine does.
 func TestEndedFreezeIsNotRepeated(t *testing.T) {
-	excess := state{generation: 1, replicas: 3, machines: made(0, 8), change: func(set *v1alpha1.MachineSet) {
+	excess := state{generation: 1, replicas: 3, machines: created(0, 8), change: func(set *v1alpha1.MachineSet) {
 		set.Labels[v1alpha1.LabelFreeze], set.Annotations[v1alpha1.AnnotationOvershooting] = "True", "too many"
 	}}
 	before := excess.count(Count{}).Count()
@@ -319,7 +319,7 @@ func TestEndedFreezeIsNotRepeated(t *testing.T) {
 		}
 		before = c.Count()
 	}
-	excess.machines = made(0, 9)
+	excess.machines = created(0, 9)
 	if verdicts := excess.count(before).Decide(byDefault); len(verdicts) != 1 || !verdicts[0].Freeze {
 		t.Errorf("another machine: decided %+v, want a freeze", verdicts)
 	}

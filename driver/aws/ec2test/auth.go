@@ -29,8 +29,8 @@ func (c *Cloud) assume(form url.Values) (answer any, refused *refusal) {
 	if form.Get("WebIdentityToken") != token {
 		return nil, refuse(http.StatusBadRequest, "InvalidIdentityToken", "Couldn't retrieve verification key")
 	}
-	c.made++
-	id := fmt.Sprintf("ASIA%016d", c.made)
+	c.created++
+	id := fmt.Sprintf("ASIA%016d", c.created)
 	s := session{secret: "secret-of-" + id, token: "session-of-" + id, expires: c.clock.Now().Add(SessionLife)}
 	c.sessions[id] = s
 	return assumeAnswer{AccessKeyID: id, SecretAccessKey: s.secret, SessionToken: s.token, Expiration: s.expires.UTC().Format(time.RFC3339), RequestID: requestID}, nil

@@ -79,7 +79,7 @@ type Attached struct {
 type tokenRecord struct {
 	parameters string
 	instance   string
-	made       time.Time
+	created    time.Time
 }
 
 // Cloud is one region of one account.
@@ -88,7 +88,7 @@ type Cloud struct {
 	clock    clock.PassiveClock
 
 	mu        sync.Mutex
-	made      int // of all kinds, for IDs
+	created   int // of all kinds, for IDs
 	instances map[string]*Instance
 	attached  map[string]*Attached
 	tokens    map[string]tokenRecord
@@ -134,13 +134,13 @@ type Failure struct {
 	Code              string
 	Status            int
 	RetryAfterSeconds int
-	// FollowingPages makes only requests for further pages fail.
+	// FollowingPages has only requests for further pages fail.
 	FollowingPages bool
 	// Hang leaves requests without an answer until their client gives up.
 	Hang bool
 	// Hung is called when a request begins to hang, after it has taken effect; nil for no call.
 	Hung func()
-	// Partly makes RunInstances fail after it has made network interfaces and volumes.
+	// Partly makes RunInstances fail after it has created network interfaces and volumes.
 	Partly bool
 }
 
@@ -198,7 +198,7 @@ func (c *Cloud) Attachments() (all []Attached) {
 	return all
 }
 
-// Put makes an instance with tags, as another client of the cloud would.
+// Put creates an instance with tags, as another client of the cloud would.
 func (c *Cloud) Put(zone string, tags map[string]string) Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,8 +227,8 @@ const (
 
 // newInstance records an instance.
 func (c *Cloud) newInstance(i Instance) *Instance {
-	c.made++
-	i.number, i.ID, i.State = c.made, fmt.Sprintf("i-%017x", c.made), stateRunning
+	c.created++
+	i.number, i.ID, i.State = c.created, fmt.Sprintf("i-%017x", c.created), stateRunning
 	i.visible = c.clock.Now().Add(c.settings.VisibleAfter)
 	c.instances[i.ID] = &i
 	return &i
@@ -236,12 +236,12 @@ func (c *Cloud) newInstance(i Instance) *Instance {
 
 // attach records a network interface or a volume.
 func (c *Cloud) attach(a Attached) {
-	c.made++
+	c.created++
 	prefix := "vol"
 	if a.isNIC {
 		prefix = "eni"
 	}
-	a.ID = fmt.Sprintf("%s-%017x", prefix, c.made)
+	a.ID = fmt.Sprintf("%s-%017x", prefix, c.created)
 	c.attached[a.ID] = &a
 }
 
@@ -268,7 +268,7 @@ func (c *Cloud) advance() {
 			delete(c.instances, id)
 		}
 	}
-	maps.DeleteFunc(c.tokens, func(_ string, t tokenRecord) bool { return now.Sub(t.made) >= TokenLife })
+	maps.DeleteFunc(c.tokens, func(_ string, t tokenRecord) bool { return now.Sub(t.created) >= TokenLife })
 	maps.DeleteFunc(c.sessions, func(_ string, s session) bool { return !now.Before(s.expires) })
 }
 

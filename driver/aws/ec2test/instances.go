@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// runInstances makes one instance.
+// runInstances creates one instance.
 func (c *Cloud) runInstances(form url.Values) (answer any, refused *refusal) {
 	token, parameters := form.Get("ClientToken"), maps.Clone(form)
 	parameters.Del("ClientToken")
@@ -51,7 +51,7 @@ func (c *Cloud) runInstances(form url.Values) (answer any, refused *refusal) {
 		return nil, refuse(http.StatusInternalServerError, "InternalError", "An internal error has occurred")
 	}
 	if token != "" {
-		c.tokens[token] = tokenRecord{parameters: parameters.Encode(), instance: i.ID, made: c.clock.Now()}
+		c.tokens[token] = tokenRecord{parameters: parameters.Encode(), instance: i.ID, created: c.clock.Now()}
 	}
 	return c.ran(i), nil
 }

@@ -31,58 +31,58 @@ func (c *Cloud) put(r *http.Request, p path, body []byte, found *resource) func(
 	case len(c.resources) >= maxResources:
 		return conflict("QuotaExceeded", "The number of resources exceeds the quota.")
 	}
-	made := &resource{id: r.URL.Path, kind: p.kind, location: sent.Location, tags: sent.Tags, zones: sent.Zones, properties: sent.Properties, state: stateCreating}
+	created := &resource{id: r.URL.Path, kind: p.kind, location: sent.Location, tags: sent.Tags, zones: sent.Zones, properties: sent.Properties, state: stateCreating}
 	now, status := c.cfg.Clock.Now(), http.StatusCreated
 	due := now.Add(c.cfg.CreateTime)
 	switch p.kind {
 	case kindNIC:
-		due, made.state = now, stateSucceeded
-		c.giveAddress(made)
+		due, created.state = now, stateSucceeded
+		c.giveAddress(created)
 	case kindDisk:
 		status = http.StatusAccepted
 		if c.cfg.CreateTime == 0 {
-			made.state = stateSucceeded
+			created.state = stateSucceeded
 		}
 	case kindVM:
-		if refused := c.assemble(made); refused != nil {
+		if refused := c.assemble(created); refused != nil {
 			return refused
 		}
-		c.register(made)
+		c.register(created)
 	}
-	if made.state == stateCreating {
-		made.due = due
+	if created.state == stateCreating {
+		created.due = due
 	}
-	c.resources[strings.ToLower(made.id)] = made
-	shown := c.show(made)
+	c.resources[strings.ToLower(created.id)] = created
+	shown := c.show(created)
 	if p.kind == kindDisk { // the real one shows no more until the disk exists
 		delete(shown, "id")
 		delete(shown, "tags")
 	}
-	return c.begin(r, status, shown, due, made.reason)
+	return c.begin(r, status, shown, due, created.reason)
 }
 
 // register completes a new VM. What the cloud shows of a VM has no custom data.
 func (c *Cloud) register(vm *resource) {
-	c.made++
-	vm.properties["vmId"] = fmt.Sprintf("00000000-0000-4000-8000-%012x", c.made)
+	c.created++
+	vm.properties["vmId"] = fmt.Sprintf("00000000-0000-4000-8000-%012x", c.created)
 	vm.reason = c.shortage
 	if profile, ok := vm.properties["osProfile"].(map[string]any); ok {
 		vm.customData, _ = profile["customData"].(string)
 		delete(profile, "customData")
 	}
 	c.stats.VMs++
-	if len(c.everMade) < maxResources {
-		c.everMade = append(c.everMade, Resource{ID: vm.id, Tags: maps.Clone(vm.tags)})
+	if len(c.everCreated) < maxResources {
+		c.everCreated = append(c.everCreated, Resource{ID: vm.id, Tags: maps.Clone(vm.tags)})
 	}
 }
 
 // giveAddress gives a network interface an address.
 func (c *Cloud) giveAddress(nic *resource) {
-	c.made++
+	c.created++
 	configurations, _ := nic.properties["ipConfigurations"].([]any)
 	for _, configuration := range configurations {
 		if properties, ok := at(configuration, "properties").(map[string]any); ok {
-			properties["privateIPAddress"] = fmt.Sprintf("10.%d.%d.%d", c.made>>16&255, c.made>>8&255, c.made&255)
+			properties["privateIPAddress"] = fmt.Sprintf("10.%d.%d.%d", c.created>>16&255, c.created>>8&255, c.created&255)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func (c *Cloud) assemble(vm *resource) func(http.ResponseWriter) {
 	if len(nics) == 0 || osDisk == nil {
 		return badRequest("InvalidParameter", "A VM needs a network interface and an OS disk.")
 	}
-	var attached, made []*resource
+	var attached, created []*resource
 	for _, nic := range nics {
 		id, _ := at(nic, "id").(string)
 		found := c.resources[strings.ToLower(id)]
@@ -122,12 +122,12 @@ func (c *Cloud) assemble(vm *resource) func(http.ResponseWriter) {
 			return conflict("ConflictingUserInput", "Disk "+id+" already exists.")
 		case !attach:
 			found = &resource{id: id, kind: kindDisk, location: vm.location, tags: vm.tags, zones: vm.zones, properties: map[string]any{}, state: stateSucceeded}
-			made = append(made, found)
+			created = append(created, found)
 		}
 		found.deletedWith = at(disk, "deleteOption") == "Delete"
 		attached = append(attached, found)
 	}
-	for _, disk := range made {
+	for _, disk := range created {
 		c.resources[strings.ToLower(disk.id)] = disk
 	}
 	for _, part := range attached {

@@ -42,27 +42,27 @@ const (
 type Cloud struct {
 	cfg Config
 
-	mu         sync.Mutex
-	resources  map[string]*resource // by ID in lower case
-	operations map[string]*operation
-	agreed     map[string]bool // paths of agreements that are accepted
-	tokens     map[string]bool
-	buckets    map[string]*bucket // by subscription
-	fault      Fault
-	shortage   string
-	noGroups   map[string]bool // in lower case
-	hidesVMs   bool
-	everMade   []Resource // VMs
-	made       int        // for IDs, addresses and tokens
-	cut        cut
-	stats      Stats
+	mu          sync.Mutex
+	resources   map[string]*resource // by ID in lower case
+	operations  map[string]*operation
+	agreed      map[string]bool // paths of agreements that are accepted
+	tokens      map[string]bool
+	buckets     map[string]*bucket // by subscription
+	fault       Fault
+	shortage    string
+	noGroups    map[string]bool // in lower case
+	hidesVMs    bool
+	everCreated []Resource // VMs
+	created     int        // for IDs, addresses and tokens
+	cut         cut
+	stats       Stats
 }
 
 // Stats count requests to Azure Resource Manager.
 type Stats struct {
 	// Requests are all, Writes those that make or change, and Refused the writes that were throttled.
 	Requests, Writes, Refused int
-	// Tokens are those that Entra ID has issued, and VMs those that were ever made.
+	// Tokens are those that Entra ID has issued, and VMs those that were ever created.
 	Tokens, VMs int
 }
 
@@ -137,7 +137,7 @@ type Resource struct {
 	User string `json:"user,omitempty"`
 	// Properties are those of the request that made it. A VM has its own vmId, which no other VM ever has.
 	Properties map[string]any `json:"-"`
-	// CustomData is that of the request that made a VM, in base64.
+	// CustomData is that of the request that created a VM, in base64.
 	CustomData string `json:"-"`
 }
 
@@ -158,11 +158,11 @@ func (c *Cloud) Leftovers() []Resource {
 // All returns all resources.
 func (c *Cloud) All() []Resource { return slices.Concat(c.of(kindVM), c.of(kindNIC), c.of(kindDisk)) }
 
-// Made returns IDs and tags of the VMs that were ever made, at most 100,000.
-func (c *Cloud) Made() []Resource {
+// Made returns IDs and tags of the VMs that were ever created, at most 100,000.
+func (c *Cloud) Created() []Resource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.everMade)
+	return slices.Clone(c.everCreated)
 }
 
 // of returns all resources of a kind.
@@ -227,7 +227,7 @@ func (c *Cloud) Use(id, vm string) {
 	}
 }
 
-// Shortage has the operations of all VMs that are made or started from now on fail with a code; "" ends that.
+// Shortage has the operations of all VMs that are created or started from now on fail with a code; "" ends that.
 func (c *Cloud) Shortage(code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

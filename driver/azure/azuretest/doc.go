@@ -3,7 +3,7 @@
 // Resource Graph, and the tokens of Entra ID. A Proxy serves it under Azure's own names, to programs whose endpoints cannot be configured.
 //
 // What it has in common with the real one: operations run in the background and are seen by polling and in the state of their resource;
-// a delete of a VM deletes what is marked so; disks that are made with a VM get its tags; a network interface or disk that a VM uses
+// a delete of a VM deletes what is marked so; disks that are created with a VM get its tags; a network interface or disk that a VM uses
 // cannot be deleted; a subscription has a limit of writes, reports what is left and refuses more with 429; lists have pages. On request
 // it fails in the ways that clouds fail, loses answers after their effect, and cuts connections.
 //

@@ -47,9 +47,9 @@ func (c *Cloud) issue(form url.Values) func(http.ResponseWriter) {
 			"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided: " + form.Get("client_secret"), "error_codes": []int{7000215},
 		})
 	}
-	c.made++
+	c.created++
 	c.stats.Tokens++
-	token := "token-" + strconv.Itoa(c.made)
+	token := "token-" + strconv.Itoa(c.created)
 	c.tokens[token] = true
 	return writeJSON(http.StatusOK, map[string]any{"token_type": "Bearer", "expires_in": tokenLife, "ext_expires_in": tokenLife, "access_token": token})
 }

@@ -10,7 +10,7 @@ import (
 // Fault is a way in which a cloud fails.
 type Fault string
 
-// The faults. LostAnswer and those after it are about the requests that make VMs; all others are about all requests.
+// The faults. LostAnswer and those after it are about the requests that create VMs; all others are about all requests.
 const (
 	// NoAnswer: requests are neither carried out nor answered.
 	NoAnswer Fault = "NoAnswer"

@@ -55,7 +55,7 @@ func NewProxy(ctx context.Context, cloud http.Handler, others ...string) (*Proxy
 	names := append([]string{HostManagement, HostLogin}, others...)
 	certificate, err := certificateFor(names, time.Now()) //nolint:forbidigo // clients compare it with the real time
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
+		return nil, fmt.Errorf("create a certificate: %w", err)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *Proxy) URL() string { return "http://" + p.listener.Addr().String() }
 // Authority returns the certificate that a client has to trust, PEM.
 func (p *Proxy) Authority() []byte { return p.authority }
 
-// Cut cuts all connections to the cloud, as a network does that fails. New ones can be made.
+// Cut cuts all connections to the cloud, as a network does that fails. New ones can be opened.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -286,8 +286,8 @@ func origin(r *http.Request) string {
 
 // begin starts an operation in the background, and returns what writes its answer.
 func (c *Cloud) begin(r *http.Request, status int, body any, due time.Time, reason string) func(http.ResponseWriter) {
-	c.made++
-	id := "op-" + strconv.Itoa(c.made)
+	c.created++
+	id := "op-" + strconv.Itoa(c.created)
 	c.operations[id] = &operation{due, reason}
 	to := origin(r) + "/subscriptions/" + parsePath(r.URL.Path).subscription + "/providers/Microsoft.Compute/locations/anywhere/operations/" + id +
 		"?api-version=" + url.QueryEscape(r.URL.Query().Get("api-version"))

@@ -110,7 +110,7 @@ func newEnv(t *testing.T) drivertest.Env {
 		},
 		// A VM that has ended is one that is being deleted: the cloud does not know it after that.
 		EndVM: func(_ *testing.T, id string) { s.End(strings.TrimPrefix(id, "azure://")) },
-		MakeBare: func(_ *testing.T, m *v1alpha1.Machine) string {
+		CreateBare: func(_ *testing.T, m *v1alpha1.Machine) string {
 			s.Make(vmID(m.Name), map[string]string{"kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"})
 			return providerID(m.Name)
 		},
@@ -151,8 +151,8 @@ func TestCreateIsRepeatedTheNextDay(t *testing.T) {
 	if err != nil || second.ProviderID != first.ProviderID {
 		t.Errorf("the second create returned %q, %v; want %q", second.ProviderID, err, first.ProviderID)
 	}
-	if made := s.Stats().VMs; made != 1 {
-		t.Errorf("%d VMs were made, want 1", made)
+	if created := s.Stats().VMs; created != 1 {
+		t.Errorf("%d VMs were created, want 1", created)
 	}
 }
 
@@ -163,9 +163,9 @@ func TestProviderIDs(t *testing.T) {
 		providerID("m"): true, "azure:///westeurope/m": true, "azure:///westeurope/other": false, providerID("other"): false, "m": false, "": false,
 	} {
 		target := driver.Target{Machine: machine("m"), Class: target(), Secret: secret()}
-		made, err := s.driver.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target, UserData: []byte(userData)})
-		if err != nil || made.ProviderID != providerID("m") {
-			t.Fatalf("CreateMachine returned %q, %v; want %q", made.ProviderID, err, providerID("m"))
+		created, err := s.driver.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target, UserData: []byte(userData)})
+		if err != nil || created.ProviderID != providerID("m") {
+			t.Fatalf("CreateMachine returned %q, %v; want %q", created.ProviderID, err, providerID("m"))
 		}
 		target.Machine.Spec.ProviderID = id
 		for {

@@ -75,16 +75,16 @@ func TestInTheLab(t *testing.T) {
 
 	const more = 6
 	l.kubectl("", "--namespace="+namespace, "scale", "machinedeployments.machine.sapcloud.io/"+labPool, fmt.Sprint("--replicas=", more))
-	l.eventually("more VMs are made", func() error {
-		if made := cloud.Stats().VMs; made == 3 {
-			return fmt.Errorf("%d VMs were made", made)
+	l.eventually("more VMs are created", func() error {
+		if created := cloud.Stats().VMs; created == 3 {
+			return fmt.Errorf("%d VMs were created", created)
 		}
 		return nil
 	})
 	l.must(syscall.Kill(l.pid("driver-"+provider), syscall.SIGKILL))
 	l.eventually("all machines are available", func() error { return l.available(more) })
-	if made := cloud.Stats().VMs; made != more {
-		t.Errorf("%d VMs were made for %d machines", made, more)
+	if created := cloud.Stats().VMs; created != more {
+		t.Errorf("%d VMs were created for %d machines", created, more)
 	}
 	const parts = 5 // VM, network interface, OS disk and two data disks
 	if all := cloud.All(); len(all) != more*parts {
@@ -98,8 +98,8 @@ func TestInTheLab(t *testing.T) {
 		}
 		return nil
 	})
-	if made := cloud.Stats().VMs; made != more {
-		t.Errorf("%d VMs were made for %d machines", made, more)
+	if created := cloud.Stats().VMs; created != more {
+		t.Errorf("%d VMs were created for %d machines", created, more)
 	}
 }
 

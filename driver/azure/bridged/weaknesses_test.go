@@ -28,7 +28,7 @@ const (
 	ofTheState    = "MCM's driver does not look at the state of a VM: one that is being deleted is there"
 	ofTheName     = "MCM's driver knows a VM by its name in the resource group only, and reports no tags"
 	ofEachAbsence = "MCM's driver takes each answer with the status 404 for the absence of the VM, also soon after its create"
-	ofAnyAnswer   = "MCM's driver does not compare the answer with its request, and makes the provider ID of the Machine's name"
+	ofAnyAnswer   = "MCM's driver does not compare the answer with its request, and builds the provider ID from the Machine's name"
 	ofNoCode      = "MCM's driver reports Internal for all failures of Azure but those of capacity"
 	ofRepeats     = "the SDK repeats the request for longer than a call may take, and does not report the time to wait: the answer is Aborted, with the bridge's time"
 	ofNoSweeper   = "MCM's contract has no list of left-overs"

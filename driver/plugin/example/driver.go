@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// providerIDPrefix is followed by the UID of the Machine for which a VM was made.
+// providerIDPrefix is followed by the UID of the Machine for which a VM was created.
 const providerIDPrefix = "folder:///"
 
 // cloud is the driver. It has no state, as every driver should: a process can end at any moment.
@@ -44,7 +44,7 @@ type providerSpec struct {
 	Size string `json:"size"`
 }
 
-// parseSpec rejects what cannot work, before anything is made.
+// parseSpec rejects what cannot work, before anything is created.
 func parseSpec(raw []byte) (spec providerSpec, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
@@ -64,7 +64,7 @@ func (*cloud) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsReq
 	return resp, err
 }
 
-// CreateMachine makes the VM. The name of its file is the Machine's UID, and the file system makes a file of a name once: that is the
+// CreateMachine creates the VM. The name of its file is the Machine's UID, and the file system creates a file of a name once: that is the
 // idempotency token.
 func (c *cloud) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	m := req.Machine
@@ -154,7 +154,7 @@ func (*cloud) GetVolumeIDs(context.Context, driver.GetVolumeIDsRequest) (driver.
 	return driver.GetVolumeIDsResponse{}, nil
 }
 
-// check returns the error of a call that cannot be made.
+// check returns the error of a call that cannot be sent.
 func check(ctx context.Context, op driver.Op, uid types.UID) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -210,9 +210,9 @@ func (c *cloud) read(uid types.UID) (found vm, exists bool, err error) {
 	return found, true, json.Unmarshal(raw, &found)
 }
 
-// write makes a VM. Errors: fs.ErrExist when it exists, and those of the file system. A link appears at once, with all of its content.
-func (c *cloud) write(made vm) error {
-	raw, err := json.Marshal(made)
+// write creates a VM. Errors: fs.ErrExist when it exists, and those of the file system. A link appears at once, with all of its content.
+func (c *cloud) write(created vm) error {
+	raw, err := json.Marshal(created)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (c *cloud) write(made vm) error {
 	}
 	_, err = temporary.Write(raw)
 	if err = errors.Join(err, temporary.Close()); err == nil {
-		err = os.Link(temporary.Name(), c.path(made.UID))
+		err = os.Link(temporary.Name(), c.path(created.UID))
 	}
 	return errors.Join(err, os.Remove(temporary.Name()))
 }

@@ -106,16 +106,16 @@ func (c *Cloud) hostInstance(r *http.Request) (any, error) {
 	if id, used := c.byToken[body.ClientToken]; used {
 		return c.instances[id].API, nil
 	}
-	made, volumes, err := c.newInstance(body.CreateInstanceRequest, params, 0)
+	created, volumes, err := c.newInstance(body.CreateInstanceRequest, params, 0)
 	if err != nil {
 		return nil, err
 	}
-	made.API.ProviderID = body.ProviderID
-	if err := c.commit(change{instances: []*instance{made}, volumes: volumes}); err != nil {
+	created.API.ProviderID = body.ProviderID
+	if err := c.commit(change{instances: []*instance{created}, volumes: volumes}); err != nil {
 		return nil, err
 	}
-	c.life.Wake(made.API.ID)
-	return made.API, nil
+	c.life.Wake(created.API.ID)
+	return created.API, nil
 }
 
 // actOnInstance does an action on a VM.

@@ -68,9 +68,9 @@ func TestCallTakesEffectAfterCallerDisconnects(t *testing.T) {
 
 func TestFaults(t *testing.T) {
 	for kind, want := range map[cloudapi.FaultKind]struct {
-		status int
-		code   cloudapi.ErrorCode
-		made   int
+		status  int
+		code    cloudapi.ErrorCode
+		created int
 	}{
 		cloudapi.FaultThrottled:     {http.StatusTooManyRequests, cloudapi.CodeThrottled, 0},
 		cloudapi.FaultQuota:         {http.StatusForbidden, cloudapi.CodeQuotaExceeded, 0},
@@ -94,7 +94,7 @@ func TestFaults(t *testing.T) {
 					t.Fatalf("status %d %s, want %d", status, answer, want.status)
 				}
 				calls := b.calls()
-				if last := calls[len(calls)-1]; last.Status != want.status || last.Error != string(want.code) || last.Changed != (want.made > 0) {
+				if last := calls[len(calls)-1]; last.Status != want.status || last.Error != string(want.code) || last.Changed != (want.created > 0) {
 					t.Errorf("call log: %+v", last)
 				}
 				if status == 0 {
@@ -110,8 +110,8 @@ func TestFaults(t *testing.T) {
 						t.Errorf("retry after %v, header %q", body.RetryAfterSeconds, header.Get("Retry-After"))
 					}
 				}
-				if all := ok[cloudapi.InstanceList](b, http.MethodGet, cloudapi.PathAllInstances, nil); len(all.Items) != want.made {
-					t.Errorf("%d VMs, want %d", len(all.Items), want.made)
+				if all := ok[cloudapi.InstanceList](b, http.MethodGet, cloudapi.PathAllInstances, nil); len(all.Items) != want.created {
+					t.Errorf("%d VMs, want %d", len(all.Items), want.created)
 				}
 				b.create(cloudapi.CreateInstanceRequest{Name: "elsewhere"})
 			})
@@ -383,16 +383,16 @@ func TestVMOfAnotherCloud(t *testing.T) {
 		host := func() cloudapi.Instance {
 			return ok[cloudapi.Instance](b, http.MethodPost, cloudapi.PathAllInstances, req)
 		}
-		made := host()
-		if again := host(); again.ID != made.ID || made.ProviderID != providerID {
-			t.Errorf("%+v, and again %s; want one VM with the provider ID", made, again.ID)
+		created := host()
+		if again := host(); again.ID != created.ID || created.ProviderID != providerID {
+			t.Errorf("%+v, and again %s; want one VM with the provider ID", created, again.ID)
 		}
 		b.pass(time.Second)
-		if on := b.host.on[made.ID]; on.ProviderID != providerID || on.Name != "m" {
+		if on := b.host.on[created.ID]; on.ProviderID != providerID || on.Name != "m" {
 			t.Errorf("the host runs %+v", on)
 		}
-		b.act(made.ID, cloudapi.ActionDie)
-		if _, on := b.host.on[made.ID]; on {
+		b.act(created.ID, cloudapi.ActionDie)
+		if _, on := b.host.on[created.ID]; on {
 			t.Error("it runs after its end")
 		}
 		if calls := b.calls(); len(calls) > 0 {

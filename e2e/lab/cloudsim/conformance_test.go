@@ -67,18 +67,18 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 		Fail:     func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return site.fail(t, way, how) },
 		EndVM:    func(t *testing.T, providerID string) { t.Helper(); site.end(t, providerID) },
 		DoubleVM: func(t *testing.T, m *v1alpha1.Machine) { t.Helper(); site.double(t, m) },
-		MakeBare: func(t *testing.T, m *v1alpha1.Machine) string {
+		CreateBare: func(t *testing.T, m *v1alpha1.Machine) string {
 			t.Helper()
-			var made cloudapi.Instance
+			var created cloudapi.Instance
 			tags := map[string]string{simulated.TagCluster: m.Namespace, simulated.TagMachine: m.Name}
-			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tags}, &made)
-			return made.ProviderID
+			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tags}, &created)
+			return created.ProviderID
 		},
-		MakeWithout: func(t *testing.T, m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) string {
+		CreateWithout: func(t *testing.T, m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) string {
 			t.Helper()
-			var made cloudapi.Instance
-			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tagsWithout(m, controlCluster, without)}, &made)
-			return made.ProviderID
+			var created cloudapi.Instance
+			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tagsWithout(m, controlCluster, without)}, &created)
+			return created.ProviderID
 		},
 		OtherScopes: map[string]map[string][]byte{
 			"a token":                    {simulated.SecretToken: []byte("t0ken-of-a\n")},

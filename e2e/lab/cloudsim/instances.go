@@ -34,17 +34,17 @@ func (c *Cloud) createInstance(req cloudapi.CreateInstanceRequest, latency time.
 	if err := c.checkRoom(req); err != nil {
 		return cloudapi.Instance{}, err
 	}
-	made, volumes, err := c.newInstance(req, params, latency)
+	created, volumes, err := c.newInstance(req, params, latency)
 	if err != nil {
 		return cloudapi.Instance{}, err
 	}
-	about(call, made)
+	about(call, created)
 	call.Changed = true
-	if err := c.commit(change{instances: []*instance{made}, volumes: volumes, forgetLeftovers: c.leftoversOf(req.ClientToken), call: call}); err != nil {
+	if err := c.commit(change{instances: []*instance{created}, volumes: volumes, forgetLeftovers: c.leftoversOf(req.ClientToken), call: call}); err != nil {
 		return cloudapi.Instance{}, err
 	}
-	c.life.Wake(made.API.ID)
-	return made.API, nil
+	c.life.Wake(created.API.ID)
+	return created.API, nil
 }
 
 // checkCreate fills in what the request leaves out and returns the digest of it.
@@ -116,7 +116,7 @@ func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, l
 	if err != nil {
 		return nil, nil, err
 	}
-	made := &instance{
+	created := &instance{
 		API: cloudapi.Instance{
 			ID: id, ProviderID: cloudapi.ProviderIDPrefix + req.Region + "/" + req.Zone + "/" + id, Name: req.Name,
 			Region: req.Region, Zone: req.Zone, InstanceType: req.InstanceType, Image: req.Image, Network: req.Network,
@@ -128,7 +128,7 @@ func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, l
 		Fate:           newDice(c.cfg.Seed, number).fate(c.settings.Current, now, latency),
 	}
 	if req.Boot == cloudapi.BootKubelet {
-		made.UserData = req.UserData
+		created.UserData = req.UserData
 	}
 	var volumes []*cloudapi.Volume
 	for at, v := range req.DataVolumes {
@@ -136,10 +136,10 @@ func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, l
 			ID: fmt.Sprintf("vol-%012x-%d", number, at), Name: v.Name, Region: req.Region, Zone: req.Zone,
 			SizeGiB: v.SizeGiB, Tags: req.Tags, AttachedTo: id,
 		}
-		made.API.VolumeIDs = append(made.API.VolumeIDs, volume.ID)
+		created.API.VolumeIDs = append(created.API.VolumeIDs, volume.ID)
 		volumes = append(volumes, volume)
 	}
-	return made, volumes, nil
+	return created, volumes, nil
 }
 
 // addressOf decides the address of a new VM. c.mu is held.

@@ -20,7 +20,7 @@ import (
 // ledger has the answers of a cloud that is killed repeatedly.
 type ledger struct {
 	mu      sync.Mutex
-	made    map[string]string // client token → ID of the VM
+	created map[string]string // client token → ID of the VM
 	deleted map[string]bool   // by ID
 }
 
@@ -32,7 +32,7 @@ func TestKill(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
-	reported := &ledger{made: map[string]string{}, deleted: map[string]bool{}}
+	reported := &ledger{created: map[string]string{}, deleted: map[string]bool{}}
 	for round := range 5 {
 		url, kill := startProcess(t, dir)
 		reported.check(t, url)
@@ -81,14 +81,14 @@ func (l *ledger) work(url, name string) {
 	for n := 0; ; n++ {
 		token := fmt.Sprintf("%s-%d", name, n)
 		l.mu.Lock()
-		l.made[token] = "" // Requested: whether it was made is not known until the answer.
+		l.created[token] = "" // Requested: whether it was made is not known until the answer.
 		l.mu.Unlock()
 		vm, err := send(http.MethodPost, url+cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "vm-" + token, ClientToken: token})
 		if err != nil {
 			return
 		}
 		l.mu.Lock()
-		l.made[token] = vm.ID
+		l.created[token] = vm.ID
 		l.mu.Unlock()
 		if n%3 > 0 {
 			continue
@@ -105,7 +105,7 @@ func (l *ledger) work(url, name string) {
 // repeat repeats all creates, answered or not.
 func (l *ledger) repeat(t *testing.T, url string) {
 	t.Helper()
-	for token, id := range l.made {
+	for token, id := range l.created {
 		vm, err := send(http.MethodPost, url+cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "vm-" + token, ClientToken: token})
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func (l *ledger) repeat(t *testing.T, url string) {
 		if id != "" && vm.ID != id {
 			t.Errorf("token %s: the repeated create returned %s, before it was %s", token, vm.ID, id)
 		}
-		l.made[token] = vm.ID
+		l.created[token] = vm.ID
 	}
 }
 
@@ -129,7 +129,7 @@ func (l *ledger) check(t *testing.T, url string) {
 		}
 		tokens[vm.ClientToken] = vm.ID
 	}
-	for token, id := range l.made {
+	for token, id := range l.created {
 		if vm, kept := there[id]; id != "" && (!kept || vm.ClientToken != token) {
 			t.Errorf("VM %s of token %s, which was answered, is lost", id, token)
 		}

@@ -27,15 +27,15 @@ func (c *Cloud) createPartly(req cloudapi.CreateInstanceRequest, call *cloudapi.
 	if err != nil {
 		return err
 	}
-	var made []*cloudapi.Leftover
+	var created []*cloudapi.Leftover
 	for _, kind := range []cloudapi.LeftoverKind{cloudapi.LeftoverNetworkInterface, cloudapi.LeftoverDisk} {
-		made = append(made, &cloudapi.Leftover{
+		created = append(created, &cloudapi.Leftover{
 			ID: fmt.Sprintf("left-%012x-%s", number, kind), Kind: kind, Name: req.Name + "-" + string(kind), Region: req.Region, Zone: req.Zone,
 			Tags: req.Tags, ClientToken: req.ClientToken,
 		})
 	}
 	call.Changed = true
-	return c.commit(change{leftovers: made, call: call})
+	return c.commit(change{leftovers: created, call: call})
 }
 
 // leftoversOf returns the IDs of the left-overs of creates with a client token. c.mu is held.

@@ -117,7 +117,7 @@ func TestContents(t *testing.T) {
 		}
 		v := b.volume("v")
 		vm := b.create(cloudapi.CreateInstanceRequest{Name: "a", DataVolumes: []cloudapi.DataVolume{{Name: "own", SizeGiB: 1}}})
-		expect("made", v.ID, vm.VolumeIDs[0])
+		expect("created", v.ID, vm.VolumeIDs[0])
 		file := filepath.Join(b.cfg.StateDir, cloudsim.VolumesFolder, v.ID, "file")
 		if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
 			t.Fatal(err)

@@ -139,9 +139,9 @@ func TestOneVMAtATime(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			vm := call[cloudapi.Instance](b, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: name})
 			vms[name] = vm.ID
-			made := node(name, vm.Zone)
-			made.Spec.ProviderID = vm.ProviderID
-			must(b.client.CoreV1().Nodes().Create(b.Context(), made, metav1.CreateOptions{}))(b)
+			created := node(name, vm.Zone)
+			created.Spec.ProviderID = vm.ProviderID
+			must(b.client.CoreV1().Nodes().Create(b.Context(), created, metav1.CreateOptions{}))(b)
 		}
 		vas := b.client.StorageV1().VolumeAttachments()
 		attach := func(name string) {

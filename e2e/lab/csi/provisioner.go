@@ -151,11 +151,11 @@ func (p *provisioner) volume(ctx context.Context, claim *corev1.PersistentVolume
 	}
 	const gib = 1 << 30
 	size := (claim.Spec.Resources.Requests.Storage().Value() + gib - 1) / gib
-	var made cloudapi.Volume
+	var created cloudapi.Volume
 	err := p.cloud.call(ctx, http.MethodPost, cloudapi.PathVolumes, cloudapi.CreateVolumeRequest{
 		Name: name, Zone: zone, SizeGiB: max(1, size), Tags: map[string]string{"claim": cache.MetaObjectToName(claim).String()},
-	}, &made)
-	return made, err
+	}, &created)
+	return created, err
 }
 
 // stepVolume does what is due for a PersistentVolume.

@@ -56,13 +56,13 @@ func (c *counter) Pipe(stub *toxics.ToxicStub) {
 
 // count adds a counter to a proxy.
 func (p *proxy) count(direction Direction) (*counter, error) {
-	made, err := p.tcp.Toxics.AddToxicJson(bytes.NewReader(toxic(countType, direction, nil)))
+	created, err := p.tcp.Toxics.AddToxicJson(bytes.NewReader(toxic(countType, direction, nil)))
 	if err != nil {
 		return nil, fmt.Errorf("counting %s: %w", direction, err)
 	}
-	c, ok := made.Toxic.(*counter)
+	c, ok := created.Toxic.(*counter)
 	if !ok {
-		return nil, fmt.Errorf("counting %s: expected a counter, got %T", direction, made.Toxic)
+		return nil, fmt.Errorf("counting %s: expected a counter, got %T", direction, created.Toxic)
 	}
 	return c, nil
 }

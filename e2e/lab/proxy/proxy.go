@@ -141,11 +141,11 @@ func (p *proxy) set(ctx context.Context, fault Fault) error {
 		if body == nil {
 			continue
 		}
-		made, err := p.tcp.Toxics.AddToxicJson(bytes.NewReader(body))
+		created, err := p.tcp.Toxics.AddToxicJson(bytes.NewReader(body))
 		if err != nil {
 			return fmt.Errorf("beginning a fault: %w", err)
 		}
-		p.toxics = append(p.toxics, made.Name)
+		p.toxics = append(p.toxics, created.Name)
 	}
 	p.fault.Store(&fault)
 	if fault.Kind == Refuse {

@@ -344,7 +344,7 @@ func (s *story) counted(string, options) {
 	}
 }
 
-// write makes a new version of a budget.
+// write creates a new version of a budget.
 func (s *story) write(name string, change func(*policyv1.PodDisruptionBudget)) {
 	for i, b := range s.facts.Budgets {
 		if b.Name == name {

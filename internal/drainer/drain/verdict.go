@@ -21,7 +21,7 @@ const (
 	List Action = "List"
 	// Watch begins to watch what the drain depends on.
 	Watch Action = "Watch"
-	// RequestRecount writes to budgets that their status is older than their spec, which makes the disruption controller count them again.
+	// RequestRecount writes to budgets that their status is older than their spec, so that the disruption controller counts them again.
 	// Until then they allow no eviction. Those for which that failed are recorded with Memory.Unmarked.
 	RequestRecount Action = "RequestRecount"
 	// Remove removes pods and attachments, in the given order.

@@ -40,7 +40,7 @@ type Pools interface {
 
 var _ Pools = (*Cache)(nil)
 
-// Cache watches the kinds of machine configuration. Make one with New. Reading is safe for concurrent use. What it returns is shared, and
+// Cache watches the kinds of machine configuration. Create one with New. Reading is safe for concurrent use. What it returns is shared, and
 // must not be changed.
 type Cache struct {
 	cfg  Config

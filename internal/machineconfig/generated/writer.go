@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 )
 
-// Writer writes MachineConfigs. Make one with NewWriter. It is safe for concurrent use.
+// Writer writes MachineConfigs. Create one with NewWriter. It is safe for concurrent use.
 type Writer struct {
 	client  fleetclient.MachineConfigsGetter
 	configs *patch.Committer[*v1alpha1.MachineConfig]
@@ -31,14 +31,14 @@ func NewWriter(client fleetclient.MachineConfigsGetter) *Writer {
 
 // Create creates a MachineConfig. Errors: those of the request; one that exists already, which the cache does not show yet, is a conflict.
 func (w *Writer) Create(ctx context.Context, want *v1alpha1.MachineConfig) error {
-	made, err := w.client.MachineConfigs().Create(ctx, want, metav1.CreateOptions{})
+	created, err := w.client.MachineConfigs().Create(ctx, want, metav1.CreateOptions{})
 	if err != nil {
 		if apierrors.IsAlreadyExists(err) {
 			err = apierrors.NewConflict(v1alpha1.Resource("machineconfigs"), want.Name, errors.New("it exists, and was not cached yet"))
 		}
 		return fmt.Errorf("create MachineConfig %s: %w", want.Name, err)
 	}
-	w.configs.Wrote(made)
+	w.configs.Wrote(created)
 	klog.FromContext(ctx).Info("Created generated MachineConfig", "machineConfig", want.Name)
 	return nil
 }

@@ -45,14 +45,14 @@ func TestLifeCycleOfAnObject(t *testing.T) {
 	s := New("s", time.Now)
 	_, clients, _ := reach(t, s)
 	machines := clients.MachineV1alpha1().Machines("n")
-	made, err := machines.Create(t.Context(), &v1alpha1.Machine{
+	created, err := machines.Create(t.Context(), &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Name: "m", Finalizers: []string{"f"}}, Status: v1alpha1.MachineStatus{LastKnownState: "s"},
 	}, metav1.CreateOptions{})
-	if err != nil || made.UID == "" || made.Generation != 1 || made.Status.LastKnownState != "" || made.ResourceVersion != "1" {
-		t.Fatalf("made (%v): %+v", err, made)
+	if err != nil || created.UID == "" || created.Generation != 1 || created.Status.LastKnownState != "" || created.ResourceVersion != "1" {
+		t.Fatalf("created (%v): %+v", err, created)
 	}
 	if _, err := machines.Create(t.Context(), &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("made twice: %v", err)
+		t.Errorf("created twice: %v", err)
 	}
 	patch := func(content string, subresource ...string) (*v1alpha1.Machine, error) {
 		return machines.Patch(t.Context(), "m", types.MergePatchType, []byte(content), metav1.PatchOptions{}, subresource...)
@@ -71,7 +71,7 @@ func TestLifeCycleOfAnObject(t *testing.T) {
 			t.Errorf("patch %s: %v", stale, err)
 		}
 	}
-	if _, err := machines.Update(t.Context(), made, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+	if _, err := machines.Update(t.Context(), created, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("updated a changed object: %v", err)
 	}
 	other := types.UID("other")
@@ -97,13 +97,13 @@ func TestBuiltInKindsInProtobuf(t *testing.T) {
 	core, _, _ := reach(t, s)
 	leases := core.CoordinationV1().Leases("n")
 	seconds := int32(2147483647)
-	made, err := leases.Create(t.Context(), &coordinationv1.Lease{
+	created, err := leases.Create(t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds},
 	}, metav1.CreateOptions{})
-	if err != nil || *made.Spec.LeaseDurationSeconds != seconds {
-		t.Fatalf("made (%v): %+v", err, made)
+	if err != nil || *created.Spec.LeaseDurationSeconds != seconds {
+		t.Fatalf("created (%v): %+v", err, created)
 	}
-	if err := leases.Delete(t.Context(), "l", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &made.UID}}); err != nil || s.Get("leases", "n", "l") != nil {
+	if err := leases.Delete(t.Context(), "l", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &created.UID}}); err != nil || s.Get("leases", "n", "l") != nil {
 		t.Errorf("deleted: %v, there is %v", err, s.Get("leases", "n", "l"))
 	}
 	if _, err := s.Put("nodes", map[string]any{

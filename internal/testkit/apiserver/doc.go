@@ -1,6 +1,6 @@
 // Package apiserver is an API server in memory, for tests of controllers and for those that run whole replicas of the fleet.
 //
-// A Server stores objects as JSON and answers HTTP requests without sockets: it is an http.RoundTripper, so that clients made
+// A Server stores objects as JSON and answers HTTP requests without sockets: it is an http.RoundTripper, so that clients created
 // from a rest.Config can run in a bubble of testing/synctest. It implements what the fleet relies on: UIDs, one counter of
 // revisions, generations, finalizers, the status subresource, preconditions, merge, strategic merge and JSON patches, label and
 // field selectors, lists in pages of one revision, streamed lists, watches with a history that can be compacted, and

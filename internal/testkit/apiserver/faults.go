@@ -83,7 +83,7 @@ func requestOf(r *http.Request) (Request, error) {
 	return q, nil
 }
 
-// Fault makes the server call f before each request from now on. If f returns an error, the request is not executed: the answer is the
+// Fault has the server call f before each request from now on. If f returns an error, the request is not executed: the answer is the
 // error's status, or none if it has no status. f may wait, until the request ends at the latest. Nil ends that.
 func (s *Server) Fault(f func(r Request) error) {
 	s.mu.Lock()
@@ -91,7 +91,7 @@ func (s *Server) Fault(f func(r Request) error) {
 	s.fault = f
 }
 
-// Lose makes the server call f after each request from now on that was executed. If f returns an error, that is the answer instead, as
+// Lose has the server call f after each request from now on that was executed. If f returns an error, that is the answer instead, as
 // that of Fault: the client does not know that the request has taken effect. Nil ends that.
 func (s *Server) Lose(f func(r Request) error) {
 	s.mu.Lock()

@@ -65,11 +65,11 @@ func TestFaults(t *testing.T) {
 func TestUpdatesThatAreInvalid(t *testing.T) {
 	s := New("s", time.Now)
 	leases := leasesOf(t, s)
-	made, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l"}}, metav1.CreateOptions{})
+	created, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	unversioned, negative := made.DeepCopy(), made.DeepCopy()
+	unversioned, negative := created.DeepCopy(), created.DeepCopy()
 	unversioned.ResourceVersion, negative.Spec.LeaseTransitions = "", new(int32(-1))
 	for _, l := range []*coordinationv1.Lease{unversioned, negative} {
 		if _, err := leases.Update(t.Context(), l, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {

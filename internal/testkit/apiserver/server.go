@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Server is an API server with its storage. Make one with New.
+// Server is an API server with its storage. Create one with New.
 type Server struct {
 	name    string
 	now     func() time.Time

@@ -65,7 +65,7 @@ func (s *Server) AddJSON(resource, object string) {
 	}
 }
 
-// SetUndecodable makes an object of the machine API undecodable, or decodable again.
+// SetUndecodable sets an object of the machine API undecodable, or decodable again.
 func (s *Server) SetUndecodable(resource, namespace, name string, undecodable bool) {
 	s.Edit(resource, namespace, name, func(u *unstructured.Unstructured) {
 		part := "spec"

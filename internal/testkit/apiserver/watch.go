@@ -200,7 +200,7 @@ func (w *Events) after() (next *change, changed <-chan struct{}, ended bool) {
 	return nil, st.changed, false
 }
 
-// send makes an event of a change, when it is time.
+// send sends an event of a change, when it is time.
 func (w *Events) send(c change) error {
 	if w.Lag != nil {
 		if late := w.Lag(c.at).Sub(w.server.now()); late > 0 {

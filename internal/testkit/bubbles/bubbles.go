@@ -13,7 +13,7 @@ func Main(m goleak.TestingM) {
 	goleak.VerifyTestMain(m)
 }
 
-// IgnoreErrors makes client-go neither print the errors that it handles by itself nor wait after them, in the whole process.
+// IgnoreErrors has client-go neither print the errors that it handles by itself nor wait after them, in the whole process.
 func IgnoreErrors() {
 	for i := range utilruntime.ErrorHandlers {
 		utilruntime.ErrorHandlers[i] = func(context.Context, error, string, ...any) {}

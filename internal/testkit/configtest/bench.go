@@ -23,7 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// Bench is a cluster in memory, which is control and target cluster, with a replica that owns everything. Run makes one.
+// Bench is a cluster in memory, which is control and target cluster, with a replica that owns everything. Run creates one.
 type Bench struct {
 	*testing.T
 

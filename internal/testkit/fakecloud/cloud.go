@@ -1,6 +1,6 @@
 // Package fakecloud is a cloud in memory, for tests of controllers and for those that run whole replicas of the fleet.
 //
-// A Cloud has resources: VMs, and what else was made for Machines. Its Driver is a driver.Driver and a driver.Sweeper that keeps their
+// A Cloud has resources: VMs, and what else was created for Machines. Its Driver is a driver.Driver and a driver.Sweeper that keeps their
 // contracts: a create finds the VM that has the Machine's UID, and a VM with another UID is never deleted. Calls are recorded. They can be
 // made to fail, before or after they take effect, or pass their own way, as from a process with a network.
 //
@@ -30,12 +30,12 @@ type Cloud struct {
 	Clock    func() time.Time
 	Way      Via             // of the calls of Driver; nil sends them
 	IDs      string          // the prefix of provider IDs; empty for "test:///i-"
-	Made     func(*Resource) // called with each new VM before the create is answered; it must not use the cloud
+	Created  func(*Resource) // called with each new VM before the create is answered; it must not use the cloud
 	Ends     func(*Resource) // called before a resource begins to end, whose end it may set; it must not use the cloud
 	Stops    time.Duration   // that a resource takes from its deletion to its end
 	Page     int             // the most resources on a page of a list; 0 for all
 	Prepares bool            // a VM has to be initialized
-	Twins    bool            // a create makes another VM instead of finding the Machine's
+	Twins    bool            // a create creates another VM instead of finding the Machine's
 	Forgets  bool            // VMs that are ending or have ended are not known
 	Lags     bool            // what has begun to end is still listed
 	Leaves   bool            // creates that fail leave a network interface
@@ -56,7 +56,7 @@ type Resource struct {
 	OtherID        string // another form of a VM's provider ID
 	Account        string // empty for "account"
 	ControlCluster string
-	Made           time.Time
+	Created        time.Time
 	Ready          bool      // it was initialized
 	Ends           time.Time // when it has ended; zero before its deletion
 	Gone           bool      // a caller knows that it has ended
@@ -111,11 +111,11 @@ type Call struct {
 	Failed   bool            // by a fault
 }
 
-// Add adds a resource that no call has made.
+// Add adds a resource that no call has created.
 func (c *Cloud) Add(r Resource) *Resource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r.Made = c.Clock()
+	r.Created = c.Clock()
 	c.all = append(c.all, &r)
 	return &r
 }
@@ -233,7 +233,7 @@ func (c *Cloud) end(r *Resource) bool {
 	return r.Gone
 }
 
-// create makes a VM. c.mu is held.
+// create creates a VM. c.mu is held.
 func (c *Cloud) create(t driver.Target) *Resource {
 	n := 1
 	for _, r := range c.all {
@@ -243,25 +243,25 @@ func (c *Cloud) create(t driver.Target) *Resource {
 	}
 	r := &Resource{
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", n/256, n%256)}},
-		Account:   account(t.Secret), ControlCluster: t.ControlCluster, Made: c.Clock(), Ready: !c.Prepares,
+		Account:   account(t.Secret), ControlCluster: t.ControlCluster, Created: c.Clock(), Ready: !c.Prepares,
 	}
 	r.Resource = driver.Resource{
 		Kind: driver.ResourceVM, ID: fmt.Sprint(cmp.Or(c.IDs, "test:///i-"), n), Namespace: t.Machine.Namespace, Machine: t.Machine.Name,
 		MachineUID: t.Machine.UID, NodeName: t.Machine.Name,
 	}
-	if c.Made != nil {
-		c.Made(r)
+	if c.Created != nil {
+		c.Created(r)
 	}
 	c.all = append(c.all, r)
 	return r
 }
 
-// leave adds the network interface of a create that has made no VM, or removes it. c.mu is held.
+// leave adds the network interface of a create that has created no VM, or removes it. c.mu is held.
 func (c *Cloud) leave(t driver.Target) {
 	c.all = slices.DeleteFunc(c.all, func(r *Resource) bool { return r.Kind == driver.ResourceNetworkInterface && r.isOf(t) })
 	if !slices.ContainsFunc(c.all, func(r *Resource) bool { return r.isOf(t) }) {
 		c.all = append(c.all, &Resource{
-			ControlCluster: t.ControlCluster, Account: account(t.Secret), Made: c.Clock(),
+			ControlCluster: t.ControlCluster, Account: account(t.Secret), Created: c.Clock(),
 			Resource: driver.Resource{
 				Kind: driver.ResourceNetworkInterface, ID: fmt.Sprint("nic-", t.Machine.UID), Namespace: t.Machine.Namespace, Machine: t.Machine.Name,
 				MachineUID: t.Machine.UID,

@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 				second.ID, second.MachineUID = "test:///second", m.UID
 				c.Add(second)
 			},
-			MakeBare: func(_ *testing.T, m *v1alpha1.Machine) string {
+			CreateBare: func(_ *testing.T, m *v1alpha1.Machine) string {
 				bare := Resource{Resource: driver.Resource{Kind: driver.ResourceVM, ID: "test:///bare", Namespace: m.Namespace, Machine: m.Name}, Ready: true}
 				return c.Add(bare).ID
 			},

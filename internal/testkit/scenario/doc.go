@@ -3,7 +3,7 @@
 // A file holds scenarios, and comments, which begin with #. A scenario is its name, a line for each fact, an arrow, and
 // the verdict, to the next blank line. Facts above the first scenario are given in all of the file.
 //
-//	machine: made
+//	machine: created
 //
 //	scenario: the Node is ready
 //	node: ready

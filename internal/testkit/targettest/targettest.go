@@ -11,11 +11,11 @@ import (
 
 // Requests returns the requests that the cluster has received, in their order, each as "patch nodes" or "patch nodes/status".
 func Requests(cluster *fake.Clientset) []string {
-	var made []string
+	var created []string
 	for _, a := range cluster.Actions() {
-		made = append(made, strings.TrimSuffix(a.GetVerb()+" "+a.GetResource().Resource+"/"+a.GetSubresource(), "/"))
+		created = append(created, strings.TrimSuffix(a.GetVerb()+" "+a.GetResource().Resource+"/"+a.GetSubresource(), "/"))
 	}
-	return made
+	return created
 }
 
 // PodOn returns a pod of the namespace "a" on a Node, whose UID is its name. owner is the kind of its controller; "" means none.

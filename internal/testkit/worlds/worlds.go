@@ -17,7 +17,7 @@ func Some(all int) int {
 	return max(1, all/10)
 }
 
-// firstSeed is rapid's first seed unless one is set. Any number but 0 does; 0 makes rapid draw one.
+// firstSeed is rapid's first seed unless one is set. any number but 0 does; 0 has rapid draw one.
 const firstSeed = 1
 
 // rapids keeps tests that run at the same time from changing each other's flags of rapid.

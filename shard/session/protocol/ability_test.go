@@ -231,7 +231,7 @@ func TestOnlyWritesOfTheLeaderCountForItsResignation(t *testing.T) {
 		request member.Request
 		counts  bool
 	}{
-		"a slot Lease is made":             {member.Request{Verb: member.Create, Name: "a", Need: member.NeedLeadership}, true},
+		"a slot Lease is created":          {member.Request{Verb: member.Create, Name: "a", Need: member.NeedLeadership}, true},
 		"an assignment is written":         {member.Request{Verb: member.Update, Name: "a", Need: member.NeedLeadership}, true},
 		"a session Lease is read":          {member.Request{Verb: member.Get, Name: "a", Need: member.NeedLeadership}, false},
 		"the sessions are listed":          {member.Request{Verb: member.List, Need: member.NeedLeadership}, false},

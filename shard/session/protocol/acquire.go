@@ -10,7 +10,7 @@ import (
 // acquireRule is a reason for which the session does not acquire a slot that it does not hold.
 type acquireRule struct {
 	name string
-	// applies reports whether the slot is not acquired for this reason. Where that may change without an event, it makes the session
+	// applies reports whether the slot is not acquired for this reason. Where that may change without an event, it has the session
 	// decide the slot again.
 	applies func(*holder, member.Moment, *slot) bool
 	// clears is true if the session clears the holder then.

@@ -164,7 +164,7 @@ func (a *activation) hasRead(now member.Moment, q question, outcome member.Outco
 	return true
 }
 
-// begin makes the session act.
+// begin has the session act.
 func (a *activation) begin() {
 	a.activity, a.restless, a.acted = active, 0, true
 	a.touchAll()

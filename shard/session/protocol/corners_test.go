@@ -422,7 +422,7 @@ func TestLeaderThatGivesUpItsLeaseLeadsNoMore(t *testing.T) {
 		t.Fatalf("exit %+v", s.exit)
 	}
 	if created != 0 {
-		t.Errorf("want no Lease made, got %d", created)
+		t.Errorf("want no Lease created, got %d", created)
 	}
 }
 

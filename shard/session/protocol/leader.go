@@ -254,7 +254,7 @@ func (ld *leader) recordList(now member.Moment, ok bool) {
 	ld.resignAfter(now, ld.census.failing, ld.settings.Config.BlindAfter)
 }
 
-// resignAfter makes the session resign if a leader's work has failed for longer than patience.
+// resignAfter has the session resign if a leader's work has failed for longer than patience.
 func (ld *leader) resignAfter(now, since member.Moment, patience time.Duration) {
 	if now.Since(since) < patience || ld.resigned.Monotonic > now.Monotonic {
 		return

@@ -68,7 +68,7 @@ func TestQuarantine(t *testing.T) {
 	listed := func(s *stage, name, sessions string) {
 		s.write(name, func(l *coordinationv1.Lease) {
 			*l = *newLease("fleet", "ns", name)
-			l.UID = "made-again"
+			l.UID = "created-again"
 			assign("r-0")(l)
 		})
 		s.run(20 * time.Second)
@@ -100,7 +100,7 @@ func TestQuarantine(t *testing.T) {
 		s.remove(name)
 		listed(s, name, me+","+another)
 		s.expectHolder(name, "")
-		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationConfirmed, "made-again") })
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationConfirmed, "created-again") })
 		s.expectHolder(name, me)
 	})
 	t.Run("confirmed only when nothing is in flight", func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestQuarantine(t *testing.T) {
 		ticket := s.reported[len(s.reported)-1].Ticket
 		s.write(name, func(l *coordinationv1.Lease) {
 			*l = *newLease("fleet", "ns", name)
-			l.UID = "made-again"
+			l.UID = "created-again"
 			member.Annotate(l, v1alpha1.AnnotationLeaseUID, string(l.UID))
 			member.Annotate(l, v1alpha1.AnnotationQuarantine, me)
 		})
@@ -121,7 +121,7 @@ func TestQuarantine(t *testing.T) {
 		}
 		s.step(Idle{Slot: 0, Ticket: ticket})
 		s.run(2 * time.Second) // with the next renewal
-		if got := s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationConfirmed]; got != "made-again" {
+		if got := s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationConfirmed]; got != "created-again" {
 			t.Errorf("want it confirmed, got %q", got)
 		}
 	})

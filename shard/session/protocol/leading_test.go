@@ -38,13 +38,13 @@ func TestCensus(t *testing.T) {
 			t.Errorf("want %q, got %q", want, got)
 		}
 	})
-	t.Run("is taken again for a Lease that is made after it", func(t *testing.T) {
+	t.Run("is taken again for a Lease that is created after it", func(t *testing.T) {
 		s := newStage(t, 1)
 		s.step(Elected{})
 		s.write("fleet-session-r-1", heldBy(another))
 		s.write("fleet-slot-000", func(l *coordinationv1.Lease) {
 			*l = *newLease("fleet", "ns", "fleet-slot-000")
-			l.UID = "made-again"
+			l.UID = "created-again"
 		})
 		if got, want := s.quarantine("fleet-slot-000"), me+","+another; got != want {
 			t.Errorf("want %q, got %q", want, got)
@@ -56,7 +56,7 @@ func TestCensus(t *testing.T) {
 		s.write("fleet-session-r-2", heldBy("r-2_ccccc"))
 		s.write(name, func(l *coordinationv1.Lease) {
 			*l = *newLease("fleet", "ns", name)
-			l.UID = "made-again"
+			l.UID = "created-again"
 		})
 		first := list.ID
 		s.fate = nil
@@ -106,22 +106,22 @@ func TestCensus(t *testing.T) {
 	})
 	t.Run("all Leases are created before the sessions are listed once", func(t *testing.T) {
 		s := newStage(t, 40)
-		made, lists := 0, 0
+		created, lists := 0, 0
 		s.fate = func(r member.Request) (member.Outcome, bool) {
 			if r.Verb == member.List {
 				lists++
-				if made != 40 {
-					t.Errorf("listed after %d of 40 Leases", made)
+				if created != 40 {
+					t.Errorf("listed after %d of 40 Leases", created)
 				}
 			}
 			if r.Verb == member.Create {
-				made++
+				created++
 			}
 			return member.Done, true
 		}
 		s.step(Elected{})
-		if made != 40 || lists != 1 {
-			t.Errorf("want 40 Leases and 1 list, got %d and %d", made, lists)
+		if created != 40 || lists != 1 {
+			t.Errorf("want 40 Leases and 1 list, got %d and %d", created, lists)
 		}
 	})
 	t.Run("a Lease that cannot be created does not delay the others", func(t *testing.T) {

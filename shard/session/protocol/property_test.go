@@ -178,7 +178,7 @@ func (w *wild) checkRequest(request member.Request) {
 		w.Fatalf("%s of %s while suspended", request.Verb, request.Name)
 	}
 	if request.Verb == member.Create && member.Holder(request.Lease) != "" {
-		w.Fatalf("%s is made with a holder", request.Name)
+		w.Fatalf("%s is created with a holder", request.Name)
 	}
 }
 

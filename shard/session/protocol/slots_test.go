@@ -11,7 +11,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// unanswered makes requests of a verb for a Lease take effect, or not, without an answer, and returns the last one.
+// unanswered has requests of a verb for a Lease take effect, or not, without an answer, and returns the last one.
 func (s *stage) unanswered(name string, verb member.Verb, takesEffect bool) *member.Request {
 	last := &member.Request{}
 	s.fate = func(r member.Request) (member.Outcome, bool) {

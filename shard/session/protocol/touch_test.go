@@ -27,11 +27,11 @@ type pair struct {
 func newPair(t *rapid.T, slots int) *pair {
 	p := &pair{T: t, now: at(time.Second), entitled: make([]bool, slots)}
 	for _, replica := range []**Session{&p.touched, &p.all} {
-		made, err := NewSession(settings(slots))
+		created, err := NewSession(settings(slots))
 		if err != nil {
 			t.Fatal(err)
 		}
-		*replica = made
+		*replica = created
 	}
 	p.all.DecideAll()
 	return p

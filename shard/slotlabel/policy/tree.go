@@ -59,7 +59,7 @@ func Plant(objects, nodes []Object) Forest {
 }
 
 // Root returns the root of an object of the forest. ok is false when a parent is missing: the garbage collector is about
-// to delete such an object or to make a root of it, and until then any label is accepted.
+// to delete such an object or to turn it into a root, and until then any label is accepted.
 func (f Forest) Root(o Object) (root Object, ok bool) {
 	for range Kinds() {
 		if o.Parent == "" {

@@ -136,7 +136,7 @@ func (n *successors) lead(who uint8) {
 	}
 	switch {
 	case !slot.exists:
-		n.add(due, "%s creates the slot Lease again, in quarantine", who, n.makeSlot)
+		n.add(due, "%s creates the slot Lease again, in quarantine", who, n.createSlot)
 	case slot.quarantine && !slot.listed:
 		n.add(due, "%s lists the session Leases, and writes the list on the slot Lease", who, func(w *world) { n.listSessions(w, who) })
 	case n.plan && n.from.remaining.flips > 0:

@@ -133,8 +133,8 @@ func (f fleet) deleteSlot(w *world) {
 	f.newSlot(w)
 }
 
-// makeSlot creates the slot Lease again.
-func (f fleet) makeSlot(w *world) {
+// createSlot creates the slot Lease again.
+func (f fleet) createSlot(w *world) {
 	w.slot = slotLease{exists: true, quarantine: true, assigned: w.slot.assigned}
 	f.newSlot(w)
 }

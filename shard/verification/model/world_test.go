@@ -110,7 +110,7 @@ const (
 	release
 )
 
-// message is a request in flight, for any time. An update names the version that it was made from, so one that names an old
+// message is a request in flight, for any time. An update names the version that it is based on, so one that names an old
 // version can be removed.
 type message struct {
 	verb    verb

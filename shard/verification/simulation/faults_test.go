@@ -385,7 +385,7 @@ func (w *world) stallWatch() {
 	w.disturb(w.faults.stuck, time.Minute, "receives no events of its watch")
 }
 
-// deny makes writes of slot Leases by a process be refused, or have no effect and no answer, while those of its session Lease
+// deny has writes of slot Leases by a process refused, or have no effect and no answer, while those of its session Lease
 // succeed.
 func (w *world) deny() { w.disturb(w.faults.denied, 2*time.Minute, "cannot write slot Leases") }
 

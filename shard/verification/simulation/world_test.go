@@ -116,7 +116,7 @@ type clock struct {
 	suspended time.Duration
 	since     time.Duration // of the present suspension
 	asleep    bool
-	// blind makes the wall clock stand still as well.
+	// blind has the wall clock stand still as well.
 	blind bool
 }
 

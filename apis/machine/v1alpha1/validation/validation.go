@@ -125,7 +125,7 @@ func validateReplicas(replicas int32, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateSelector makes sure that a machine made from the template is found again, and no machine of another object is.
+// validateSelector makes sure that a machine created from the template is found again, and no machine of another object is.
 func validateSelector(selector *metav1.LabelSelector, template map[string]string, path *field.Path) field.ErrorList {
 	if selector == nil {
 		missing := field.Required(path, "must be there, to find the machines again")

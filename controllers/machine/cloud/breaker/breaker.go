@@ -22,7 +22,7 @@ const (
 // mostClasses is how many classes are remembered that have failed. With more of them, the others wait as well.
 const mostClasses = 16
 
-// Caller is what a call is made for.
+// Caller is what a call is sent for.
 type Caller struct {
 	// Machine and Class identify the machine, and the version of its class: a class that was corrected is another one.
 	Machine, Class string
@@ -84,24 +84,24 @@ type Breaker struct {
 	probes  int           // so far
 }
 
-// Answer is whether a call may be made.
+// Answer is whether a call may be sent.
 type Answer struct {
 	// Allowed reports whether it may. If so, End is called with Probe when it has ended.
 	Allowed bool
 	// Probe is the number of the probe; 0 for a call that is none.
 	Probe int
-	// Again is when to ask again, if the call may not be made.
+	// Again is when to ask again, if the call may not be sent.
 	Again time.Time
 }
 
-// Ask returns whether a call may be made now.
+// Ask returns whether a call may be sent now.
 func (b *Breaker) Ask(by Caller, now time.Time) Answer {
 	switch {
 	case !b.IsOpen():
 		return Answer{Allowed: true}
 	case b.until.After(now) && b.hasFailed(by.Class):
 		return Answer{Again: b.until}
-	case b.probe != 0: // if it fails now the next one is made then
+	case b.probe != 0: // if it fails now the next one is sent then
 		return Answer{Again: now.Add(b.nextPause())}
 	}
 	b.probes++
@@ -169,7 +169,7 @@ func (b *Breaker) IsOpen() bool { return b.pause > 0 }
 // Code returns the code of the last failure.
 func (b *Breaker) Code() driver.Code { return b.code }
 
-// IsOver reports whether the state is of no use any more: nothing has failed, or no call was made for long.
+// IsOver reports whether the state is of no use any more: nothing has failed, or no call was sent for long.
 func (b *Breaker) IsOver(now time.Time) bool {
 	recent := b.last
 	if b.until.After(recent) {

@@ -28,7 +28,7 @@ func newWorld(t *testing.T) *world {
 	return &world{T: t, now: start}
 }
 
-// call makes a call of a machine, and reports whether it was allowed.
+// call requests a call for a machine, and reports whether it was allowed.
 func (w *world) call(machine, class string, o Outcome) bool {
 	w.Helper()
 	by := Caller{machine, class}
@@ -106,11 +106,11 @@ func TestPausesGrow(t *testing.T) {
 		}
 		w.now = w.now.Add(pause - 1)
 		if w.call("m9", "c", refusal()) {
-			t.Fatalf("a call was made before the end of the pause of %s", pause)
+			t.Fatalf("a call was sent before the end of the pause of %s", pause)
 		}
 		w.now = w.now.Add(1)
 		if !w.call("m9", "c", refusal()) {
-			t.Fatalf("no call was made at the end of the pause of %s", pause)
+			t.Fatalf("no call was sent at the end of the pause of %s", pause)
 		}
 	}
 	w.now = w.now.Add(LongestPause)
@@ -143,7 +143,7 @@ func TestThereIsOneProbeAtATime(t *testing.T) {
 	}
 	for _, class := range []string{"c", "new"} {
 		if got := w.Ask(Caller{"m2", class}, w.now); got.Allowed || !got.Again.Equal(w.now.Add(2*FirstPause)) {
-			t.Errorf("during the probe: %+v, want the time at which the next one is made if this one fails", got)
+			t.Errorf("during the probe: %+v, want the time at which the next one is sent if this one fails", got)
 		}
 	}
 	w.End(Caller{"m1", "c"}, probe.Probe, Outcome{Ended: true}, w.now)
@@ -178,7 +178,7 @@ func TestAnotherClassIsNotMadeToWait(t *testing.T) {
 		t.Fatal("the first call of another class is held")
 	}
 	if w.call("n2", "d", refusal()) {
-		t.Error("the second call of another class that is refused is made")
+		t.Error("the second call of another class that is refused is sent")
 	}
 	if got := w.Ask(Caller{"m1", "c"}, w.now); !got.Again.Equal(w.now.Add(FirstPause)) {
 		t.Errorf("%+v, want the pause as it was: another class must not make it longer", got)
@@ -198,7 +198,7 @@ func TestManyClassesAreBounded(t *testing.T) {
 		}
 	}
 	if allowed != mostClasses-1 || len(w.classes) != mostClasses {
-		t.Errorf("%d of 1,000 classes made a call, and %d are remembered; want %d and %d", allowed, len(w.classes), mostClasses-1, mostClasses)
+		t.Errorf("%d of 1,000 classes sent a call, and %d are remembered; want %d and %d", allowed, len(w.classes), mostClasses-1, mostClasses)
 	}
 }
 

@@ -19,7 +19,7 @@
 //	either of them      any, and the new MachineSet is another   that one as the next MachineSet, and its desiredConfig
 //
 // Everything else is left to the machine controller and the controller of MachineDeployments: the drain, the time that an update may take, the
-// transfer of the machine, and that the Node is made schedulable again.
+// transfer of the machine, and that the Node becomes schedulable again.
 //
 // # Guarantees
 //

@@ -251,7 +251,7 @@ func TestDecideNode(t *testing.T) {
 		{name: "its failure was withdrawn", node: onNode{current: b, desired: b, state: "done", stage: failed}},
 		{name: "it has failed and still drains", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: failed, result: "failed"}, want: answer("drain-" + b)},
 		{name: "a user has reported the success too early", node: onNode{current: b, desired: b, state: "working", drain: "uncordon-" + b, stage: successful, result: "successful"}, want: answer("uncordon-" + b)},
-		{name: "a drain that no update has made", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: successful}},
+		{name: "a drain that no update has requested", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: successful}},
 		{name: "a drain of a Node that is not updated", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b}},
 		{name: "a candidate", node: onNode{current: a, desired: a, state: "done", stage: machinev1alpha1.NodeReasonCandidateForUpdate}},
 		{name: "the next set is not known", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) { w.To = nil }},

@@ -1,4 +1,4 @@
-// Package fold folds the KubeletConfigs of a pool over the pool's default into one KubeletConfiguration, and makes the MachineConfig
+// Package fold folds the KubeletConfigs of a pool over the pool's default into one KubeletConfiguration, and creates the MachineConfig
 // that has it. It is pure.
 //
 // A KubeletConfig has fields of a KubeletConfiguration (kubelet.config.k8s.io/v1beta1). They are merged as a JSON merge patch (RFC 7386), the

@@ -92,7 +92,7 @@ func Fold(pool *v1alpha1.MachineConfigPool, byDefault []byte, configs []*v1alpha
 		f.Pools[c.Name] = status
 	}
 	if !f.Blocked {
-		f.MachineConfig = made(pool, settings)
+		f.MachineConfig = created(pool, settings)
 	}
 	return f
 }
@@ -211,8 +211,8 @@ func overrides(leaves map[string]any, path string, value any) bool {
 	return false
 }
 
-// made returns the MachineConfig with settings.
-func made(pool *v1alpha1.MachineConfigPool, settings map[string]any) *v1alpha1.MachineConfig {
+// created returns the MachineConfig with settings.
+func created(pool *v1alpha1.MachineConfigPool, settings map[string]any) *v1alpha1.MachineConfig {
 	settings = maps.Clone(settings)
 	settings["apiVersion"], settings["kind"] = apiVersion, kindName
 	c := &v1alpha1.MachineConfig{ObjectMeta: metav1.ObjectMeta{

@@ -136,8 +136,8 @@ func contentOf(t fatal, c *v1alpha1.MachineConfig) string {
 func TestFold_ResultIsSelectedAndRendered(t *testing.T) {
 	p := pool()
 	p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "worker"}}
-	made := Fold(p, []byte(`{}`), []*v1alpha1.KubeletConfig{config("a", 0, `{"maxPods":1}`)}).MachineConfig
-	w := merge.World{Now: start, Pool: p, Configs: []*v1alpha1.MachineConfig{made}}
+	created := Fold(p, []byte(`{}`), []*v1alpha1.KubeletConfig{config("a", 0, `{"maxPods":1}`)}).MachineConfig
+	w := merge.World{Now: start, Pool: p, Configs: []*v1alpha1.MachineConfig{created}}
 	v := merge.Prepare(w).Decide(w)
 	if diff := cmp.Diff([]string{"99-workers-kubelet-managed"}, v.Sources); diff != "" || v.Create == nil {
 		t.Errorf("rendered of (-want +got), creates %v: %+v\n%s", v.Create, v.Condition, diff)

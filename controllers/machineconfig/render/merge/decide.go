@@ -31,7 +31,7 @@ type World struct {
 	Fleet    Fleet
 	// FirstChange and LastChange are when inputs have changed since the pool was last rendered; zero when they have not.
 	FirstChange, LastChange time.Time
-	// Replaced means that Nodes get a new configuration by being replaced, and any change can be made.
+	// Replaced means that Nodes get a new configuration by being replaced, and any change is possible.
 	Replaced bool
 }
 
@@ -146,16 +146,16 @@ func (r Result) decide(w World) (Verdict, error) {
 	v := Verdict{Target: r.name, Abandoned: Abandoned(w.Pool.Status, r.name), Sources: r.sources, Warnings: r.merged.Warnings}
 	switch existing := named(w.Rendered, r.name); {
 	case existing == nil:
-		v.Create = made(w.Pool, r.name, r.merged.Spec)
+		v.Create = created(w.Pool, r.name, r.merged.Spec)
 	case existing.DeletionTimestamp != nil || !w.Verified[r.name] && !existing.Verify():
 		return Verdict{}, &Error{Reason: ReasonNameTaken, Fact: fmt.Sprintf(
-			"RenderedMachineConfig %s is being deleted, or its content is not the one that its name stands for. It is made again when it is gone: delete it, and remove its finalizers if no Node names it.", r.name)}
+			"RenderedMachineConfig %s is being deleted, or its content is not the one that its name stands for. It is created again when it is gone: delete it, and remove its finalizers if no Node names it.", r.name)}
 	}
 	return v, nil
 }
 
-// made returns the object to create.
-func made(pool *v1alpha1.MachineConfigPool, name string, spec v1alpha1.RenderedMachineConfigSpec) *v1alpha1.RenderedMachineConfig {
+// created returns the object to create.
+func created(pool *v1alpha1.MachineConfigPool, name string, spec v1alpha1.RenderedMachineConfigSpec) *v1alpha1.RenderedMachineConfig {
 	return &v1alpha1.RenderedMachineConfig{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:       name,

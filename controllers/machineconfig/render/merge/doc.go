@@ -8,7 +8,7 @@
 //   - Garbage: which RenderedMachineConfigs can be deleted, and which of those that are being deleted can be released.
 //
 // Guarantees: equal inputs have equal results, regardless of the order in which they are passed; equal contents have equal names; Merge and Decide
-// return for every input, and no message contains the content of a file. A change that Nodes cannot make in place is refused
+// return for every input, and no message contains the content of a file. A change that Nodes cannot apply in place is refused
 // before a Node is assigned it.
 //
 // Not guaranteed: that a configuration works. Contents of files are not read.

@@ -27,7 +27,7 @@ const (
 	ReasonNameTaken = "NameTaken"
 )
 
-// Error is why no RenderedMachineConfig can be made.
+// Error describes why no RenderedMachineConfig can be created.
 type Error struct {
 	// Reason is one of the reasons above.
 	Reason string

@@ -11,7 +11,7 @@ import (
 const (
 	// KeptResults is how many of the newest RenderedMachineConfigs of a pool are kept although nothing names them, to go back to.
 	KeptResults = 5
-	// MinAge is how old a RenderedMachineConfig must be to be deleted: a Node that is being made may have it and not exist yet.
+	// MinAge is how old a RenderedMachineConfig must be to be deleted: a Node that is being created may have it and not exist yet.
 	MinAge = 24 * time.Hour
 )
 

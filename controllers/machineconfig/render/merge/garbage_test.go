@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 )
 
-// rendered returns an object of a pool, made so long ago.
+// rendered returns an object of a pool, created so long ago.
 func rendered(pool, name string, age time.Duration) *v1alpha1.RenderedMachineConfig {
 	return &v1alpha1.RenderedMachineConfig{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{v1alpha1.LabelPool: pool}, Finalizers: []string{v1alpha1.FinalizerInUse},

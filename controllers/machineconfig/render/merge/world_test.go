@@ -224,7 +224,7 @@ func entriesOf(t *rapid.T, raw []byte, known map[string]entry) map[string]entry 
 	return known
 }
 
-// A configuration can be reached from itself, and whether a change can be made in place does not depend on its direction.
+// A configuration can be reached from itself, and whether a change is possible in place does not depend on its direction.
 func TestIrreconcilable_IsSymmetric(t *testing.T) {
 	worlds.Check(t, 2, func(t *rapid.T) {
 		a, b := drawMerged(t, drawConfigs(t)), drawMerged(t, drawConfigs(t))

@@ -87,24 +87,24 @@ func specOf(text string) (spec v1alpha1.MachineConfigSpec, err error) {
 }
 
 func unitOf(unit Unit) map[string]any {
-	made := map[string]any{"name": unit.Name}
+	created := map[string]any{"name": unit.Name}
 	if unit.Enabled != nil {
-		made["enabled"] = *unit.Enabled
+		created["enabled"] = *unit.Enabled
 	}
 	if unit.Mask {
-		made["mask"] = true
+		created["mask"] = true
 	}
 	if unit.Contents != "" {
-		made["contents"] = unit.Contents
+		created["contents"] = unit.Contents
 	}
 	var dropIns []any
 	for _, d := range unit.DropIns {
 		dropIns = append(dropIns, map[string]any{"name": d.Name, "contents": d.Contents})
 	}
 	if dropIns != nil {
-		made["dropins"] = dropIns
+		created["dropins"] = dropIns
 	}
-	return made
+	return created
 }
 
 // problemOf returns what is wrong with a document that is no Fragment, without its values.

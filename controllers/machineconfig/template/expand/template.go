@@ -87,12 +87,12 @@ func Render(w World) ([]*v1alpha1.MachineConfig, error) {
 	var all []*v1alpha1.MachineConfig
 	for _, role := range slices.Compact(slices.Sorted(slices.Values(w.Config.Spec.Roles))) {
 		for _, s := range of(role, sources) {
-			made, err := renderOne(s, role, values, w.Fleet)
+			created, err := renderOne(s, role, values, w.Fleet)
 			if err != nil {
 				return nil, &Error{Template: s.file, Role: role, Fact: err.Error()}
 			}
-			if made != nil {
-				all = append(all, made)
+			if created != nil {
+				all = append(all, created)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func renderOne(s source, role string, values map[string]any, fleet merge.Fleet) 
 	if err != nil {
 		return nil, err
 	}
-	made := &v1alpha1.MachineConfig{
+	created := &v1alpha1.MachineConfig{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        s.number + "-" + role + "-" + s.name,
 			Labels:      map[string]string{v1alpha1.LabelRole: role},
@@ -160,8 +160,8 @@ func renderOne(s source, role string, values map[string]any, fleet merge.Fleet) 
 		},
 		Spec: spec,
 	}
-	if _, err := merge.Merge([]*v1alpha1.MachineConfig{made}, nil, fleet); err != nil {
+	if _, err := merge.Merge([]*v1alpha1.MachineConfig{created}, nil, fleet); err != nil {
 		return nil, err
 	}
-	return made, nil
+	return created, nil
 }

@@ -88,15 +88,15 @@ func (g *guests) start(ctx context.Context, id string, vm azuretest.Resource) er
 	}
 	profile, _ := vm.Properties["osProfile"].(map[string]any)
 	name, _ := profile["computerName"].(string)
-	var made cloudapi.Instance
+	var created cloudapi.Instance
 	err = g.send(ctx, cloudapi.PathAllInstances, cloudapi.HostedInstance{
 		CreateInstanceRequest: cloudapi.CreateInstanceRequest{Name: strings.ToLower(name), ClientToken: id, Tags: vm.Tags, Boot: g.boot, UserData: userData},
 		ProviderID:            providerID(vm.ID),
-	}, &made)
+	}, &created)
 	if err != nil {
 		return err
 	}
-	g.running[id] = made.ID
+	g.running[id] = created.ID
 	return nil
 }
 

@@ -3,9 +3,9 @@
 //
 //	azuresim --listen=127.0.0.1:8443 --certificate=azure.pem --cloudsim=http://127.0.0.1:9797
 //
-// It listens with TLS, because the SDK sends credentials to nothing else. Nothing is stored: what was made ends with the process.
+// It listens with TLS, because the SDK sends credentials to nothing else. Nothing is stored: what was created ends with the process.
 //
-// The operator, or a test, reads what there is and what was ever made, and makes VMs that no fleet has made:
+// The operator, or a test, reads what there is and what was ever created, and creates VMs that no fleet has created:
 //
 //	curl --cacert azure.pem https://127.0.0.1:8443/admin/v1/resources
 //	curl --cacert azure.pem https://127.0.0.1:8443/admin/v1/resources -d '{"id": "/subscriptions/…/virtualMachines/other"}'
@@ -63,7 +63,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags.StringVar(&boot, "boot", boot, "what the VMs become: `simulated` Nodes, or Nodes with a real kubelet")
 	flags.StringVar(&o.clientID, "client-id", "lab", "`ID` of the only application")
 	flags.StringVar(&o.clientSecret, "client-secret", "secret-of-the-lab", "`secret` of that application")
-	flags.DurationVar(&o.createTime, "create-time", time.Second, "how long the cloud makes a VM or a disk after it has accepted the request")
+	flags.DurationVar(&o.createTime, "create-time", time.Second, "how long the cloud creates a VM or a disk after it has accepted the request")
 	flags.DurationVar(&o.deleteTime, "delete-time", time.Second, "how long it deletes one")
 	flags.IntVar(&o.writesPerHour, "writes-per-hour", 0, "`number` of writes that a subscription has in an hour; 0 means any")
 	flags.IntVar(&o.burst, "burst", 200, "with --writes-per-hour, `number` of them at once")

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// pathResources: GET shows what there is and what was ever made (→ inventory), POST makes a VM (resourceToMake).
+	// pathResources: GET shows what there is and what was ever created (→ inventory), POST creates a VM (resourceToMake).
 	pathResources = "/admin/v1/resources"
 	// pathStop: POST has a request wait until its client has gone (requestToStop).
 	pathStop = "/admin/v1/stop"
@@ -108,7 +108,7 @@ func newCertificate(host string, now time.Time) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, nil
 }
 
-// inventory is what there is, and the VMs that were ever made.
+// inventory is what there is, and the VMs that were ever created.
 type inventory struct {
 	Resources []azuretest.Resource `json:"resources"`
 	Made      []azuretest.Resource `json:"made"`
@@ -135,7 +135,7 @@ func handler(cloud *azuretest.Cloud) http.Handler {
 	mux.Handle("/", cloud)
 	mux.HandleFunc("GET "+pathResources, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(inventory{cloud.All(), cloud.Made(), cloud.HasCut()}) // an operator who has gone does not need it
+		_ = json.NewEncoder(w).Encode(inventory{cloud.All(), cloud.Created(), cloud.HasCut()}) // an operator who has gone does not need it
 	})
 	mux.HandleFunc("POST "+pathResources, func(w http.ResponseWriter, r *http.Request) {
 		var toMake resourceToMake

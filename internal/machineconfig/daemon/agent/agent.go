@@ -87,7 +87,7 @@ type Node struct {
 	Desired, Drain, Drained string
 }
 
-// Agent applies configurations to a machine. Make one with New. It is not safe for concurrent use.
+// Agent applies configurations to a machine. Create one with New. It is not safe for concurrent use.
 type Agent struct {
 	cfg    Config
 	log    logr.Logger

@@ -55,7 +55,7 @@ func (f File) Report(context.Context, lifecycle.Report) error { return nil }
 // DrainsNode is Source's.
 func (f File) DrainsNode() bool { return false }
 
-// Cluster is the Source of a machine that is a Node. Make one with NewCluster, and call Run.
+// Cluster is the Source of a machine that is a Node. Create one with NewCluster, and call Run.
 type Cluster struct {
 	nodes   metadata.ResourceInterface
 	configs typedfleetv1alpha1.RenderedMachineConfigInterface

@@ -334,7 +334,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzAccounts: no line makes a user or a group that the file does not have.
+// FuzzAccounts: no line adds a user or a group that the file does not have.
 func FuzzAccounts(f *testing.F) {
 	f.Add("root:x:0:0:root:/root:/bin/sh\n")
 	f.Add("wheel:x:10:a,b\n")

@@ -1,5 +1,5 @@
 // Package desired turns a rendered configuration into the tree that machine-config-daemon plans with: a map from paths to what has to
-// be there. It makes no calls: what it needs of the machine, such as the IDs of users, is passed to it.
+// be there. It sends no calls: what it needs of the machine, such as the IDs of users, is passed to it.
 //
 // It applies files with data URLs, systemd units with drop-ins, whether units are enabled or masked, and SSH keys of users that exist.
 // Enabling a unit is the links that its [Install] section describes: then it is part of the transaction, which a call of systemctl is

@@ -44,7 +44,7 @@ type Tree struct {
 	Refused []plan.Refusal
 }
 
-// builder makes a Tree.
+// builder creates a Tree.
 type builder struct {
 	Tree
 

@@ -44,7 +44,7 @@ type File interface {
 	Write(content []byte) (int, error)
 	Chmod(mode uint32) error
 	Chown(uid, gid int) error
-	// Sync makes content and mode of a file durable, and the entries of a folder.
+	// Sync persists content and mode of a file, and the entries of a folder.
 	Sync() error
 	Close() error
 }

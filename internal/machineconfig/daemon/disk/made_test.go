@@ -48,7 +48,7 @@ func TestFolderThatIsNotTheOneThatWasCreated(t *testing.T) {
 			if err := tc.exchange(filepath.Join(dir, "new")); err != nil {
 				t.Fatal(err)
 			}
-			file, err := openMade(folder, "new", "/new")
+			file, err := openCreated(folder, "new", "/new")
 			if err == nil {
 				_ = file.Close()
 			}

@@ -20,7 +20,7 @@ const (
 	unblocked = syscall.O_NONBLOCK | syscall.O_NOCTTY
 )
 
-// Root is the FS below a folder. Make one with OpenRoot.
+// Root is the FS below a folder. Create one with OpenRoot.
 type Root struct{ top *os.Root }
 
 var _ FS = (*Root)(nil)
@@ -217,24 +217,24 @@ func (r *Root) Symlink(target, name string) error {
 }
 
 // Mkdir is Changer's.
-func (r *Root) Mkdir(name string) (made File, err error) {
+func (r *Root) Mkdir(name string) (created File, err error) {
 	err = r.in(name, func(folder *os.Root, last string) error {
 		if err := folder.Mkdir(last, createdFolderMode); err != nil {
 			return err //nolint:wrapcheck // it names the path
 		}
-		file, err := openMade(folder, last, name)
+		file, err := openCreated(folder, last, name)
 		if err == nil {
-			made = handle{file}
+			created = handle{file}
 		}
 		return err
 	})
-	return made, err
+	return created, err
 }
 
-// openMade opens a folder that was created a moment ago. The owner of the folder above can have exchanged it since, and no system call creates
+// openCreated opens a folder that was created a moment ago. The owner of the folder above can have exchanged it since, and no system call creates
 // and opens a folder. So it has to be as it was created: of this process, with the mode of a new one, and empty. A folder that is another
 // one and all of that has nothing that its new owner must not have.
-func openMade(folder *os.Root, last, name string) (*os.File, error) {
+func openCreated(folder *os.Root, last, name string) (*os.File, error) {
 	file, err := folder.OpenFile(last, os.O_RDONLY|syscall.O_DIRECTORY|unblocked, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the folder %s that was created: %w", name, err)

@@ -176,7 +176,7 @@ func TestModelIsLikeTheOperatingSystem(t *testing.T) {
 	})
 }
 
-// call makes a call and returns its result in a form that can be compared.
+// call executes a call and returns its result in a form that can be compared.
 func call(on disk.FS, what, name, other string, i int) string {
 	var err error
 	switch what {
@@ -189,9 +189,9 @@ func call(on disk.FS, what, name, other string, i int) string {
 	case "symlink":
 		err = on.Symlink(other, name)
 	case "mkdir":
-		var made disk.File
-		if made, err = on.Mkdir(name); err == nil {
-			err = errors.Join(made.Chmod(uint32(0o700+i%8)), made.Close())
+		var created disk.File
+		if created, err = on.Mkdir(name); err == nil {
+			err = errors.Join(created.Chmod(uint32(0o700+i%8)), created.Close())
 		}
 	case "rename":
 		err = on.Rename(name, other)

@@ -21,7 +21,7 @@ type Manifest struct {
 	// Config is the name of the config; ConfigDigest that of its content, which is an object.
 	Config       string `json:"config,omitempty"`
 	ConfigDigest string `json:"configDigest,omitempty"`
-	// Transaction is the ID of the transaction that has made the tree what it is.
+	// Transaction is the ID of the transaction that wrote the tree.
 	Transaction string                  `json:"transaction,omitempty"`
 	Managed     map[string]plan.Managed `json:"managed,omitempty"`
 	// Failure is that of the config that was tried last and undone; nil after a success.

@@ -69,7 +69,7 @@ type Refusal struct {
 	Message string
 }
 
-// Plan is a set of changes that are made together.
+// Plan is a set of changes that are applied together.
 type Plan struct {
 	// Directories are created, parents first.
 	Directories []Directory
@@ -81,7 +81,7 @@ type Plan struct {
 	Refused []Refusal
 }
 
-// Make returns the plan that makes the observed tree the desired one.
+// Make returns the plan that turns the observed tree into the desired one.
 func Make(w World) Plan {
 	p := Plan{Managed: map[string]Managed{}}
 	missing := map[string]bool{}

@@ -33,7 +33,7 @@ type crashRun struct {
 	model  *disktest.Model
 	ids    int
 	log    []string
-	// unsynced makes synchronizing have no effect.
+	// unsynced has synchronizing have no effect.
 	unsynced bool
 	failures []string
 }
@@ -105,7 +105,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 			r.report("fault %d at call %d", fault, call)
 			if !reached {
 				if call < 20 {
-					t.Fatalf("the transaction made only %d calls that change something", call)
+					t.Fatalf("the transaction executed only %d calls that change something", call)
 				}
 				break
 			}
@@ -167,7 +167,7 @@ func (r *crashRun) attempt(at func(call int) disktest.Fault, losesPower bool) (r
 			machine = disktest.Unsynced{FS: faulty}
 		}
 		err := r.process(machine, change)
-		r.logf("process %d made %d calls: %v", r.ids, faulty.Calls(), err)
+		r.logf("process %d executed %d calls: %v", r.ids, faulty.Calls(), err)
 		change = nil // later processes only recover
 		if faulty.Killed() && losesPower {
 			r.model = r.model.LosePower(r.random)

@@ -45,11 +45,11 @@ func (i *intruder) Open(name string) (disk.File, error) {
 // root puts a folder of root with a mode on the machine.
 func root(t *testing.T, on *disktest.Model, name string, mode uint32) {
 	t.Helper()
-	made, err := on.Mkdir(name)
+	created, err := on.Mkdir(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = made.Chmod(mode) // the model's do not fail
+	_ = created.Chmod(mode) // the model's do not fail
 }
 
 // secret puts a file on the machine that only a user can read.
@@ -164,7 +164,7 @@ func TestUserBetweenTwoCalls(t *testing.T) {
 				}
 			}
 			if at < 10 {
-				t.Errorf("the daemon has made %d calls; the test tests nothing", at)
+				t.Errorf("the daemon has executed %d calls; the test tests nothing", at)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ const (
 	privateMode, privateFolder, publicFolder = 0o600, 0o700, 0o755
 )
 
-// Store has the records and the objects of the daemon on a machine. Make one with Open. It is not safe for concurrent use, and no
+// Store has the records and the objects of the daemon on a machine. Create one with Open. It is not safe for concurrent use, and no
 // two processes may have one of the same machine.
 type Store struct {
 	fs  disk.FS

@@ -26,7 +26,7 @@ type Change struct {
 	Contents map[string][]byte
 }
 
-// Apply makes the tree and the manifest those of a change. On an error both are as before, unless Undo has failed as well; then
+// Apply turns the tree and the manifest into those of a change. On an error both are as before, unless Undo has failed as well; then
 // Recover has to be called. The transaction stays open until Finish or Undo.
 func (s *Store) Apply(c Change) error {
 	if s.journal != nil {
@@ -103,7 +103,7 @@ func (s *Store) stage(j journal.Journal, c Change) error {
 	return s.put(contents)
 }
 
-// carryOut makes the changes of the tree, and then makes them durable.
+// carryOut applies the changes of the tree, and then syncs them.
 func (s *Store) carryOut(j journal.Journal) error {
 	for _, directory := range j.Directories {
 		if err := s.mkdir(directory); err != nil {
@@ -118,7 +118,7 @@ func (s *Store) carryOut(j journal.Journal) error {
 	return s.syncFolders(j)
 }
 
-// syncFolders makes all renames and removals of a transaction durable.
+// syncFolders persists all renames and removals of a transaction.
 func (s *Store) syncFolders(j journal.Journal) error {
 	folders := map[string]bool{}
 	for _, step := range j.Steps {

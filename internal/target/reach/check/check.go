@@ -141,7 +141,7 @@ func (s *Server) note(ctx context.Context, begun time.Time, err error) (again ti
 	}
 	is, again := s.state.Fact(), s.state.Next(s.cfg.Settings)
 	s.mu.Unlock()
-	select { // what made this check necessary is answered
+	select { // what this check was for is answered
 	case <-s.suspect:
 	default:
 	}

@@ -46,7 +46,7 @@ func (f *Faulty) Calls() int { return f.calls }
 // Killed reports whether the process was killed.
 func (f *Faulty) Killed() bool { return f.killed }
 
-// change makes a call that changes something; part is a part of its effect.
+// change executes a call that changes something; part is a part of its effect.
 func (f *Faulty) change(do, part func() error) error {
 	if f.killed {
 		return ErrKilled
@@ -83,7 +83,7 @@ func (f *Faulty) Symlink(target, name string) error {
 
 // Mkdir is disk.Changer's.
 func (f *Faulty) Mkdir(name string) (disk.File, error) {
-	return f.made("create the folder", name, f.FS.Mkdir)
+	return f.created("create the folder", name, f.FS.Mkdir)
 }
 
 // Rename is disk.Changer's.
@@ -98,11 +98,11 @@ func (f *Faulty) Remove(name string) error {
 
 // Create is disk.Changer's.
 func (f *Faulty) Create(name string) (disk.File, error) {
-	return f.made("create", name, f.FS.Create)
+	return f.created("create", name, f.FS.Create)
 }
 
-// made makes a call that creates a file or a folder, and returns it open.
-func (f *Faulty) made(what, name string, create func(name string) (disk.File, error)) (created disk.File, err error) {
+// created executes a call that creates a file or a folder, and returns it open.
+func (f *Faulty) created(what, name string, create func(name string) (disk.File, error)) (created disk.File, err error) {
 	err = f.whole(func() (err error) {
 		created, err = create(name)
 		return err

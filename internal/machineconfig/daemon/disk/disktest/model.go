@@ -109,7 +109,7 @@ func (n *inode) imageAfterLoss(r *rand.Rand) image {
 	return left
 }
 
-// Sync makes everything on the disk durable.
+// Sync persists everything on the disk.
 func (m *Model) Sync() { m.root.syncAll() }
 
 func (n *inode) syncAll() {
