@@ -11,7 +11,7 @@ import (
 )
 
 // What is valid of an answer is kept: the VM exists, and its deletion needs what is known of it.
-func TestChecked_PartlyInvalidAnswer_KeepsItsValidParts(t *testing.T) {
+func TestCheckedPartlyInvalidAnswerKeepsItsValidParts(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	addresses := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
 	for name, tc := range map[string]struct{ answer, want VM }{
@@ -35,7 +35,7 @@ func TestChecked_PartlyInvalidAnswer_KeepsItsValidParts(t *testing.T) {
 }
 
 // An error that comes with a VM describes none, regardless of what the VM is.
-func TestChecked_ErrorWithAVM_HasNoVM(t *testing.T) {
+func TestCheckedErrorWithAVMHasNoVM(t *testing.T) {
 	for _, vm := range []VM{{ProviderID: "cloud:///i-1", NodeName: "m"}, {ProviderID: "a b"}} {
 		created, err := Checked(liar{vm: vm, fails: errors.New("broken")}).CreateMachine(t.Context(), CreateMachineRequest{})
 		if created.ProviderID != "" || created.NodeName != "" || IsInvalidAnswer(err) || err == nil {
@@ -45,7 +45,7 @@ func TestChecked_ErrorWithAVM_HasNoVM(t *testing.T) {
 }
 
 // A VM that is gone is gone, regardless of what the driver notes.
-func TestChecked_InvalidNoteOfADeletion(t *testing.T) {
+func TestCheckedInvalidNoteOfADeletion(t *testing.T) {
 	note := strings.Repeat("x", MaxLastKnownState+1)
 	if resp, err := Checked(liar{note: note}).DeleteMachine(t.Context(), DeleteMachineRequest{}); err != nil || !resp.Gone || resp.LastKnownState != "" {
 		t.Errorf("%t, %d bytes, %v; want that it is gone, without the note", resp.Gone, len(resp.LastKnownState), err)
@@ -65,7 +65,7 @@ func (e ending) DeleteMachine(ctx context.Context, req DeleteMachineRequest) (De
 }
 
 // Nothing depends on the state of a VM: one that is invalid is not shown, and the VM is.
-func TestChecked_InvalidState_IsDropped(t *testing.T) {
+func TestCheckedInvalidStateIsDropped(t *testing.T) {
 	for state, want := range map[string]string{
 		"stopped": "stopped", strings.Repeat("x", MaxVMState): strings.Repeat("x", MaxVMState),
 		strings.Repeat("x", MaxVMState+1): "", "a\nb": "", "\xff": "",
@@ -78,7 +78,7 @@ func TestChecked_InvalidState_IsDropped(t *testing.T) {
 }
 
 // Fields are written on the class: an answer in another order is no other answer.
-func TestChecked_Fields_AreSorted(t *testing.T) {
+func TestCheckedFieldsAreSorted(t *testing.T) {
 	resp, err := Checked(liar{paths: []string{"b", "a", "b"}}).GetUnknownFields(t.Context(), GetUnknownFieldsRequest{})
 	if diff := cmp.Diff([]string{"a", "b"}, resp.Fields); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

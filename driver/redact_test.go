@@ -61,7 +61,7 @@ func creation() CreateMachineRequest {
 	}
 }
 
-func TestRedacted_RemovesWhatACloudEchoes(t *testing.T) {
+func TestRedactedRemovesWhatACloudEchoes(t *testing.T) {
 	body := `{"userData":"` + base64.StdEncoding.EncodeToString([]byte(plantedUserData)) + `"}`
 	for name, c := range map[string]struct{ echoed, want string }{
 		"nothing":          {"no capacity for type small in zone eu-1", "no capacity for type small in zone eu-1"},
@@ -112,7 +112,7 @@ func wantNoSecret(t *testing.T, text string, secrets ...string) {
 	}
 }
 
-func TestRedacted_UnchangedErrorKeepsItsCauses(t *testing.T) {
+func TestRedactedUnchangedErrorKeepsItsCauses(t *testing.T) {
 	cause := errors.New("no capacity")
 	for _, err := range []error{cause, &Error{Code: Unavailable, Err: cause}, &Error{Code: Unavailable}} {
 		if got := (redactor{secret: creation().Secret}).redactError(err); got != err { //nolint:errorlint // the very same
@@ -121,7 +121,7 @@ func TestRedacted_UnchangedErrorKeepsItsCauses(t *testing.T) {
 	}
 }
 
-func TestRedacted_PanicHasNoSecret(t *testing.T) {
+func TestRedactedPanicHasNoSecret(t *testing.T) {
 	defer func() {
 		if got, want := recover(), "bad key [redacted]"; got != want {
 			t.Errorf("panic with %v, want %v", got, want)
@@ -131,7 +131,7 @@ func TestRedacted_PanicHasNoSecret(t *testing.T) {
 }
 
 // A text is cut before it is searched: its length is the cloud's choice.
-func TestRedacted_BoundsTheText(t *testing.T) {
+func TestRedactedBoundsTheText(t *testing.T) {
 	r := redactor{secret: map[string][]byte{"key": []byte(plantedKey)}}
 	if got := r.redact(strings.Repeat("x", 100<<20) + plantedKey); len(got) > mostRedacted+len("…") {
 		t.Errorf("%d bytes are left", len(got))

@@ -51,8 +51,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRun_UnknownPart_IsRefused also when other parts are known.
-func TestRun_UnknownPart_IsRefused(t *testing.T) {
+// TestRunUnknownPartIsRefused also when other parts are known.
+func TestRunUnknownPartIsRefused(t *testing.T) {
 	if output, code := run(t, "..", "bash hack/test.sh test unit+everything"); code != 2 || !strings.Contains(output, "'everything'") {
 		t.Errorf("want exit code 2 and the part, got %d:\n%s", code, output)
 	}

@@ -237,7 +237,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestNextTransitions_ContinuesFromAnyNumber(t *testing.T) {
+func TestNextTransitionsContinuesFromAnyNumber(t *testing.T) {
 	if got := NextTransitions(nil); got != 1 {
 		t.Errorf("without a Lease: want 1, got %d", got)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-func TestSessionLease_RecordsNotesAndCreation(t *testing.T) {
+func TestSessionLeaseRecordsNotesAndCreation(t *testing.T) {
 	l := newLife(t, Identification{PodUID: "p", Exclusive: true})
 	l.own.Note(Notes{Weights: "1:2", Confirmed: "uid"})
 	l.done(100, Get)
@@ -256,7 +256,7 @@ func TestReleaseAgain(t *testing.T) {
 	})
 }
 
-func TestSilenceAtStart_RestartsAfterAGap(t *testing.T) {
+func TestSilenceAtStartRestartsAfterAGap(t *testing.T) {
 	for name, disturb := range map[string]func(l *life){
 		"a read that is refused": func(l *life) { l.next(14, Get); l.answer(0, Refused) },
 		"a Lease that was missing": func(l *life) {

@@ -77,8 +77,8 @@ func TestCheckFleet(t *testing.T) {
 	}
 }
 
-// TestCheckFleet_TimeoutTooShort_SaysSo: with a time-out that is shorter than the time between two lists nothing is known.
-func TestCheckFleet_TimeoutTooShort_SaysSo(t *testing.T) {
+// TestCheckFleetTimeoutTooShortSaysSo: with a time-out that is shorter than the time between two lists nothing is known.
+func TestCheckFleetTimeoutTooShortSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := checkedFleet(time.Now(), time.Now().Add(time.Hour), 0).Core()
 		err := checkFleet(t.Context(), checkOptions{fleet: "f", namespace: "leases", slots: 2, timeout: time.Second}, client, clock.RealClock{}, &strings.Builder{})

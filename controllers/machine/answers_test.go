@@ -13,7 +13,7 @@ import (
 )
 
 // A VM that the driver cannot name, or names only in part, is deleted with its machine.
-func TestVMThatTheDriverDescribesBadly_IsDeletedWithItsMachine(t *testing.T) {
+func TestVMThatTheDriverDescribesBadlyIsDeletedWithItsMachine(t *testing.T) {
 	const long = "a-name-with-more-characters-than-the-value-of-a-label-of-a-node-has"
 	for name, tc := range map[string]struct {
 		created func(*fakecloud.Resource)
@@ -46,7 +46,7 @@ func TestVMThatTheDriverDescribesBadly_IsDeletedWithItsMachine(t *testing.T) {
 }
 
 // No VM is requested for a machine whose name its Node cannot have.
-func TestMachineWhoseNameIsNoLabelValue_RequestsNoVM(t *testing.T) {
+func TestMachineWhoseNameIsNoLabelValueRequestsNoVM(t *testing.T) {
 	onBench(t, func(b *bench) {
 		m := b.create(patient, func(m *v1alpha1.Machine) { m.Name = strings.Repeat("m", 64) })
 		b.pass(time.Minute)
@@ -59,7 +59,7 @@ func TestMachineWhoseNameIsNoLabelValue_RequestsNoVM(t *testing.T) {
 }
 
 // A machine of which the cloud has several VMs, and that names none of them, is deleted with all of them.
-func TestMachineWithSeveralVMs_IsDeleted(t *testing.T) {
+func TestMachineWithSeveralVMsIsDeleted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.DeadlineExceeded, TakesEffect: true}, driver.OpCreate)
 		b.create(patient)

@@ -169,8 +169,8 @@ func TestVMIsDeletedWhenAllPodsHaveLeft(t *testing.T) {
 	})
 }
 
-// TestDrain_WaitsForAPod_HoldsNoWorker: the only worker creates the VM of another machine meanwhile.
-func TestDrain_WaitsForAPod_HoldsNoWorker(t *testing.T) {
+// TestDrainWaitsForAPodHoldsNoWorker: the only worker creates the VM of another machine meanwhile.
+func TestDrainWaitsForAPodHoldsNoWorker(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.workers = 1
 		b.takeOver(0)

@@ -14,7 +14,7 @@ import (
 
 // A Node of the machine's VM that has joined under another name than the one that the driver has returned is named in the machine's status. A
 // Node of another VM is not.
-func TestNodeThatJoinsUnderAnotherName_IsNamed(t *testing.T) {
+func TestNodeThatJoinsUnderAnotherNameIsNamed(t *testing.T) {
 	for id, isNamed := range map[string]bool{"test:///i-1": true, "test:///i-2": false} {
 		onBench(t, func(b *bench) {
 			b.cloud.Created = func(*fakecloud.Resource) {}

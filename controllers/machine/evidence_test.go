@@ -18,7 +18,7 @@ import (
 )
 
 // A machine whose Node is unreachable shows what the cloud reports of its VM, which it asks for once, or again if there was no answer. No answer changes when the machine fails.
-func TestEvidence_OfUnreachableNode_IsShown(t *testing.T) {
+func TestEvidenceOfUnreachableNodeIsShown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*bench)
 		want   string

@@ -28,7 +28,7 @@ func (b *bench) expectUnknownFields(when, note string, events, vms int) {
 }
 
 // A pool that was requested encrypted, or spot, would be neither, without a notice.
-func TestFieldThatConcernsSecurity_MakesNoVM_UntilItIsAllowed(t *testing.T) {
+func TestFieldThatConcernsSecurityMakesNoVMUntilItIsAllowed(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"providerSpec":{"size":"small","color":"red","encryptionAtHost":true}}`)
 		b.create(patient)
@@ -48,7 +48,7 @@ func TestFieldThatConcernsSecurity_MakesNoVM_UntilItIsAllowed(t *testing.T) {
 	})
 }
 
-func TestFieldThatIsIgnored_IsReportedBeforeTheFirstVM(t *testing.T) {
+func TestFieldThatIsIgnoredIsReportedBeforeTheFirstVM(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"providerSpec":{"color":"red"}}`)
 		created := b.cloud.Created

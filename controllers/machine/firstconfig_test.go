@@ -23,7 +23,7 @@ func (b *bench) withFirstConfig(placeholder bool, source func(context.Context, *
 }
 
 // No configuration is looked for when the user data has no placeholder for it.
-func TestFirstConfig_IsNotReadWithoutItsPlaceholder(t *testing.T) {
+func TestFirstConfigIsNotReadWithoutItsPlaceholder(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.withFirstConfig(false, func(context.Context, *v1alpha1.Machine) (map[string]string, string, error) {
 			t.Error("the configuration was looked for")
@@ -35,7 +35,7 @@ func TestFirstConfig_IsNotReadWithoutItsPlaceholder(t *testing.T) {
 }
 
 // A machine without a configuration says why, asks nothing of the cloud, and continues at once when a pool has changed.
-func TestFirstConfig_IsAwaited(t *testing.T) {
+func TestFirstConfigIsAwaited(t *testing.T) {
 	onBench(t, func(b *bench) {
 		problem, looks := "no MachineConfigPool refers to it", 0
 		b.withFirstConfig(true, func(context.Context, *v1alpha1.Machine) (map[string]string, string, error) {
@@ -64,7 +64,7 @@ func TestFirstConfig_IsAwaited(t *testing.T) {
 	})
 }
 
-func TestFirstConfig_WithoutMachineConfiguration(t *testing.T) {
+func TestFirstConfigWithoutMachineConfiguration(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.withFirstConfig(true, nil)
 		b.create(patient)

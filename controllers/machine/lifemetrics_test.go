@@ -107,7 +107,7 @@ func wholeLife() map[lifecycle.Step]time.Duration {
 	}
 }
 
-func TestSteps_OneProcess_EachObservedOnce(t *testing.T) {
+func TestStepsOneProcessEachObservedOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Stops = vmStops
 		b.drainBegins(time.Hour, func() { b.pod("web") })
@@ -129,7 +129,7 @@ func TestSteps_OneProcess_EachObservedOnce(t *testing.T) {
 
 // Regardless of which process sends the write that ends a step, its duration is counted from the times on the machine. The time of the deletion of the
 // VM is known to one process only.
-func TestSteps_AnotherProcessInEachStep_EachObservedOnce(t *testing.T) {
+func TestStepsAnotherProcessInEachStepEachObservedOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var processes []*Controller
 		takeOver := func() {
@@ -161,7 +161,7 @@ func TestSteps_AnotherProcessInEachStep_EachObservedOnce(t *testing.T) {
 }
 
 // A Node without pods is not drained, and a machine without a VM has none to delete.
-func TestSteps_NothingToDo_NotObserved(t *testing.T) {
+func TestStepsNothingToDoNotObserved(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 		b.create(patient)
@@ -181,7 +181,7 @@ func TestSteps_NothingToDo_NotObserved(t *testing.T) {
 }
 
 // The series of a namespace exist before its first deletion, whose increase would be missed otherwise. A rollout creates for what it deletes.
-func TestNamespaceMetrics_DeletionsBesidesRollouts(t *testing.T) {
+func TestNamespaceMetricsDeletionsBesidesRollouts(t *testing.T) {
 	for rule, counted := range map[receipt.Rule]float64{receipt.ScaledDown: 1, receipt.RolledOut: 0} {
 		onBench(t, func(b *bench) {
 			is := b.process.metrics.byNamespace
@@ -201,7 +201,7 @@ func TestNamespaceMetrics_DeletionsBesidesRollouts(t *testing.T) {
 	}
 }
 
-func TestFailures_CountedByCause(t *testing.T) {
+func TestFailuresCountedByCause(t *testing.T) {
 	for cause, play := range map[lifecycle.Cause]func(b *bench){
 		lifecycle.CauseCreate: plays[v1alpha1.EventCreateTimedOut],
 		lifecycle.CauseJoin:   plays[v1alpha1.EventJoinTimedOut],
@@ -244,7 +244,7 @@ func family(view *objectcache.View, name string) (*v1alpha1.MachineDeployment, *
 	return d, m
 }
 
-func TestLastMachines_GoneWithTheMachineDeployment(t *testing.T) {
+func TestLastMachinesGoneWithTheMachineDeployment(t *testing.T) {
 	view := objectcache.NewView()
 	last := newLastMachines(view)
 	d, m := family(view, "d")
@@ -283,7 +283,7 @@ func TestLastMachines_GoneWithTheMachineDeployment(t *testing.T) {
 }
 
 // A client that may change a template can name any number of zones.
-func TestLastMachines_ManyPlaces_Bounded(t *testing.T) {
+func TestLastMachinesManyPlacesBounded(t *testing.T) {
 	view := objectcache.NewView()
 	last := newLastMachines(view)
 	_, m := family(view, "d")
@@ -297,7 +297,7 @@ func TestLastMachines_ManyPlaces_Bounded(t *testing.T) {
 	}
 }
 
-func TestCollectors_MachinesThatExist(t *testing.T) {
+func TestCollectorsMachinesThatExist(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
@@ -357,7 +357,7 @@ mcm_machine_status_condition{condition="Ready",name="odd",namespace="n"} 1
 }
 
 // Without the switch the number of series does not depend on the number of machines.
-func TestCollectors_SeriesByMachineNotAllowed_FixedNumber(t *testing.T) {
+func TestCollectorsSeriesByMachineNotAllowedFixedNumber(t *testing.T) {
 	onBench(t, func(b *bench) {
 		count := func(byMachine []string) (n int) {
 			registry := prometheus.NewRegistry()

@@ -46,7 +46,7 @@ func (b *bench) leftInMemory() (entries, claims, drains int) {
 	return c.memory.size() + c.tokens.store.Len(), c.nodes.claims.size(), c.drains.Len()
 }
 
-func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {
+func TestMemoryAfterAMachineIsGoneIsEmpty(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.runs()
 		if entries, _, _ := b.leftInMemory(); entries != 1 {
@@ -68,9 +68,9 @@ func TestMemory_AfterAMachineIsGone_IsEmpty(t *testing.T) {
 	})
 }
 
-// TestMemory_OfAMachineThatGoesDuringItsPass_IsEmpty: what a pass remembers after the event that the machine is gone is forgotten when
+// TestMemoryOfAMachineThatGoesDuringItsPassIsEmpty: what a pass remembers after the event that the machine is gone is forgotten when
 // the pass ends, for there is no event after that.
-func TestMemory_OfAMachineThatGoesDuringItsPass_IsEmpty(t *testing.T) {
+func TestMemoryOfAMachineThatGoesDuringItsPassIsEmpty(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Way = func(_ context.Context, call fakecloud.Call, send func() error) error {
 			if call.Op != driver.OpCreate {

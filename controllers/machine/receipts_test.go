@@ -148,8 +148,8 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// TestReceipts_NoVM_LeavesNone: the driver is called for what a failed create has left, and there is no VM.
-func TestReceipts_NoVM_LeavesNone(t *testing.T) {
+// TestReceiptsNoVMLeavesNone: the driver is called for what a failed create has left, and there is no VM.
+func TestReceiptsNoVMLeavesNone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 		b.create(patient)

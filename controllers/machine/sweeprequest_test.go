@@ -17,7 +17,7 @@ func (b *bench) requested() string {
 }
 
 // A machine of which the cloud has several VMs requests one sweep, however often the cloud answers so, whichever replica calls it.
-func TestSeveralVMs_RequestOneSweep(t *testing.T) {
+func TestSeveralVMsRequestOneSweep(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpStatus)
 		b.create(patient)
@@ -43,7 +43,7 @@ func TestSeveralVMs_RequestOneSweep(t *testing.T) {
 }
 
 // The request of another machine of the class, which the leader has not served, counts for all.
-func TestSeveralVMs_RequestThatIsNotServed_IsLeft(t *testing.T) {
+func TestSeveralVMsWhenRequestThatIsNotServedIsLeft(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationSweepRequested + `":"other"}}}`)
 		b.cloud.Fail(fakecloud.Fault{Code: driver.OutOfRange}, driver.OpStatus)

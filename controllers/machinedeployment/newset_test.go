@@ -113,8 +113,8 @@ func TestSetsThatDriftAreReplacedAFewTimes(t *testing.T) {
 // mostReplaced is how many sets are created in the place of those that were released.
 const mostReplaced = 2
 
-// TestCreate_EarlierRequestNotAnswered_SetIsFound: the new set is found under its name.
-func TestCreate_EarlierRequestNotAnswered_SetIsFound(t *testing.T) {
+// TestCreateEarlierRequestNotAnsweredSetIsFound: the new set is found under its name.
+func TestCreateEarlierRequestNotAnsweredSetIsFound(t *testing.T) {
 	onBench(t, func(b *bench) {
 		lost := 0
 		b.server.Lose(func(r apiserver.Request) error {
@@ -135,8 +135,8 @@ func TestCreate_EarlierRequestNotAnswered_SetIsFound(t *testing.T) {
 	})
 }
 
-// TestCreate_EarlierRequestTakesEffect_IsNoCollision: an earlier request takes effect at the moment of the creation.
-func TestCreate_EarlierRequestTakesEffect_IsNoCollision(t *testing.T) {
+// TestCreateWhenEarlierRequestTakesEffectIsNoCollision: an earlier request takes effect at the moment of the creation.
+func TestCreateWhenEarlierRequestTakesEffectIsNoCollision(t *testing.T) {
 	twice := 0
 	onBench(t, func(b *bench) {
 		b.create()

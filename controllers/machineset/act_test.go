@@ -113,7 +113,7 @@ func TestNameOfANewMachineIsInUse(t *testing.T) {
 }
 
 // Nothing was created, and no Event reports that machines were.
-func TestRejectedCreation_EmitsNoSuccess(t *testing.T) {
+func TestRejectedCreationEmitsNoSuccess(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.server.Refuse("create machines", errors.New("not now"))
 		b.create(3)

@@ -99,7 +99,7 @@ func TestAnOrphanThatIsWrittenAllTheTimeStopsNothing(t *testing.T) {
 }
 
 // A set whose intents are predicted adopts nothing then, and looks again in its own pass.
-func TestPredict_LeavesOrphansToThePass(t *testing.T) {
+func TestPredictLeavesOrphansToThePass(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.end()
 		b.pass(0)

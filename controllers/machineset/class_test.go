@@ -57,7 +57,7 @@ func (b *bench) changeClass(to string) {
 
 const noVM = v1alpha1.ReasonInvalidClass + ": No machine gets a VM: there is no Secret"
 
-func TestClassWithoutVMs_IsReportedBeforeAMachineIsCreated_UntilItDoes(t *testing.T) {
+func TestClassWithoutVMsIsReportedBeforeAMachineIsCreatedUntilItDoes(t *testing.T) {
 	class := &checks{problem: "there is no Secret"}
 	onBench(t, func(b *bench) {
 		b.create(0)
@@ -100,7 +100,7 @@ func TestClassWithoutVMs_IsReportedBeforeAMachineIsCreated_UntilItDoes(t *testin
 }
 
 // A driver that hangs stops the machines of its provider only, also where one tenant has many sets of it, and delays no check of another tenant.
-func TestChecksThatHang_DelayNoMachines(t *testing.T) {
+func TestChecksThatHangDelayNoMachines(t *testing.T) {
 	hangs := func(ctx context.Context, class types.NamespacedName) (string, error) {
 		if class.Namespace == "n" {
 			return "there is no Secret", nil
@@ -127,7 +127,7 @@ func TestChecksThatHang_DelayNoMachines(t *testing.T) {
 }
 
 // All namespaces together have a limit of checks, too. The end of this process's ownership is no result for others.
-func TestClassChecks_AreBounded(t *testing.T) {
+func TestClassChecksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClassChecks(clock.RealClock{}, func(ctx context.Context, _ types.NamespacedName) (string, error) {
 			<-ctx.Done()
@@ -150,7 +150,7 @@ func TestClassChecks_AreBounded(t *testing.T) {
 }
 
 // A class is checked once, and not once for each of its sets.
-func TestClassOfManySets_IsCheckedOnce(t *testing.T) {
+func TestClassOfManySetsIsCheckedOnce(t *testing.T) {
 	class := &checks{problem: "there is no Secret", takes: time.Second}
 	onBench(t, func(b *bench) {
 		for i := range 20 {
@@ -203,7 +203,7 @@ func TestClassIsCheckedAgainWhenItChanges(t *testing.T) {
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 
-func TestCheckThatFails_HoldsNoMachines(t *testing.T) {
+func TestCheckThatFailsHoldsNoMachines(t *testing.T) {
 	class := &checks{err: errors.New("the API server is away")}
 	onBench(t, func(b *bench) {
 		b.create(2)
@@ -218,7 +218,7 @@ func TestCheckThatFails_HoldsNoMachines(t *testing.T) {
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 
-func TestCheckThatFails_KeepsWhatAnEarlierProcessReported(t *testing.T) {
+func TestCheckThatFailsKeepsWhatAnEarlierProcessReported(t *testing.T) {
 	class := &checks{err: errors.New("the API server is away")}
 	onBench(t, func(b *bench) {
 		b.create(0, func(set *v1alpha1.MachineSet) {
@@ -233,7 +233,7 @@ func TestCheckThatFails_KeepsWhatAnEarlierProcessReported(t *testing.T) {
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 
-func TestClassOfASetThatARolloutReplaces_IsNotChecked(t *testing.T) {
+func TestClassOfASetThatARolloutReplacesIsNotChecked(t *testing.T) {
 	class := &checks{problem: "it was deleted"}
 	onBench(t, func(b *bench) {
 		of := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", UID: "d"}}
@@ -257,7 +257,7 @@ func TestClassOfASetThatARolloutReplaces_IsNotChecked(t *testing.T) {
 }
 
 // A check writes on the class which fields the driver does not know. That is no change of the class that leads to another check, for each answer of a driver.
-func TestClassCheck_OwnWrite_LeadsToNoCheck(t *testing.T) {
+func TestClassCheckOwnWriteLeadsToNoCheck(t *testing.T) {
 	var b *bench
 	checks := 0
 	onBench(t, func(is *bench) {

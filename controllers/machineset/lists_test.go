@@ -176,7 +176,7 @@ func TestMachineThatNeverShowsIsListedAgain(t *testing.T) {
 }
 
 // A name that the list shows to be in use is not requested.
-func TestNewMachine_NameIsInTheList_GetsTheNext(t *testing.T) {
+func TestNewMachineWhenNameIsInTheListGetsTheNext(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(0)
 		set := b.set()

@@ -27,7 +27,7 @@ func (b *bench) fails() {
 }
 
 // Machines that fail as soon as they exist are created at most as often as the delays allow. Without them it was one a second.
-func TestSetWhoseMachinesFail_CreatesThemWithDelays(t *testing.T) {
+func TestSetWhoseMachinesFailCreatesThemWithDelays(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1)
 		began, created := time.Now(), b.server.Count("create machines")

@@ -60,7 +60,7 @@ func (b *bench) standing() (n int) {
 }
 
 // A set that is being reconciled at this moment is not predicted.
-func TestPredict_SetIsBusy_IsNotPredicted(t *testing.T) {
+func TestPredictWhenSetIsBusyIsNotPredicted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(2)
 		set := b.set().DeepCopy()

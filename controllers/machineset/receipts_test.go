@@ -54,8 +54,8 @@ func (r *receipts) lines(t *testing.T) []receipt.Receipt {
 	return all
 }
 
-// TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot deletes several machines of a MachineDeployment's set at once.
-func TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot(t *testing.T) {
+// TestReceiptsScaleDownOneForEachMachineAndOneEventForTheRoot deletes several machines of a MachineDeployment's set at once.
+func TestReceiptsScaleDownOneForEachMachineAndOneEventForTheRoot(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}
@@ -91,7 +91,7 @@ func TestReceipts_ScaleDown_OneForEachMachineAndOneEventForTheRoot(t *testing.T)
 	}, r.use)
 }
 
-func TestReceipts_SetIsDeleted_NameTheSet(t *testing.T) {
+func TestReceiptsWhenSetIsDeletedNameTheSet(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		b.create(1)
@@ -103,7 +103,7 @@ func TestReceipts_SetIsDeleted_NameTheSet(t *testing.T) {
 	}, r.use)
 }
 
-func TestReceipts_OldSetOfARollout_NameTheNewSet(t *testing.T) {
+func TestReceiptsOldSetOfARolloutNameTheNewSet(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		d := apiserver.Add(b.server, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}})
@@ -119,7 +119,7 @@ func TestReceipts_OldSetOfARollout_NameTheNewSet(t *testing.T) {
 	}, r.use)
 }
 
-func TestReceipts_RejectedDeletion_LeavesNone(t *testing.T) {
+func TestReceiptsRejectedDeletionLeavesNone(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		b.create(2)

@@ -18,7 +18,7 @@ import (
 )
 
 // An Event names five orphans, and each reason once. Nothing is reported as held when nothing is.
-func TestHeld_Event_NamesSomeOrphansAndEachReasonOnce(t *testing.T) {
+func TestHeldEventNamesSomeOrphansAndEachReasonOnce(t *testing.T) {
 	for count, wantOthers := range map[int]bool{0: false, mostNamed: false, mostNamed + 1: true} {
 		s := newSweeping(t, 0)
 		for i := range count {
@@ -43,7 +43,7 @@ func TestHeld_Event_NamesSomeOrphansAndEachReasonOnce(t *testing.T) {
 }
 
 // An approval of no orphans approves nothing, and stays for the person who wrote it to see.
-func TestApproval_OfNoOrphans_HasNoEffect(t *testing.T) {
+func TestApprovalOfNoOrphansHasNoEffect(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
@@ -56,7 +56,7 @@ func TestApproval_OfNoOrphans_HasNoEffect(t *testing.T) {
 
 // An approval while deletions are stopped is not used up: it would have an effect later, without a person who knows of that. What is not
 // confirmed is not held.
-func TestApproval_WhileDeletionsAreHeld_IsNotUsedUp(t *testing.T) {
+func TestApprovalWhileDeletionsAreHeldIsNotUsedUp(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.add(driver.ResourceVM, namespace, "1", "2")
 	s.sweep(namespace)
@@ -78,7 +78,7 @@ func TestApproval_WhileDeletionsAreHeld_IsNotUsedUp(t *testing.T) {
 }
 
 // The receipt of a deletion that was refused at first names its approval, too.
-func TestApproval_DeletionRefusedAtFirst_NamesTheApproval(t *testing.T) {
+func TestApprovalDeletionRefusedAtFirstNamesTheApproval(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweepTwice()
@@ -96,7 +96,7 @@ func TestApproval_DeletionRefusedAtFirst_NamesTheApproval(t *testing.T) {
 }
 
 // Whether the namespace is still served costs a read only where something is deleted.
-func TestSweep_NothingToDelete_AsksOnceWhetherTheNamespaceIsServed(t *testing.T) {
+func TestSweepNothingToDeleteAsksOnceWhetherTheNamespaceIsServed(t *testing.T) {
 	s, asked := newSweeping(t, 10), 0
 	s.served = func() bool {
 		asked++
@@ -128,7 +128,7 @@ func (s *sweeping) wantHeld(count int) {
 }
 
 // An orphan whose deletion was reserved, and refused, is deleted although others have reached the limit. It counts from then on.
-func TestLedger_ReservedBefore_IsDeletedBeyondTheLimit(t *testing.T) {
+func TestLedgerReservedBeforeIsDeletedBeyondTheLimit(t *testing.T) {
 	s := newSweeping(t, 1)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweep(namespace)
@@ -160,7 +160,7 @@ func TestLedger_ReservedBefore_IsDeletedBeyondTheLimit(t *testing.T) {
 }
 
 // What this process has reserved counts also when the Lease is deleted or restored.
-func TestLedger_LeaseIsGone_OwnReservationsCount(t *testing.T) {
+func TestLedgerWhenLeaseIsGoneOwnReservationsCount(t *testing.T) {
 	s := newSweeping(t, 1)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweepTwice()
@@ -176,7 +176,7 @@ func TestLedger_LeaseIsGone_OwnReservationsCount(t *testing.T) {
 }
 
 // Reservations of another process age from when this one reads them, and not from when it has read earlier ones.
-func TestLedger_ReservationOfAnotherProcess_BeginsToAgeWhenItIsRead(t *testing.T) {
+func TestLedgerReservationOfAnotherProcessBeginsToAgeWhenItIsRead(t *testing.T) {
 	s := newSweeping(t, 1)
 	s.putClass("other", providerOfClass)
 	s.add(driver.ResourceVM, namespace, "1")
@@ -198,7 +198,7 @@ func TestLedger_ReservationOfAnotherProcess_BeginsToAgeWhenItIsRead(t *testing.T
 }
 
 // Reservations without a token count for an hour from when they are read.
-func TestLedger_WithoutTokenOfAWrite_Counts(t *testing.T) {
+func TestLedgerWithoutTokenOfAWriteCounts(t *testing.T) {
 	s := newSweeping(t, 1)
 	l, _ := decide.Ledger{}.Reserve(namespace, []decide.Suspect{{Resource: driver.Resource{Kind: driver.ResourceVM, ID: "earlier"}}}, 1)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
@@ -218,7 +218,7 @@ func TestLedger_WithoutTokenOfAWrite_Counts(t *testing.T) {
 }
 
 // Two leaders that reserve at the same time: the second write is refused.
-func TestLedger_WrittenMeanwhile_ReservesNothing(t *testing.T) {
+func TestLedgerWrittenMeanwhileReservesNothing(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweepTwice()
@@ -237,7 +237,7 @@ func TestLedger_WrittenMeanwhile_ReservesNothing(t *testing.T) {
 }
 
 // A reservation that cannot be read permits nothing.
-func TestLedger_ThatCannotBeRead_PermitsNothing(t *testing.T) {
+func TestLedgerThatCannotBeReadPermitsNothing(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweepTwice()
@@ -254,7 +254,7 @@ func TestLedger_ThatCannotBeRead_PermitsNothing(t *testing.T) {
 }
 
 // The deletions of a sweep wait for each other's reservations, and give up with the leadership.
-func TestLedger_LeadershipEndsWhileItWaits_ReservesNothing(t *testing.T) {
+func TestLedgerWhenLeadershipEndsWhileItWaitsReservesNothing(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.orphans.ledger.mu.Lock()
 	defer s.orphans.ledger.mu.Unlock()

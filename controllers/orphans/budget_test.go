@@ -41,7 +41,7 @@ func (s *sweeping) replace(keys ...string) deletionbudget.Grant {
 }
 
 // Controller beyond the budget wait for it, under any leader; replacements of machines count too.
-func TestSweep_MoreOrphansThanTheDeletionBudget_WaitForIt(t *testing.T) {
+func TestSweepMoreOrphansThanTheDeletionBudgetWaitForIt(t *testing.T) {
 	s := withBudget(t, 10, 3)
 	s.add(driver.ResourceVM, namespace, "1", "2", "3")
 	s.replace("machine@1")
@@ -67,7 +67,7 @@ func TestSweep_MoreOrphansThanTheDeletionBudget_WaitForIt(t *testing.T) {
 }
 
 // A user who approves has looked at what is deleted.
-func TestSweep_Approval_GoesBeforeTheDeletionBudget(t *testing.T) {
+func TestSweepApprovalGoesBeforeTheDeletionBudget(t *testing.T) {
 	s := withBudget(t, 10, 1)
 	s.replace("machine@1")
 	s.add(driver.ResourceVM, namespace, "1", "2")
@@ -79,7 +79,7 @@ func TestSweep_Approval_GoesBeforeTheDeletionBudget(t *testing.T) {
 }
 
 // What the limit for orphans holds uses up no budget of machines.
-func TestSweep_HeldOrphans_LeaveTheDeletionBudget(t *testing.T) {
+func TestSweepHeldOrphansLeaveTheDeletionBudget(t *testing.T) {
 	s := withBudget(t, 1, 2)
 	s.add(driver.ResourceVM, namespace, "1", "2")
 	s.sweepTwice()
@@ -89,7 +89,7 @@ func TestSweep_HeldOrphans_LeaveTheDeletionBudget(t *testing.T) {
 	}
 }
 
-func TestSweep_UnknownDeletionBudget_DeletesNothing(t *testing.T) {
+func TestSweepUnknownDeletionBudgetDeletesNothing(t *testing.T) {
 	s := withBudget(t, 10, 5)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweep(namespace)

@@ -98,7 +98,7 @@ func at(begin, window time.Duration) string {
 }
 
 // A new leader sweeps within a quarter of the period, and then once in each period, however often the leader changes.
-func TestPlan_LeaderSweepsSoonAndThenOnceInEachPeriod(t *testing.T) {
+func TestPlanLeaderSweepsSoonAndThenOnceInEachPeriod(t *testing.T) {
 	onPlanning(t, func(p *planning) {
 		p.wantSweeps(30*time.Minute-time.Second, at(0, soon), at(15*time.Minute, timeBetween))
 		p.wantSweeps(35*time.Minute, at(30*time.Minute, timeBetween))
@@ -113,7 +113,7 @@ func TestPlan_LeaderSweepsSoonAndThenOnceInEachPeriod(t *testing.T) {
 }
 
 // The retry of a plan that has failed has the same window.
-func TestPlan_ListOfNamespacesFails_IsTriedAgain(t *testing.T) {
+func TestPlanWhenListOfNamespacesFailsIsTriedAgain(t *testing.T) {
 	onPlanning(t, func(p *planning) {
 		p.wantSweeps(14*time.Minute, at(0, soon))
 		p.fails.Store(true)
@@ -125,7 +125,7 @@ func TestPlan_ListOfNamespacesFails_IsTriedAgain(t *testing.T) {
 }
 
 // A namespace with a request is swept at once, and when it is its turn.
-func TestPlan_NamespaceWithARequest_IsSweptAtOnce(t *testing.T) {
+func TestPlanNamespaceWithARequestIsSweptAtOnce(t *testing.T) {
 	onPlanning(t, func(p *planning) {
 		p.wantSweeps(14*time.Minute, at(0, soon))
 		p.request(planned)
@@ -134,7 +134,7 @@ func TestPlan_NamespaceWithARequest_IsSweptAtOnce(t *testing.T) {
 }
 
 // What this process has seen is forgotten when the namespace has no MachineClass any more, and not before. So are its sweeps on request.
-func TestPlan_NamespaceWithoutClasses_IsForgotten(t *testing.T) {
+func TestPlanNamespaceWithoutClassesIsForgotten(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.request(namespace)
@@ -155,7 +155,7 @@ func TestPlan_NamespaceWithoutClasses_IsForgotten(t *testing.T) {
 }
 
 // While the ID of the control cluster is not known it is looked up soon, and not more often than sweeps take place.
-func TestReconcile_UnknownControlCluster_IsTriedAgainSoon(t *testing.T) {
+func TestReconcileUnknownControlClusterIsTriedAgainSoon(t *testing.T) {
 	for period, want := range map[time.Duration]time.Duration{timeBetween: shortestRetry, 10 * time.Second: 10 * time.Second} {
 		s := newSweeping(t, 10)
 		s.config.Period, s.id = period, ""

@@ -30,7 +30,7 @@ func (s *sweeping) fail(what, name string) {
 }
 
 // A sweep in which a read or a write fails deletes nothing that depends on it, and reports the error.
-func TestSweep_RequestFails_DeletesNothing(t *testing.T) {
+func TestSweepWhenRequestFailsDeletesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		what, name string
 		err        string
@@ -57,7 +57,7 @@ func TestSweep_RequestFails_DeletesNothing(t *testing.T) {
 	}
 }
 
-func TestSweep_CloudCannotBeListed_IsReported(t *testing.T) {
+func TestSweepWhenCloudCannotBeListedIsReported(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
@@ -67,7 +67,7 @@ func TestSweep_CloudCannotBeListed_IsReported(t *testing.T) {
 }
 
 // A driver that repeats pages must not occupy the leader, nor its memory.
-func TestSweep_CloudRepeatsPages_EndsWithAnError(t *testing.T) {
+func TestSweepCloudRepeatsPagesEndsWithAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		pages int
 		fails bool
@@ -102,7 +102,7 @@ func (e *endless) ListResources(context.Context, driver.ListResourcesRequest) (d
 }
 
 // A cloud without an end occupies the leader, which sweeps few namespaces at a time, neither by the number of its pages nor by their time.
-func TestSweep_ListWithoutEnd_EndsWithAnError(t *testing.T) {
+func TestSweepListWithoutEndEndsWithAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration // each page
 		want  int
@@ -121,7 +121,7 @@ func TestSweep_ListWithoutEnd_EndsWithAnError(t *testing.T) {
 }
 
 // Whether another manager serves the namespace is asked before the sweep, and again before the first deletion. Without an answer nothing is done.
-func TestSweep_UnknownWhetherServed_IsReported(t *testing.T) {
+func TestSweepUnknownWhetherServedIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers []error // for each time
 		served  bool
@@ -161,7 +161,7 @@ func (s *sweeping) putMachine(name, providerID string) types.UID {
 }
 
 // Of two VMs of a Machine the one that it does not name is deleted; but not when the Machine that was read is not the one that was listed.
-func TestSweep_TwoVMsOfAMachine(t *testing.T) {
+func TestSweepTwoVMsOfAMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(s *sweeping) // between the list of Machines and the read of this one
 		want      []string
@@ -196,7 +196,7 @@ func TestSweep_TwoVMsOfAMachine(t *testing.T) {
 }
 
 // A Machine that cannot be decoded protects its VM; one of which not even that can be read protects all of the namespace.
-func TestSweep_MachineThatCannotBeDecoded(t *testing.T) {
+func TestSweepMachineThatCannotBeDecoded(t *testing.T) {
 	broken := func(name string, spec map[string]any) func(s *sweeping) {
 		return func(s *sweeping) {
 			spec["class"] = map[string]any{"kind": "MachineClass", "name": class}
@@ -232,7 +232,7 @@ func TestSweep_MachineThatCannotBeDecoded(t *testing.T) {
 }
 
 // A suspect costs no reads before it is old enough, and the age that suffices is the quarantine exactly.
-func TestSweep_YoungSuspects_CostNoReads(t *testing.T) {
+func TestSweepYoungSuspectsCostNoReads(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.config.Quarantine = timeBetween
 	s.lead()
@@ -255,7 +255,7 @@ func TestSweep_YoungSuspects_CostNoReads(t *testing.T) {
 }
 
 // A target cluster that does not exist has no Nodes.
-func TestSweep_NoTargetCluster_HasNoNodes(t *testing.T) {
+func TestSweepNoTargetClusterHasNoNodes(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.config.Targets = target.Single{}
 	s.lead()
@@ -265,7 +265,7 @@ func TestSweep_NoTargetCluster_HasNoNodes(t *testing.T) {
 }
 
 // Only the condition Ready counts.
-func TestSweep_NodeWithAnotherTrueCondition_IsNotReady(t *testing.T) {
+func TestSweepNodeWithAnotherTrueConditionIsNotReady(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.put("nodes", map[string]any{
@@ -284,7 +284,7 @@ func (s *sweeping) record(text string) {
 }
 
 // The time before this process first read a record does not count, regardless of what the record says about who wrote it.
-func TestRecord_WithoutTokenOfAWrite_HasTheAgeThatItStates(t *testing.T) {
+func TestRecordWithoutTokenOfAWriteHasTheAgeThatItStates(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	forged := decide.Record{Scope: decide.ScopeKey(providerOfClass, "account"), Suspects: map[decide.Key]decide.Entry{s.suspects["vm"].Key(): {Age: 1}}}
@@ -296,7 +296,7 @@ func TestRecord_WithoutTokenOfAWrite_HasTheAgeThatItStates(t *testing.T) {
 }
 
 // What another leader has written since is not observed by this one.
-func TestRecord_OfAnotherLeader_BeginsToAgeWhenItIsRead(t *testing.T) {
+func TestRecordOfAnotherLeaderBeginsToAgeWhenItIsRead(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.config.Quarantine = 25 * timeBetween / 10
 	s.lead()
@@ -317,7 +317,7 @@ func TestRecord_OfAnotherLeader_BeginsToAgeWhenItIsRead(t *testing.T) {
 }
 
 // It begins to age when it is read, also when this leader cannot write it at first.
-func TestRecord_OfAnotherLeader_AgesAlsoWhileItCannotBeWritten(t *testing.T) {
+func TestRecordOfAnotherLeaderAgesAlsoWhileItCannotBeWritten(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
@@ -330,7 +330,7 @@ func TestRecord_OfAnotherLeader_AgesAlsoWhileItCannotBeWritten(t *testing.T) {
 }
 
 // A record is written when it changes, and removed with the last suspicion.
-func TestRecord_IsWrittenOnlyWhenItChanges(t *testing.T) {
+func TestRecordIsWrittenOnlyWhenItChanges(t *testing.T) {
 	s := newSweeping(t, 0)
 	writes := func(want int, when string) {
 		t.Helper()
@@ -355,7 +355,7 @@ func TestRecord_IsWrittenOnlyWhenItChanges(t *testing.T) {
 }
 
 // The age is that of the observation, also when the outcome of a deletion is recorded in the same sweep; and an outcome is recorded once.
-func TestRecord_AfterADeletion_HasAgeAndOutcome(t *testing.T) {
+func TestRecordAfterADeletionHasAgeAndOutcome(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.cloud.Lags = true
 	s.add(driver.ResourceVM, namespace, "vm")

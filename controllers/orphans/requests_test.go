@@ -57,7 +57,7 @@ func (s *sweeping) addSurplus(name, own string, others ...string) {
 }
 
 // Also when the record of the sweep is written after the request.
-func TestSweep_RequestDuringTheSweep_Stays(t *testing.T) {
+func TestSweepRequestDuringTheSweepStays(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.request(namespace)
@@ -81,7 +81,7 @@ func TestSweep_RequestDuringTheSweep_Stays(t *testing.T) {
 	}
 }
 
-func TestSweep_SurplusVM_IsDeletedAsSoonAsItIsOldEnough(t *testing.T) {
+func TestSweepSurplusVMIsDeletedAsSoonAsItIsOldEnough(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.addSurplus("m", "own", "surplus")
 	s.request(namespace)
@@ -103,7 +103,7 @@ func TestSweep_SurplusVM_IsDeletedAsSoonAsItIsOldEnough(t *testing.T) {
 	s.wantReports("surplus")
 }
 
-func TestSweep_SurplusVM_PassesTheGuardsOfAllOrphans(t *testing.T) {
+func TestSweepSurplusVMPassesTheGuardsOfAllOrphans(t *testing.T) {
 	for name, guard := range map[string]func(s *sweeping){
 		"deletions are held": func(s *sweeping) { s.held = true },
 		"the limit":          func(s *sweeping) { s.config.Limit = 0; s.lead() },
@@ -131,7 +131,7 @@ func TestSweep_SurplusVM_PassesTheGuardsOfAllOrphans(t *testing.T) {
 	}
 }
 
-func TestSweep_MachineThatNamesNoneOfItsVMs_KeepsThem(t *testing.T) {
+func TestSweepMachineThatNamesNoneOfItsVMsKeepsThem(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.addSurplus("m", "own", "surplus")
 	s.Edit("machines", namespace, "m", func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "spec", "providerID") })
@@ -144,7 +144,7 @@ func TestSweep_MachineThatNamesNoneOfItsVMs_KeepsThem(t *testing.T) {
 }
 
 // A request stays until its scope was listed, so that the next sweep, of this leader or another one, serves it.
-func TestSweep_Request_EndsWhenItIsServed(t *testing.T) {
+func TestSweepRequestEndsWhenItIsServed(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.request(namespace)
 	s.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpResources)
@@ -174,7 +174,7 @@ func TestSweep_Request_EndsWhenItIsServed(t *testing.T) {
 }
 
 // A sweep at another moment serves requests, too, and the next requested one waits.
-func TestOrphans_Requests_AreSpaced(t *testing.T) {
+func TestOrphansRequestsAreSpaced(t *testing.T) {
 	s := newSweeping(t, 10)
 	if wait := s.orphans.spaced(namespace, 0); wait != 0 {
 		t.Errorf("the first request waits for %s", wait)
@@ -192,7 +192,7 @@ func TestOrphans_Requests_AreSpaced(t *testing.T) {
 }
 
 // A cloud that shows another surplus VM in each sweep causes no more sweeps than requests do.
-func TestOrphans_ConfirmingSweeps_AreSpaced(t *testing.T) {
+func TestOrphansConfirmingSweepsAreSpaced(t *testing.T) {
 	const periods = 20
 	s := newSweeping(t, 0)
 	begun, sweeps := s.clock.Now(), 0
@@ -213,7 +213,7 @@ func TestOrphans_ConfirmingSweeps_AreSpaced(t *testing.T) {
 	}
 }
 
-func TestOrphans_Plan_FindsNamespacesWithRequests(t *testing.T) {
+func TestOrphansPlanFindsNamespacesWithRequests(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.putClass("other", providerOfClass)
 	s.request("other")

@@ -33,9 +33,9 @@ func (s *sweeping) fails(part string) {
 	}
 }
 
-// TestScope_Credentials: with credentials that the class may use its scope is swept, without them it is skipped, and the error of a read
+// TestScopeCredentials: with credentials that the class may use its scope is swept, without them it is skipped, and the error of a read
 // is reported.
-func TestScope_Credentials(t *testing.T) {
+func TestScopeCredentials(t *testing.T) {
 	elsewhere := func(sharedWith string) func(s *sweeping) {
 		return func(s *sweeping) {
 			s.put("secrets", map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{
@@ -118,7 +118,7 @@ func TestScope_Credentials(t *testing.T) {
 }
 
 // The driver gets the data of the Secret with the credentials.
-func TestScope_Credentials_AreThoseOfTheSecret(t *testing.T) {
+func TestScopeCredentialsAreThoseOfTheSecret(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.Edit("secrets", namespace, "credentials", func(u *unstructured.Unstructured) { u.Object["data"] = map[string]any{"account": "MQ=="} })
 	var got []string
@@ -134,14 +134,14 @@ func TestScope_Credentials_AreThoseOfTheSecret(t *testing.T) {
 	}
 }
 
-func TestScope_NotDetermined_IsReported(t *testing.T) {
+func TestScopeNotDeterminedIsReported(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.cloud.Way = func(context.Context, fakecloud.Call, func() error) error { return errors.New("no account") }
 	s.fails("no account")
 }
 
 // Two classes with the same account are one scope, whose record is on the class that stays. Their Secret is read once.
-func TestScope_OfTwoClasses_IsListedOnceWithTheClassThatStays(t *testing.T) {
+func TestScopeOfTwoClassesIsListedOnceWithTheClassThatStays(t *testing.T) {
 	for name, missing := range map[string]bool{"with their Secret": false, "without it": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, 10)
@@ -168,7 +168,7 @@ func TestScope_OfTwoClasses_IsListedOnceWithTheClassThatStays(t *testing.T) {
 }
 
 // An orphan that two scopes list is held in that in which it is old enough, and not approved with it in the other one.
-func TestScope_OrphanOfTwoScopes_IsHeldWhereItIsOldEnough(t *testing.T) {
+func TestScopeOrphanOfTwoScopesIsHeldWhereItIsOldEnough(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.config.Sweeper = func(string) (driver.Sweeper, bool) { return s.cloud.Driver(), true }
 	s.lead()
@@ -183,7 +183,7 @@ func TestScope_OrphanOfTwoScopes_IsHeldWhereItIsOldEnough(t *testing.T) {
 }
 
 // A class that cannot be decoded exists: machines that name it do not stop the sweep of the namespace.
-func TestScope_ClassThatCannotBeDecoded_Exists(t *testing.T) {
+func TestScopeWhenClassThatCannotBeDecodedExists(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.put("machineclasses", map[string]any{
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": "broken"}, "provider": map[string]any{"no": "text"},
@@ -200,7 +200,7 @@ func TestScope_ClassThatCannotBeDecoded_Exists(t *testing.T) {
 }
 
 // The first class by name is the same in each sweep, also when classes of several scopes are listed in another order.
-func TestSorted_OrdersByClass(t *testing.T) {
+func TestSortedOrdersByClass(t *testing.T) {
 	scopes := map[string]*scope{}
 	var want []string
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -219,7 +219,7 @@ func TestSorted_OrdersByClass(t *testing.T) {
 }
 
 // A class that another client writes all the time is swept like others; one that has changed in what the sweep depends on is not acted upon.
-func TestSweep_ClassIsWrittenMeanwhile(t *testing.T) {
+func TestSweepClassIsWrittenMeanwhile(t *testing.T) {
 	annotated := func(key string) func(s *sweeping) {
 		return func(s *sweeping) {
 			s.Edit("machineclasses", namespace, class, func(u *unstructured.Unstructured) {

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-func TestSweep_Orphans_AreDeletedInTheSecondSweepWithEventAndReceipt(t *testing.T) {
+func TestSweepOrphansAreDeletedInTheSecondSweepWithEventAndReceipt(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.add(driver.ResourceDisk, namespace, "disk")
@@ -41,7 +41,7 @@ func TestSweep_Orphans_AreDeletedInTheSecondSweepWithEventAndReceipt(t *testing.
 	}
 }
 
-func TestSweep_DeletionThatTakesLongerThanASweep_IsReportedOnce(t *testing.T) {
+func TestSweepWhenDeletionThatTakesLongerThanASweepIsReportedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit     int
 		approve   bool
@@ -74,7 +74,7 @@ func TestSweep_DeletionThatTakesLongerThanASweep_IsReportedOnce(t *testing.T) {
 }
 
 // A deletion without an answer has its own receipt, once.
-func TestSweep_RefusedDeletion_IsReportedWhenItIsAccepted(t *testing.T) {
+func TestSweepRefusedDeletionIsReportedWhenItIsAccepted(t *testing.T) {
 	for name, c := range map[string]struct {
 		code    driver.Code
 		unknown int
@@ -101,7 +101,7 @@ func TestSweep_RefusedDeletion_IsReportedWhenItIsAccepted(t *testing.T) {
 	}
 }
 
-func TestSweep_MoreOrphansThanTheLimit_AreHeldUntilExactlyTheseAreApproved(t *testing.T) {
+func TestSweepMoreOrphansThanTheLimitAreHeldUntilExactlyTheseAreApproved(t *testing.T) {
 	s := newSweeping(t, 2)
 	s.add(driver.ResourceVM, namespace, "1", "2", "3")
 	s.sweepTwice()
@@ -135,7 +135,7 @@ func TestSweep_MoreOrphansThanTheLimit_AreHeldUntilExactlyTheseAreApproved(t *te
 }
 
 // The approval names the orphans that were held at its time. One that was confirmed since makes it void.
-func TestSweep_ApprovalBeforeFurtherOrphansAreHeld_ApprovesNone(t *testing.T) {
+func TestSweepWhenApprovalBeforeFurtherOrphansAreHeldApprovesNone(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweep(namespace)
@@ -146,7 +146,7 @@ func TestSweep_ApprovalBeforeFurtherOrphansAreHeld_ApprovesNone(t *testing.T) {
 	s.wantDeleted()
 }
 
-func TestSweep_NodeOfTheVM(t *testing.T) {
+func TestSweepNodeOfTheVM(t *testing.T) {
 	for name, c := range map[string]struct {
 		ready, providerID string // "" for no Node
 		nameless          bool
@@ -181,7 +181,7 @@ func TestSweep_NodeOfTheVM(t *testing.T) {
 }
 
 // Neither a dry run nor a hold deletes anything, regardless of what was approved.
-func TestSweep_Stopped_DeletesNothing(t *testing.T) {
+func TestSweepStoppedDeletesNothing(t *testing.T) {
 	for stop, begin := range map[string]func(s *sweeping, begins bool){
 		"dry run": func(s *sweeping, begins bool) {
 			s.config.DryRun = begins
@@ -229,7 +229,7 @@ func TestSweep_Stopped_DeletesNothing(t *testing.T) {
 }
 
 // The orphan whose deletion was reserved and not requested is deleted, and reported, after the hold.
-func TestSweep_HoldBetweenTwoDeletions_StopsTheSweep(t *testing.T) {
+func TestSweepHoldBetweenTwoDeletionsStopsTheSweep(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "1", "2", "3")
 	s.cloud.Ends = func(*fakecloud.Resource) { s.held = true }
@@ -247,7 +247,7 @@ func TestSweep_HoldBetweenTwoDeletions_StopsTheSweep(t *testing.T) {
 }
 
 // Nothing is listed, and nothing deleted when it takes the namespace during a sweep.
-func TestSweep_NamespaceOfAnotherManager_IsLeftAlone(t *testing.T) {
+func TestSweepNamespaceOfAnotherManagerIsLeftAlone(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
@@ -268,7 +268,7 @@ func TestSweep_NamespaceOfAnotherManager_IsLeftAlone(t *testing.T) {
 	s.wantDeleted("vm")
 }
 
-func TestSweep_DriverWithoutSweeper_ListsNoMachines(t *testing.T) {
+func TestSweepDriverWithoutSweeperListsNoMachines(t *testing.T) {
 	for provider, want := range map[string]bool{"without a sweeper": false, providerOfClass: true} {
 		t.Run(provider, func(t *testing.T) {
 			s := newSweeping(t, 10)
@@ -283,7 +283,7 @@ func TestSweep_DriverWithoutSweeper_ListsNoMachines(t *testing.T) {
 	}
 }
 
-func TestSweep_UnknownControlCluster_SkipsTheSweep(t *testing.T) {
+func TestSweepUnknownControlClusterSkipsTheSweep(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
@@ -304,7 +304,7 @@ func TestSweep_UnknownControlCluster_SkipsTheSweep(t *testing.T) {
 	s.wantDeleted("vm")
 }
 
-func TestSweep_OrphansInManyNamespaces_AreLimitedForTheFleet(t *testing.T) {
+func TestSweepOrphansInManyNamespacesAreLimitedForTheFleet(t *testing.T) {
 	s := newSweeping(t, 1)
 	var namespaces, all []string
 	for i := range decide.FleetFactor + 1 {

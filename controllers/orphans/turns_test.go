@@ -57,7 +57,7 @@ func (s *sweeping) addAccounts(number int, list func(class string, page int) ([]
 
 // Eight namespaces have 48 accounts each, whose lists take half an hour. Another is swept in its turn all the same: their sweeps take 45 min each at
 // most, and four take place at a time. Half of the others are new when the leader has begun.
-func TestSweeps_OfSlowNamespaces_DelayOthersForABoundedTime(t *testing.T) {
+func TestSweepsOfSlowNamespacesDelayOthersForABoundedTime(t *testing.T) {
 	const hostile, others, lasts = 8, 8, 24 * time.Hour
 	longest := 2*timeBetween + hostile/sweepsAtOnce*(longestList+longestRest)
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestSweeps_OfSlowNamespaces_DelayOthersForABoundedTime(t *testing.T) {
 }
 
 // An account that takes all of the time delays those of its namespace by one sweep each: the next sweep begins with the next account.
-func TestSweep_AccountsOfANamespace_TakeTurns(t *testing.T) {
+func TestSweepAccountsOfANamespaceTakeTurns(t *testing.T) {
 	for name, c := range map[string]struct {
 		pages map[string]int // a minute each
 		want  []string       // complete lists of each sweep
@@ -156,7 +156,7 @@ func TestSweep_AccountsOfANamespace_TakeTurns(t *testing.T) {
 }
 
 // What a sweep has in memory of the suspects of all accounts is bounded, and those of each account are recorded in its turn.
-func TestSweep_SuspectsOfANamespace_AreBounded(t *testing.T) {
+func TestSweepSuspectsOfANamespaceAreBounded(t *testing.T) {
 	s := newSweeping(t, 10)
 	const number = 12
 	s.addAccounts(number, func(class string, _ int) (items []driver.Resource, more bool) {
@@ -181,7 +181,7 @@ func TestSweep_SuspectsOfANamespace_AreBounded(t *testing.T) {
 }
 
 // Deletions and reads of a cloud, or of a target cluster, that take long end, and go on in the next sweep.
-func TestSweep_SlowDeletionsAndReads_End(t *testing.T) {
+func TestSweepSlowDeletionsAndReadsEnd(t *testing.T) {
 	const orphansOfTest = 40
 	prepare := func(t *testing.T) *sweeping {
 		t.Helper()
@@ -234,7 +234,7 @@ func TestSweep_SlowDeletionsAndReads_End(t *testing.T) {
 }
 
 // Accounts whose deletions are slow take turns, too.
-func TestSweep_SlowDeletionsOfOneAccount_DelayOthersByASweep(t *testing.T) {
+func TestSweepSlowDeletionsOfOneAccountDelayOthersByASweep(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	var deleted []string
 	s.addAccounts(2, func(class string, _ int) (items []driver.Resource, more bool) {
@@ -277,7 +277,7 @@ func (s *sweeping) slowReads(takes time.Duration) {
 }
 
 // One account has more suspects than can be confirmed in the time of a sweep. What is confirmed is deleted, and later sweeps go on with the others.
-func TestSweep_ReadsOfOneAccountTakeTooLong_AllOrphansAreDeleted(t *testing.T) {
+func TestSweepReadsOfOneAccountTakeTooLongAllOrphansAreDeleted(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	deleted, number := map[string]bool{}, map[string]int{"c00": 2, "c01": 490, "c02": 2}
 	s.addAccounts(len(number), func(class string, _ int) (items []driver.Resource, more bool) {
@@ -297,7 +297,7 @@ func TestSweep_ReadsOfOneAccountTakeTooLong_AllOrphansAreDeleted(t *testing.T) {
 }
 
 // An account whose suspects are confirmed and not deleted, as they are held, takes turns with the others.
-func TestSweep_ReadsOfOneAccountAlwaysTakeTooLong_OthersHaveTheirTurn(t *testing.T) {
+func TestSweepReadsOfOneAccountAlwaysTakeTooLongOthersHaveTheirTurn(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	s.addAccounts(3, func(class string, _ int) (items []driver.Resource, more bool) { return disksOf(class, 20), false })
 	confirmed := map[string]int{}
@@ -319,7 +319,7 @@ func TestSweep_ReadsOfOneAccountAlwaysTakeTooLong_OthersHaveTheirTurn(t *testing
 }
 
 // Suspects that were not checked in time may be orphans: they count for the limit, and a part of what is held cannot be approved.
-func TestSweep_ReadsTakeTooLong_LimitAndApprovalAreForAllSuspects(t *testing.T) {
+func TestSweepReadsTakeTooLongLimitAndApprovalAreForAllSuspects(t *testing.T) {
 	s := newSweeping(t, 39)
 	var all []string
 	for i := range 40 {
@@ -348,7 +348,7 @@ func TestSweep_ReadsTakeTooLong_LimitAndApprovalAreForAllSuspects(t *testing.T) 
 
 // Twenty accounts of which a sweep lists ten in its time, and whose deletions get no answer for a minute each: deletions are tried in all of
 // them in their turn.
-func TestSweep_ListsAndDeletionsAreCutOff_AllAccountsHaveTheirTurn(t *testing.T) {
+func TestSweepWhenListsAndDeletionsAreCutOffAllAccountsHaveTheirTurn(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	s.addAccounts(20, func(class string, _ int) (items []driver.Resource, more bool) {
 		s.clock.Step(longestList/10 + time.Second)

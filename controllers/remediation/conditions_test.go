@@ -85,7 +85,7 @@ func TestHeldOf(t *testing.T) {
 	}
 }
 
-func TestConfig_WithoutAThreshold_IsInvalid(t *testing.T) {
+func TestConfigWithoutAThresholdIsInvalid(t *testing.T) {
 	b := newBench(t)
 	defer b.end()
 	cfg := b.cfg

@@ -62,7 +62,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestUnknownFields_WithoutTheTypeOfTheSpec_AreNotReported(t *testing.T) {
+func TestUnknownFieldsWithoutTheTypeOfTheSpecAreNotReported(t *testing.T) {
 	_, err := bridge.New(newCloud(), bridge.Options{}).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: machine().Class})
 	if driver.CodeOf(err) != driver.Unimplemented {
 		t.Errorf("%v, want Unimplemented", err)

@@ -70,7 +70,7 @@ func serveToCrash(t *testing.T, socket string, d driver.Driver) (crash func()) {
 }
 
 // The effect of a create whose answer is lost is found by the next one, when the process is back.
-func TestCrash_AfterTheEffect_LeavesOneVM(t *testing.T) {
+func TestCrashAfterTheEffectLeavesOneVM(t *testing.T) {
 	socket := socketIn(t)
 	vms := map[string]bool{}
 	var crash func()
@@ -111,7 +111,7 @@ func TestCrash_AfterTheEffect_LeavesOneVM(t *testing.T) {
 }
 
 // No call waits for a process that is away: a worker that made it would do nothing else.
-func TestAway_CallsFailAtOnce(t *testing.T) {
+func TestAwayCallsFailAtOnce(t *testing.T) {
 	socket := socketIn(t)
 	client := dial(t, socket)
 	for range 1000 {
@@ -139,7 +139,7 @@ func hanging(t *testing.T) (client *plugin.Client, began, ended <-chan struct{})
 	}}}), begins, ends
 }
 
-func TestHang_CallsEndWithTheirContext(t *testing.T) {
+func TestHangCallsEndWithTheirContext(t *testing.T) {
 	client, began, ended := hanging(t)
 	for deadline := soon; len(began) == 0; deadline *= 2 { // on a busy machine it may pass before the driver is called
 		_, err := statusOf(t, client, deadline)
@@ -185,7 +185,7 @@ func silent(t *testing.T, do func(net.Conn)) string {
 	return socket
 }
 
-func TestHang_BeforeTheFirstAnswer(t *testing.T) {
+func TestHangBeforeTheFirstAnswer(t *testing.T) {
 	socket := silent(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	client := dial(t, socket)
 	_, err := statusOf(t, client, soon)
@@ -396,7 +396,7 @@ func TestListen(t *testing.T) {
 }
 
 // An older driver ignores fields as it did. That it does not report them is no failure of a call.
-func TestDriverWithoutUnknownFields_IsNotAsked(t *testing.T) {
+func TestDriverWithoutUnknownFieldsIsNotAsked(t *testing.T) {
 	client := runForeign(t, &foreign{negotiated: version1()}, healthv1.HealthCheckResponse_SERVING)
 	_, err := client.GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: of("m").Class})
 	want(t, "without the capability", err, driver.Unimplemented)

@@ -84,7 +84,7 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-func TestKind_File_IsWhatKubeconformLooksFor(t *testing.T) {
+func TestKindFileIsWhatKubeconformLooksFor(t *testing.T) {
 	for k, want := range map[kind]string{
 		{"", "v1", "Service"}:                       "service-v1.json",
 		{"rbac.authorization.k8s.io", "v1", "Role"}: "role-rbac-v1.json",

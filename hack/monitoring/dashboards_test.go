@@ -17,7 +17,7 @@ const valid = `
     - {title: p, shows: s, queries: [{expr: 'up{$fleet}'}]}
 `
 
-func TestRead_ReportsWhatIsWrong(t *testing.T) {
+func TestReadReportsWhatIsWrong(t *testing.T) {
 	if _, err := read([]byte(valid)); err != nil {
 		t.Fatalf("want no error of a valid source, got %v", err)
 	}
@@ -42,7 +42,7 @@ func TestRead_ReportsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestPanels_FillLinesFromLeftToRight(t *testing.T) {
+func TestPanelsFillLinesFromLeftToRight(t *testing.T) {
 	panelOf := func(kind kind, width int) panel { return panel{Kind: kind, Width: width} }
 	d := dashboard{Rows: []row{
 		{Panels: []panel{panelOf(stat, 0), panelOf(stat, 0), panelOf(graph, 12), panelOf(graph, 12), panelOf(graph, 8)}},
@@ -76,7 +76,7 @@ func TestPanels_FillLinesFromLeftToRight(t *testing.T) {
 	}
 }
 
-func TestTargets_SelectOneFleet(t *testing.T) {
+func TestTargetsSelectOneFleet(t *testing.T) {
 	p := panel{Kind: table, Queries: []query{{Expr: `sum(a{$fleet}) / sum(b{$tenant,x="y"}) / c{$objects} / d{$drivers}`}}}
 	target := p.targets()[0]
 	want := `sum(a{job="$job",namespace="$namespace"}) / sum(b{job="$job",namespace="$tenant",x="y"}) / c{job="$job"} / d{job=~"$job-driver-.+",namespace="$namespace"}`

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestIndex_HasOneLineForEachAlert(t *testing.T) {
+func TestIndexHasOneLineForEachAlert(t *testing.T) {
 	dir := t.TempDir()
 	source, index := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "README.md")
 	text := `

@@ -15,9 +15,9 @@ var (
 	condition = regexp.MustCompile(`eq \.type "(\w+)"`)
 )
 
-// TestRunbooks_Conditions_AreShownOfAllKinds: MachineSets have MCM's field machineSetCondition, and conditions beside it where the definitions
+// TestRunbooksConditionsAreShownOfAllKinds: MachineSets have MCM's field machineSetCondition, and conditions beside it where the definitions
 // are the fleet's.
-func TestRunbooks_Conditions_AreShownOfAllKinds(t *testing.T) {
+func TestRunbooksConditionsAreShownOfAllKinds(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/runbooks/*.md")
 	if err != nil {
 		t.Fatal(err)

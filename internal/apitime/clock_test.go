@@ -192,7 +192,7 @@ func TestAheadOf(t *testing.T) {
 }
 
 // An API server among others whose clock differs a little does not hide by how much the clusters differ.
-func TestAheadOf_WhileAnswersDisagree(t *testing.T) {
+func TestAheadOfWhileAnswersDisagree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &apart{}
 		control, target := apitime.New(own, "control"), apitime.New(own, "target")

@@ -40,6 +40,65 @@ func plainWords(files []goFile) (findings []string) {
 	return findings
 }
 
+// fieldTerms lists words for which docs/vocabulary.md or a plain word exists: "regardless of", "in addition to", "permanently", "from the API server".
+var fieldTerms = regexp.MustCompile(`(?i)\b(whatever|beside|for ever|past all caches|rivals?|doomed|foresees?|complains?|complained|made anew)\b`)
+
+// termsOfTheField: product code uses the field's terms in comments, texts and names.
+func termsOfTheField(files []goFile) (findings []string) {
+	for _, f := range files {
+		if f.isGenerated() || f.inside("internal/archtest") || f.inside("e2e") || f.inside("hack") {
+			continue
+		}
+		check := func(n ast.Node, text string) {
+			if word := fieldTerms.FindString(text); word != "" {
+				findings = append(findings, fmt.Sprintf("%s: %q: use the field's term", f.at(n), word))
+			}
+		}
+		for _, group := range f.syntax.Comments {
+			for _, comment := range group.List {
+				check(comment, comment.Text)
+			}
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				if n.Kind == token.STRING && strings.Contains(n.Value, " ") {
+					check(n, n.Value)
+				}
+			case *ast.Ident:
+				check(n, n.Name)
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// testFunctions matches the names of functions that go test runs.
+var testFunctions = regexp.MustCompile(`^(Test|Benchmark|Fuzz)[^a-z]`)
+
+// testNames are plain phrases that state the expected behaviour, without underscores.
+var testNames = regexp.MustCompile(`^(Test|Benchmark|Fuzz)[A-Z][A-Za-z0-9]*$`)
+
+// testsAreNamedAlike: all tests are in one style.
+func testsAreNamedAlike(files []goFile) (findings []string) {
+	for _, f := range files {
+		if !f.isTest() {
+			continue
+		}
+		for _, declaration := range f.syntax.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok || function.Recv != nil || !testFunctions.MatchString(function.Name.Name) {
+				continue
+			}
+			if !testNames.MatchString(function.Name.Name) {
+				findings = append(findings, fmt.Sprintf("%s: %s: name the test by a phrase without underscores", f.at(function), function.Name.Name))
+			}
+		}
+	}
+	return findings
+}
+
 // quotesOldWords are the documents that list old names beside the new ones.
 var quotesOldWords = []string{"docs/adr/0013-terms-of-the-field.md", "CHANGELOG.md"}
 

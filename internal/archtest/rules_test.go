@@ -108,6 +108,14 @@ func rules() []rule {
 			{"internal/target/a.go", "package target\n// nobody waits\nfunc F() {}\n"},
 			{"internal/target/a.go", "package target\nconst text = \"the user is told\"\n"},
 		}},
+		{"product code uses the field's terms", termsOfTheField, []snippet{
+			{"internal/target/a.go", "package target\n// F works whatever happens\nfunc F() {}\n"},
+			{"internal/target/a.go", "package target\nconst text = \"a comment beside it\"\n"},
+			{"internal/target/a.go", "package target\nvar rivals = 1\n"},
+		}},
+		{"tests are named alike", testsAreNamedAlike, []snippet{
+			{"internal/target/a_test.go", "package target\nfunc TestRead_Fails(t *testing.T) {}\n"},
+		}},
 		{"packages are used", packagesAreUsed, []snippet{
 			{"internal/unused/a.go", "package unused\nfunc F() {}\n"},
 		}},

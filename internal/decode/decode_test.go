@@ -83,7 +83,7 @@ func TestItemsThatDecodeAreListedBesideOthers(t *testing.T) {
 	}
 }
 
-func TestDecode_UndecodableObject_ErrorHasMetadata(t *testing.T) {
+func TestDecodeUndecodableObjectErrorHasMetadata(t *testing.T) {
 	_, _, err := whole(t).Decode([]byte(machine("m", bad)), nil, &v1alpha1.Machine{})
 	f, ok := FailureOf(fmt.Errorf("read it: %w", err))
 	if !ok || f.Name != "m" || f.UID != "u-m" {
@@ -105,7 +105,7 @@ func TestDecode_UndecodableObject_ErrorHasMetadata(t *testing.T) {
 	}
 }
 
-func TestDecode_UndecodableObjectInWatch_DeliversFailure(t *testing.T) {
+func TestDecodeUndecodableObjectInWatchDeliversFailure(t *testing.T) {
 	obj, _, err := whole(t).Decode([]byte(machine("m", bad)), nil, nil)
 	f, ok := obj.(*Failure)
 	if err != nil || !ok || f.Name != "m" || f.ResourceVersion != "7" {
@@ -123,7 +123,7 @@ func TestDecode_UndecodableObjectInWatch_DeliversFailure(t *testing.T) {
 }
 
 // Objects of other APIs fail as in client-go.
-func TestDecode_OtherAPI_Fails(t *testing.T) {
+func TestDecodeOtherAPIFails(t *testing.T) {
 	for _, text := range []string{
 		"", "{", "7", `{"apiVersion":"v1","kind":"Status","code":"many"}`,
 		`{"apiVersion":"v1","kind":"PodList","items":[]}`, `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Other","metadata":{"name":"x"}`,
@@ -134,7 +134,7 @@ func TestDecode_OtherAPI_Fails(t *testing.T) {
 	}
 }
 
-func TestExplain_NamesUndecodableFields(t *testing.T) {
+func TestExplainNamesUndecodableFields(t *testing.T) {
 	for name, tc := range map[string]struct{ kind, content, want string }{
 		"a duration": {"Machine", `{"spec":{"drainTimeout":"soon"}}`, `spec.drainTimeout: time: invalid duration "soon"`},
 		"two": {

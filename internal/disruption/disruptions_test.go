@@ -14,7 +14,7 @@ import (
 
 // Disruptions are read as they were written, and the annotations of other clients stay, for each type of root. A root without
 // disruptions has no annotation for them.
-func TestWriteDisruptions_AreReadAgain(t *testing.T) {
+func TestWriteDisruptionsAreReadAgain(t *testing.T) {
 	recorded := []Disruption{{Name: "m", UID: "u", Since: metav1.NewTime(start)}}
 	for name, root := range map[string]metav1.Object{
 		"without annotations":     &v1alpha1.MachineDeployment{},

@@ -40,7 +40,7 @@ func worldOf(sets []*v1alpha1.MachineSet, machines ...*v1alpha1.Machine) World {
 }
 
 // A machine that cannot be decoded exists: no other one is being created instead of it, unless it is being deleted or of another set.
-func TestUndecodableMachines_AreNotMissing(t *testing.T) {
+func TestUndecodableMachinesAreNotMissing(t *testing.T) {
 	deleted := func(m *v1alpha1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: start} }
 	for name, c := range map[string]struct {
 		change  func(m *v1alpha1.Machine)
@@ -62,7 +62,7 @@ func TestUndecodableMachines_AreNotMissing(t *testing.T) {
 }
 
 // While deletions are held, those that wait are counted for each set, and those of sets that are being deleted all.
-func TestHeldDeletions_AreCountedForEachSet(t *testing.T) {
+func TestHeldDeletionsAreCountedForEachSet(t *testing.T) {
 	s, another, ending := setOf("s", 1), setOf("another", 2), setOf("ending", 1)
 	of := func(set *v1alpha1.MachineSet, names ...string) (machines []*v1alpha1.Machine) {
 		for _, name := range names {
@@ -103,7 +103,7 @@ func TestHeldDeletions_AreCountedForEachSet(t *testing.T) {
 }
 
 // The text of thresholds has a maximum, which is allowed itself.
-func TestParseThresholds_OfTheMaximumLength(t *testing.T) {
+func TestParseThresholdsOfTheMaximumLength(t *testing.T) {
 	text := "not-ready=" + strings.Repeat("0", shown-len("not-ready=3")) + "3"
 	if got, err := ParseThresholds(text, DefaultThresholds()); err != nil || got.NotReady != 3 {
 		t.Errorf("%d bytes: %v and %v", len(text), got, err)
@@ -111,7 +111,7 @@ func TestParseThresholds_OfTheMaximumLength(t *testing.T) {
 }
 
 // The namespaces of thresholds are those that have used them last, and all that fit are in use.
-func TestAllBreakers_UseAgain(t *testing.T) {
+func TestAllBreakersUseAgain(t *testing.T) {
 	flags := DefaultThresholds()
 	own := flags
 	own.NotReady = 1
@@ -141,7 +141,7 @@ func TestAllBreakers_UseAgain(t *testing.T) {
 }
 
 // Thresholds that are in use can be used by one more namespace, also when no others have room.
-func TestAllBreakers_FullAndUsedByOneMoreNamespace(t *testing.T) {
+func TestAllBreakersFullAndUsedByOneMoreNamespace(t *testing.T) {
 	flags := DefaultThresholds()
 	var many []Thresholds
 	for i := range MaxThresholds {
@@ -159,7 +159,7 @@ func TestAllBreakers_FullAndUsedByOneMoreNamespace(t *testing.T) {
 }
 
 // What is remembered has no effect with thresholds that are not in use, or with which no circuit breaker opens.
-func TestAllBreakers_RememberOfOtherThresholds_DoesNothing(t *testing.T) {
+func TestAllBreakersRememberOfOtherThresholdsDoesNothing(t *testing.T) {
 	never, unused := DefaultThresholds(), DefaultThresholds()
 	never.Percent, unused.NotReady = 100, 9
 	h := NewAllBreakers(never)
@@ -174,7 +174,7 @@ func TestAllBreakers_RememberOfOtherThresholds_DoesNothing(t *testing.T) {
 }
 
 // Slots with negative numbers do not exist, the first one does, and machines without a known namespace are of none.
-func TestReports_EdgesOfWhatIsRead(t *testing.T) {
+func TestReportsEdgesOfWhatIsRead(t *testing.T) {
 	own, ok := read(`{"counts":{"/z":{"-1":[1,1],"0":[2,1]}},"unready":{"/z":{"":{"0":1},"n":{"0":0}}},"empty":[-1,0,1]}`)
 	if !ok || !slices.Equal(slices.Sorted(maps.Keys(own)), []int{0, 1}) {
 		t.Fatalf("read %v, %t, want slots 0 and 1", own, ok)
@@ -194,7 +194,7 @@ func TestReports_EdgesOfWhatIsRead(t *testing.T) {
 }
 
 // A report of exactly the maximum size is kept as it is; and a slot whose only scopes are empty is reported as empty.
-func TestReports_EdgesOfWhatIsWritten(t *testing.T) {
+func TestReportsEdgesOfWhatIsWritten(t *testing.T) {
 	if got := write(Own{3: {zone1: {}}}); got != `{"empty":[3]}` {
 		t.Errorf("a scope without machines is reported as %s", got)
 	}
@@ -213,7 +213,7 @@ func TestReports_EdgesOfWhatIsWritten(t *testing.T) {
 }
 
 // Of several reports of a slot without a holder the worst one counts, whichever is read first.
-func TestReports_WorstOfSeveral(t *testing.T) {
+func TestReportsWorstOfSeveral(t *testing.T) {
 	text := func(ready, notReady int) string {
 		return fmt.Sprintf(`{"counts":{"/z1":{"0":[%d,%d]}}}`, ready, notReady)
 	}
@@ -238,7 +238,7 @@ func TestReports_WorstOfSeveral(t *testing.T) {
 }
 
 // A replica's report of its session has precedence over the one on its Lease, and slots that do not exist any more are left out.
-func TestReport_OfEarlierSlots(t *testing.T) {
+func TestReportOfEarlierSlots(t *testing.T) {
 	reports := ParseReports(map[string]string{"a": `{"counts":{"/z1":{"0":[1,0]}},"empty":[7]}`}, []string{"", "a"})
 	if got, want := Report("a", Own{1: {}}, reports, `{"counts":{"/z1":{"0":[2,0],"2":[1,0]}}}`), `{"counts":{"/z1":{"0":[2,0]}},"empty":[1]}`; got != want {
 		t.Errorf("reported %s, want %s", got, want)
@@ -250,7 +250,7 @@ func TestReport_OfEarlierSlots(t *testing.T) {
 }
 
 // A report has the machines of all slots of a namespace, and the namespaces with most of them, with any names.
-func TestReports_NamespacesOfAllSlots(t *testing.T) {
+func TestReportsNamespacesOfAllSlots(t *testing.T) {
 	own := Own{0: {}, 1: {}}
 	for slot := range own {
 		for i := range 20 {
@@ -265,7 +265,7 @@ func TestReports_NamespacesOfAllSlots(t *testing.T) {
 }
 
 // A zone has the first of the turns that it gets in its namespaces.
-func TestTurns_OfAZoneOfTwoNamespaces_IsTheFirst(t *testing.T) {
+func TestTurnsOfAZoneOfTwoNamespacesIsTheFirst(t *testing.T) {
 	for range 20 { // maps have no order
 		if turn := turns(map[Scope]map[string]int{{Zone: "a"}: {"v": 5, "w": 1}, {Zone: "b"}: {"w": 2}}); turn[Scope{Zone: "a"}] != 0 {
 			t.Fatalf("turns %v, want a first", turn)
@@ -274,7 +274,7 @@ func TestTurns_OfAZoneOfTwoNamespaces_IsTheFirst(t *testing.T) {
 }
 
 // Scopes without a known namespace are the last ones.
-func TestTurns_OfScopesWithoutNamespace_AreLast(t *testing.T) {
+func TestTurnsOfScopesWithoutNamespaceAreLast(t *testing.T) {
 	turn := turns(map[Scope]map[string]int{{Zone: "a"}: {}, {Zone: "b"}: {"n": 1}, {Zone: "c"}: {"n": 2}})
 	if turn[Scope{Zone: "a"}] != math.MaxInt || turn[Scope{Zone: "b"}] != 1 || turn[Scope{Zone: "c"}] != 0 {
 		t.Errorf("turns %v, want c, b, and a last", turn)
@@ -282,7 +282,7 @@ func TestTurns_OfScopesWithoutNamespace_AreLast(t *testing.T) {
 }
 
 // The same counts have the same report: one that differs is written to the Lease.
-func TestReports_AreOrdered(t *testing.T) {
+func TestReportsAreOrdered(t *testing.T) {
 	own, want := Own{}, []string{}
 	for slot := range 50 {
 		own[slot], want = Counts{}, append(want, fmt.Sprint(slot))
@@ -293,7 +293,7 @@ func TestReports_AreOrdered(t *testing.T) {
 }
 
 // Where not even all slots have room, those in which all machines are Ready are reported as empty, and the others as they are.
-func TestReports_OfManySlots_KeepWhatIsNotReady(t *testing.T) {
+func TestReportsOfManySlotsKeepWhatIsNotReady(t *testing.T) {
 	own, slots := Own{}, 2500
 	for slot := range slots {
 		own[slot] = Counts{zone1: counted(Count{Ready: 1})}
@@ -307,7 +307,7 @@ func TestReports_OfManySlots_KeepWhatIsNotReady(t *testing.T) {
 }
 
 // The namespaces of a zone are those of all slots.
-func TestRanked_NamespacesOfAllSlotsCount(t *testing.T) {
+func TestRankedNamespacesOfAllSlotsCount(t *testing.T) {
 	for range 10 { // maps have no order
 		own := Own{0: {}, 1: {}}
 		own[0].Add(Scope{Zone: "a"}, "v", Count{Ready: 1})

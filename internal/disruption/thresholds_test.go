@@ -28,7 +28,7 @@ func TestParseThresholds(t *testing.T) {
 	}
 }
 
-func TestParseThresholds_Invalid_SaysWhatIsExpected(t *testing.T) {
+func TestParseThresholdsInvalidSaysWhatIsExpected(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                  "the keys are not-ready, percent, close-percent, close-after and try-after",
 		"5":                                 `unknown key "5"`,

@@ -116,8 +116,8 @@ func FuzzReadIntents(f *testing.F) {
 	})
 }
 
-// TestIntentsReason_OfForeignText_IsBounded: any client may have written the annotation, and the rule is a label of a metric.
-func TestIntentsReason_OfForeignText_IsBounded(t *testing.T) {
+// TestIntentsReasonOfForeignTextIsBounded: any client may have written the annotation, and the rule is a label of a metric.
+func TestIntentsReasonOfForeignTextIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	in := Intents{
 		Delete: []Deletion{

@@ -224,9 +224,9 @@ func TestJoinedPoolUnderFaults(t *testing.T) {
 	}
 }
 
-// TestJoinedPool_TakenBackStaysOnItsMachines: a configuration that fails on every Node is taken back, or corrected, at any moment. The Nodes on
+// TestJoinedPoolTakenBackStaysOnItsMachines: a configuration that fails on every Node is taken back, or corrected, at any moment. The Nodes on
 // which it has failed are healed in place, and all machines stay.
-func TestJoinedPool_TakenBackStaysOnItsMachines(t *testing.T) {
+func TestJoinedPoolTakenBackStaysOnItsMachines(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

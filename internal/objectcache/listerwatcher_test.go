@@ -47,7 +47,7 @@ func TestListIsConsistentForAllOptions(t *testing.T) {
 }
 
 // A watch that ends on purpose while its request is under way, as where the watches of a replica are merged, reports no error.
-func TestWatch_StoppedInItsRequest_ReportsNoError(t *testing.T) {
+func TestWatchStoppedInItsRequestReportsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
 		logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})

@@ -110,7 +110,7 @@ func TestAdoptAndRelease(t *testing.T) {
 }
 
 // A parent that is deleted without its children creates none in their place, so that nothing counts them as released.
-func TestReleaseAll_ParentInDeletion_RemovesOwnerOnly(t *testing.T) {
+func TestReleaseAllParentInDeletionRemovesOwnerOnly(t *testing.T) {
 	for _, ending := range []bool{false, true} {
 		one := set("one")
 		m := machine("m", one)
@@ -132,7 +132,7 @@ func TestReleaseAll_ParentInDeletion_RemovesOwnerOnly(t *testing.T) {
 	}
 }
 
-func TestInSlotOf_ReplacesSlotOfTemplate(t *testing.T) {
+func TestInSlotOfReplacesSlotOfTemplate(t *testing.T) {
 	parent, child := set("one"), machine("m", nil)
 	child.Labels[v1alpha1.LabelSlot] = "9" // of a template
 	expect := func(want map[string]string) {
@@ -150,7 +150,7 @@ func TestInSlotOf_ReplacesSlotOfTemplate(t *testing.T) {
 }
 
 // A child that has changed meanwhile, is gone, or does not decode in the answer does not keep the others from being written.
-func TestRewrite_ChangedMeanwhile_Skipped(t *testing.T) {
+func TestRewriteChangedMeanwhileSkipped(t *testing.T) {
 	kind := schema.GroupResource{Resource: "machines"}
 	answers := map[string]error{
 		"changed": apierrors.NewConflict(kind, "changed", errors.New("no")),

@@ -92,7 +92,7 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 }
 
 // Only pages are measured: other requests, and refusals, arrive as they are.
-func TestTransport_OtherAnswers(t *testing.T) {
+func TestTransportOtherAnswers(t *testing.T) {
 	s := apiserver.Recording()
 	clients := apiserver.ClientsThrough(pages.Transport(s))
 	if _, err := clients.Machines.MachineSets("n").List(t.Context(), metav1.ListOptions{}); err != nil {

@@ -126,7 +126,7 @@ func TestNewestIsTheOwnWriteUntilTheCacheCatchesUp(t *testing.T) {
 	}
 }
 
-func TestNewSharing_WriteOfOneIsKnownToAll(t *testing.T) {
+func TestNewSharingWriteOfOneIsKnownToAll(t *testing.T) {
 	s, _ := newServer(t)
 	client := func(string) Patcher[*v1alpha1.Machine] { return s }
 	written := NewLatest[*v1alpha1.Machine]()
@@ -143,7 +143,7 @@ func TestNewSharing_WriteOfOneIsKnownToAll(t *testing.T) {
 	}
 }
 
-func TestNewest_DeletedObject_StaysDeleted(t *testing.T) {
+func TestNewestDeletedObjectStaysDeleted(t *testing.T) {
 	s, c := newServer(t)
 	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	s.machine.DeletionTimestamp, s.machine.Finalizers = &now, []string{"f"}
@@ -174,7 +174,7 @@ func TestFutilePatchIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestCommit_Error_ReturnsWrittenPart(t *testing.T) {
+func TestCommitErrorReturnsWrittenPart(t *testing.T) {
 	s, c := newServer(t)
 	s.fail = errors.New("no")
 	observed := s.machine.DeepCopy()

@@ -74,9 +74,9 @@ func (t *trial) accountReports() map[string]member.Accounts {
 	return all
 }
 
-// TestCloudThatDoesNotAnswerOneReplica_MachinesAreServedByOthers: the driver's process is gone, or hangs. The machines of that replica are served by others, it
+// TestCloudThatDoesNotAnswerOneReplicaMachinesAreServedByOthers: the driver's process is gone, or hangs. The machines of that replica are served by others, it
 // gets no further ones, and it serves again when its driver does.
-func TestCloudThatDoesNotAnswerOneReplica_MachinesAreServedByOthers(t *testing.T) {
+func TestCloudThatDoesNotAnswerOneReplicaMachinesAreServedByOthers(t *testing.T) {
 	for name, refuses := range map[string]bool{"its driver hangs": false, "its driver is gone": true} {
 		t.Run(name, func(t *testing.T) {
 			clouded(t, func(r *trial) {
@@ -112,8 +112,8 @@ func TestCloudThatDoesNotAnswerOneReplica_MachinesAreServedByOthers(t *testing.T
 	}
 }
 
-// TestCloudAwayForAll_MovesNoSlot: all replicas find out that it does not answer, and none hands over a slot.
-func TestCloudAwayForAll_MovesNoSlot(t *testing.T) {
+// TestCloudAwayForAllMovesNoSlot: all replicas find out that it does not answer, and none hands over a slot.
+func TestCloudAwayForAllMovesNoSlot(t *testing.T) {
 	clouded(t, func(r *trial) {
 		away := r.network.disturb(&disturbance{name: "the cloud is away", there: true, back: true, of: func(q request) bool { return q.place == atCloud }})
 		r.grow()

@@ -13,7 +13,7 @@ import (
 
 // One machine of each of four MachineDeployments becomes unhealthy, in a fleet of three replicas with a deletion budget of one: one machine
 // is replaced, whichever replicas hold the MachineDeployments. When the Namespace has no limit any more all are.
-func TestDeletionBudget_IsOneForAllReplicas(t *testing.T) {
+func TestDeletionBudgetIsOneForAllReplicas(t *testing.T) {
 	o := replicaOptions()
 	o.Safety.MaxDeletions, o.Health.Timeout = 1, time.Minute
 	t.Parallel()

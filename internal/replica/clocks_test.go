@@ -79,9 +79,9 @@ func (t *trial) putWithStrategy(namespace, name string, replicas int) {
 	})
 }
 
-// TestClocksThatDiffer_MoveNoDeadline: the clocks of two replicas differ from that of the API server, by ten minutes each way. Every deadline
+// TestClocksThatDifferMoveNoDeadline: the clocks of two replicas differ from that of the API server, by ten minutes each way. Every deadline
 // counts as with equal clocks, also after the other replica has taken over, and both replicas report their clocks.
-func TestClocksThatDiffer_MoveNoDeadline(t *testing.T) {
+func TestClocksThatDifferMoveNoDeadline(t *testing.T) {
 	o := replicaOptions(func(o *Options) { o.Machine.CreationTimeout, o.Health.Timeout = 5*time.Minute, 5*time.Minute })
 	const timeout = 5 * time.Minute
 	// late is how much later than at its deadline a machine may be gone: the slots of a dead replica are taken over, a replica that has just started
@@ -196,9 +196,9 @@ func answer(t *testing.T, d time.Duration, servers map[string]*apitime.Clock, ah
 	}
 }
 
-// TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly: the clock of either API server is set forward by two hours while a machine that has one hour has had
+// TestClockOfAnAPIServerThatIsSetEndsNoDeadlineEarly: the clock of either API server is set forward by two hours while a machine that has one hour has had
 // 20 minutes of it.
-func TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly(t *testing.T) {
+func TestClockOfAnAPIServerThatIsSetEndsNoDeadlineEarly(t *testing.T) {
 	for _, which := range []string{"control", "target"} {
 		synctest.Test(t, func(t *testing.T) {
 			c := clients{wall: apitime.New(clock.RealClock{}, "control"), targetWall: apitime.New(clock.RealClock{}, "target")}
@@ -222,9 +222,9 @@ func TestClockOfAnAPIServerThatIsSet_EndsNoDeadlineEarly(t *testing.T) {
 	}
 }
 
-// TestClockThatIsSetBack_SettlesWhatWasUnserved: the control plane has started with a clock that is two hours ahead, when a fleet was down that starts
+// TestClockThatIsSetBackSettlesWhatWasUnserved: the control plane has started with a clock that is two hours ahead, when a fleet was down that starts
 // with it.
-func TestClockThatIsSetBack_SettlesWhatWasUnserved(t *testing.T) {
+func TestClockThatIsSetBackSettlesWhatWasUnserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wall := apitime.New(clock.RealClock{}, "control")
 		d := &deps{clients: clients{wall: wall}, unserved: &unserved{clock: wall}}

@@ -13,10 +13,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestMistakes_ThatTheAPIServerStores_AreServedWhenCorrected stores objects that definitions of Machine Controller Manager accept: some are invalid,
+// TestMistakesThatTheAPIServerStoresAreServedWhenCorrected stores objects that definitions of Machine Controller Manager accept: some are invalid,
 // and some do not decode. They are reported and counted, no machine is created for them or taken from others, and nothing is written as
 // long as they stay. Others are served, also after a restart, and they are when they are corrected.
-func TestMistakes_ThatTheAPIServerStores_AreServedWhenCorrected(t *testing.T) {
+func TestMistakesThatTheAPIServerStoresAreServedWhenCorrected(t *testing.T) {
 	o := replicaOptions()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)

@@ -20,9 +20,9 @@ func invents(place string) *disturbance {
 	}
 }
 
-// TestProxyThatAnswersForTheTarget_ProvesNoNodeAbsent: machines are deleted while a proxy answers each request to the target cluster with 404. No
+// TestProxyThatAnswersForTheTargetProvesNoNodeAbsent: machines are deleted while a proxy answers each request to the target cluster with 404. No
 // VM is deleted, because a pod runs on each that was not evicted. When the API server answers again and the pods are gone, the VMs are deleted.
-func TestProxyThatAnswersForTheTarget_ProvesNoNodeAbsent(t *testing.T) {
+func TestProxyThatAnswersForTheTargetProvesNoNodeAbsent(t *testing.T) {
 	o := replicaOptions()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
@@ -60,9 +60,9 @@ func TestProxyThatAnswersForTheTarget_ProvesNoNodeAbsent(t *testing.T) {
 	})
 }
 
-// TestProxyThatAnswersForTheControlCluster_ProvesNothing: while a proxy answers each request to the control cluster with 404, nothing is deleted
+// TestProxyThatAnswersForTheControlClusterProvesNothing: while a proxy answers each request to the control cluster with 404, nothing is deleted
 // at the cloud, and then all continues.
-func TestProxyThatAnswersForTheControlCluster_ProvesNothing(t *testing.T) {
+func TestProxyThatAnswersForTheControlClusterProvesNothing(t *testing.T) {
 	o := replicaOptions()
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)

@@ -11,10 +11,10 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestRollingUpdate_OwnerEnds_NextOwnerContinues rolls three machines, and ends the owner of their slot while the first new machine is being
+// TestRollingUpdateWhenOwnerEndsNextOwnerContinues rolls three machines, and ends the owner of their slot while the first new machine is being
 // created. There are never more than four machines, and never fewer than three that run. One replica alone exports the metrics of the
 // MachineDeployment, and none does when it is deleted.
-func TestRollingUpdate_OwnerEnds_NextOwnerContinues(t *testing.T) {
+func TestRollingUpdateWhenOwnerEndsNextOwnerContinues(t *testing.T) {
 	o := replicaOptions()
 	for name, end := range map[string]func(*process){"killed": (*process).crash, "leaves": (*process).quit} {
 		t.Run(name, func(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// TestZoneOutage_OfTwoReplicas_ReplacesNothing: all machines of a zone, of four MachineDeployments, become not Ready, and no machine is
+// TestZoneOutageOfTwoReplicasReplacesNothing: all machines of a zone, of four MachineDeployments, become not Ready, and no machine is
 // replaced, also when a replica is killed meanwhile: each counts the machines of the others. Another zone is not affected. When
 // the zone has recovered, one of its machines dies, and that is replaced.
-func TestZoneOutage_OfTwoReplicas_ReplacesNothing(t *testing.T) {
+func TestZoneOutageOfTwoReplicasReplacesNothing(t *testing.T) {
 	o := replicaOptions()
 	o.Health.Timeout = time.Minute
 	synctest.Test(t, func(t *testing.T) {

@@ -129,8 +129,8 @@ func TestPassThatDoesNotRestIsEnded(t *testing.T) {
 	}
 }
 
-// TestNamespacesInDeletion_AreNoFailureOfTheirKeys: what they refuse is logged once for each, and tried again seldom.
-func TestNamespacesInDeletion_AreNoFailureOfTheirKeys(t *testing.T) {
+// TestNamespacesInDeletionAreNoFailureOfTheirKeys: what they refuse is logged once for each, and tried again seldom.
+func TestNamespacesInDeletionAreNoFailureOfTheirKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &ktesting.BufferTL{}
 		metrics, attempts := NewMetrics(prometheus.NewRegistry()), 0

@@ -224,7 +224,7 @@ func (g *lateGate) Admit(ctx context.Context, key string) (context.Context, func
 	return ctx, func() {}, g.open
 }
 
-func TestNotifier_EnqueuesRefusedKeys(t *testing.T) {
+func TestNotifierEnqueuesRefusedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, passes := &lateGate{}, 0
 		r := start(t, Config[string]{Gate: gate, Reconcile: func(context.Context, string) (Result, error) {

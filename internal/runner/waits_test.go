@@ -23,7 +23,7 @@ func (v waitVerdict) Waits() string                  { return string(v) }
 
 // What an object waits for is one span from the first pass that rests for it until the pass that does not any more, in the trace of the stage
 // in which the wait began.
-func TestWaits_AreTraced(t *testing.T) {
+func TestWaitsAreTraced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := tracetest.NewSpanRecorder()
 		waitsFor, stage := waitVerdict(""), telemetry.Stage{Name: "create machine", ID: "u"}

@@ -39,7 +39,7 @@ type refusal struct{ error }
 
 func (refusal) NotOurs() bool { return false }
 
-func TestDriverMetrics_Calls_CountedByCode(t *testing.T) {
+func TestDriverMetricsCallsCountedByCode(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	d := &slow{clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0)), takes: 20 * time.Second}
 	traced := TraceDriver(d, "p", sdktrace.NewTracerProvider().Tracer("t"), NewDriverMetrics(registry, d.clock))
@@ -106,7 +106,7 @@ func exemplars(h *dto.Histogram) (ids []string) {
 	return ids
 }
 
-func TestObserve_TraceThatIsNotSampled_NoExemplar(t *testing.T) {
+func TestObserveWhenTraceThatIsNotSampledNoExemplar(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Help: "h", Buckets: []float64{1}})
 	registry.MustRegister(seconds)
@@ -125,7 +125,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestTransport_RequestsOfDrivers_CountedByService(t *testing.T) {
+func TestTransportRequestsOfDriversCountedByService(t *testing.T) {
 	registry, clock := prometheus.NewRegistry(), clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	metrics := NewRequestMetrics(registry, clock)
 	transport := metrics.Transport("p", func(r *http.Request) string { return r.Host }, roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -162,7 +162,7 @@ mcm_cloud_api_requests_total{provider="p",service="vms"} 3
 }
 
 // client-go keeps the metrics that were registered first, so that this is the only test of them here. A server may answer with any status.
-func TestRESTClient_AnyStatus_BoundedLabels(t *testing.T) {
+func TestRESTClientAnyStatusBoundedLabels(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	RegisterRESTClient(registry)
 	RegisterRESTClient(prometheus.NewRegistry()) // ineffective, and no error

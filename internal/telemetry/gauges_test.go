@@ -32,7 +32,7 @@ func gathered(t *testing.T, collector prometheus.Collector) (series []*dto.Metri
 }
 
 // Any client that may write the status of a machine can put anything there.
-func TestGauges_HostileObject_BoundedSeries(t *testing.T) {
+func TestGaugesHostileObjectBoundedSeries(t *testing.T) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n"}}
 	add := func(condition string) {
 		m.Status.Conditions = append(m.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(condition), Status: corev1.ConditionTrue})
@@ -69,7 +69,7 @@ func TestGauges_HostileObject_BoundedSeries(t *testing.T) {
 	}
 }
 
-func TestGauges_GroupsAndCounters_AreBounded(t *testing.T) {
+func TestGaugesGroupsAndCountersAreBounded(t *testing.T) {
 	none := func() []*v1alpha1.Machine { return nil }
 	gauges := NewGauges(always, none, CountOfGroups("failed", "h", func(_ []*v1alpha1.Machine, report Measure) {
 		report(3, strings.Repeat("x", 1<<20), "a\xff")
@@ -85,7 +85,7 @@ func TestGauges_GroupsAndCounters_AreBounded(t *testing.T) {
 	}
 }
 
-func TestGauges_ProcessThatMayNotAct_NoSeries(t *testing.T) {
+func TestGaugesProcessThatMayNotActNoSeries(t *testing.T) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n"}}
 	all := func() []*v1alpha1.Machine { return []*v1alpha1.Machine{m} }
 	gauge := Number("g", "h", func(*v1alpha1.Machine) int32 { return 1 })
@@ -96,7 +96,7 @@ func TestGauges_ProcessThatMayNotAct_NoSeries(t *testing.T) {
 	}
 }
 
-func TestAllowed_MetricsByMachine_OnlyThoseNamed(t *testing.T) {
+func TestAllowedMetricsByMachineOnlyThoseNamed(t *testing.T) {
 	gauges := func() (all []Gauge[*v1alpha1.Machine]) {
 		for _, name := range append(SeriesByMachine(), "mcm_machine_items_total") {
 			all = append(all, Number(name, "h", func(*v1alpha1.Machine) int32 { return 1 }))
@@ -118,7 +118,7 @@ func TestAllowed_MetricsByMachine_OnlyThoseNamed(t *testing.T) {
 	}
 }
 
-func TestNames_BeyondTheBound_AreOther(t *testing.T) {
+func TestNamesBeyondTheBoundAreOther(t *testing.T) {
 	names := NewNames(2)
 	for _, tc := range []struct{ name, want string }{{"a", "a"}, {"b", "b"}, {"c", OtherName}, {"a", "a"}} {
 		if got := names.Name(tc.name); got != tc.want {

@@ -25,7 +25,7 @@ func exporting() (trace.Tracer, *passes, *tracetest.InMemoryExporter) {
 }
 
 // A pass that has sent nothing and has not failed is not exported; the next one of its key has the number of those.
-func TestPassesWithoutEffect_AreCounted(t *testing.T) {
+func TestPassesWithoutEffectAreCounted(t *testing.T) {
 	tracer, p, exporter := exporting()
 	run := func(key string, act func(ctx context.Context, pass trace.Span)) {
 		ctx, pass := StartPass(t.Context(), tracer, Pass{Controller: "machine", Key: key, Root: "r"})
@@ -73,7 +73,7 @@ func TestPassesWithoutEffect_AreCounted(t *testing.T) {
 	}
 }
 
-func TestBufferedSpans_AreBounded(t *testing.T) {
+func TestBufferedSpansAreBounded(t *testing.T) {
 	tracer, p, exporter := exporting()
 	ctx, first := StartPass(t.Context(), tracer, Pass{Controller: "c", Key: "k", Root: "r"})
 	for range 3 * mostSpansOfPass {
@@ -101,7 +101,7 @@ func TestBufferedSpans_AreBounded(t *testing.T) {
 }
 
 // The passes of a stage, by any process, and what it waited for, are one trace, below the span of the one that ends it.
-func TestStage_IsOneTrace(t *testing.T) {
+func TestStageIsOneTrace(t *testing.T) {
 	stage := Stage{Name: "create machine", ID: "u"}
 	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}}
 	at := func(seconds int64) time.Time { return time.Unix(1000+seconds, 0) }

@@ -93,8 +93,8 @@ func TestEventsNameTheirReplica(t *testing.T) {
 	}
 }
 
-// TestEventsInANamespaceInDeletion_AreLoggedOnceForIt: each of them is rejected, and has its own line already.
-func TestEventsInANamespaceInDeletion_AreLoggedOnceForIt(t *testing.T) {
+// TestEventsInANamespaceInDeletionAreLoggedOnceForIt: each of them is rejected, and has its own line already.
+func TestEventsInANamespaceInDeletionAreLoggedOnceForIt(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "e", errors.New("it is being terminated"))
 	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	log := &ktesting.BufferTL{}

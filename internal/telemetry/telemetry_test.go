@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-func TestTracing_NotConfigured_NotStarted(t *testing.T) {
+func TestTracingNotConfiguredNotStarted(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"no endpoint": {},
 		"none":        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_TRACES_EXPORTER": "none"},
@@ -43,7 +43,7 @@ func TestTracing_NotConfigured_NotStarted(t *testing.T) {
 	}
 }
 
-func TestTracing_EndpointOnly_ProviderStarted(t *testing.T) {
+func TestTracingEndpointOnlyProviderStarted(t *testing.T) {
 	for _, protocol := range []string{"", "grpc", "http/protobuf"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9") // no server, and no error
 		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
@@ -113,7 +113,7 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 
 // A driver's error marks the step and the pass that it ends; a normal answer does not. The call that may be lost is marked before it, in the
 // trace of the stage, whose ID is in the pass's Events.
-func TestCallInAPass_MarksIt(t *testing.T) {
+func TestCallInAPassMarksIt(t *testing.T) {
 	tracer, _, exporter := exporting()
 	d := TraceDriver(broken{}, "p", tracer, nil)
 	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u"}}

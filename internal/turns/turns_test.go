@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestLock_Held_WaiterDoesNotStopTheClock(t *testing.T) {
+func TestLockHeldWaiterDoesNotStopTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m Mutex
 		m.Lock()
@@ -33,7 +33,7 @@ func TestLock_Held_WaiterDoesNotStopTheClock(t *testing.T) {
 	})
 }
 
-func TestLockContext_ContextEnds_ReturnsError(t *testing.T) {
+func TestLockContextWhenContextEndsReturnsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m Mutex
 		if err := m.LockContext(t.Context()); err != nil {

@@ -32,8 +32,8 @@ func TestOneHasTheLock(t *testing.T) {
 	}
 }
 
-// TestWatchdog_ExitsOnTime has the fence at 9 s, and 2 s after it for what is in flight.
-func TestWatchdog_ExitsOnTime(t *testing.T) {
+// TestWatchdogExitsOnTime has the fence at 9 s, and 2 s after it for what is in flight.
+func TestWatchdogExitsOnTime(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		busy     func(at time.Duration) int

@@ -85,7 +85,7 @@ type notSentError struct{}
 func (notSentError) Error() string { return "not sent" }
 func (notSentError) NotSent() bool { return true }
 
-func TestOutcomeOf_UnclearAnswersCountAsUnanswered(t *testing.T) {
+func TestOutcomeOfUnclearAnswersCountAsUnanswered(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason}}
 	}
@@ -112,7 +112,7 @@ func TestOutcomeOf_UnclearAnswersCountAsUnanswered(t *testing.T) {
 	}
 }
 
-func TestDo_EndsAfterTheTimeout(t *testing.T) {
+func TestDoEndsAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New("s", time.Now)
 		server.Away(true)
@@ -141,7 +141,7 @@ func (w *witness) Seen(lease *coordinationv1.Lease) { w.seen = append(w.seen, "s
 func (w *witness) Gone(lease *coordinationv1.Lease) { w.seen = append(w.seen, "gone "+lease.Name) }
 
 // A watch whose request an API server accepts and never answers is requested again.
-func TestWatch_RepeatsRequestsWithoutAnswer(t *testing.T) {
+func TestWatchRepeatsRequestsWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New("s", time.Now)
 		watches := 0
@@ -173,7 +173,7 @@ func TestWatch_RepeatsRequestsWithoutAnswer(t *testing.T) {
 	})
 }
 
-func TestWatch_ShowsAllChangesAndIsReplacedAfterQuiet(t *testing.T) {
+func TestWatchShowsAllChangesAndIsReplacedAfterQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New("s", time.Now)
 		var requests []string

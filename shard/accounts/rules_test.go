@@ -16,7 +16,7 @@ var (
 	compareTries = cmpopts.EquateComparable(Try{})
 )
 
-func TestAttempts_AreDueAfterTime(t *testing.T) {
+func TestAttemptsAreDueAfterTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		attempts
 		hurry bool
@@ -42,7 +42,7 @@ func TestAttempts_AreDueAfterTime(t *testing.T) {
 	}
 }
 
-func TestSuspects_AreOverAfterTimeWithoutEvidence(t *testing.T) {
+func TestSuspectsAreOverAfterTimeWithoutEvidence(t *testing.T) {
 	for failing, after := range map[bool]time.Duration{false: 10 * time.Minute, true: time.Hour} {
 		s := suspect{failing: failing, last: noon}
 		if at, then := s.isOver(noon.Add(after)), s.isOver(noon.Add(after+1)); at || !then {
@@ -283,7 +283,7 @@ func TestTheClassOfAFailingDriverIsOneOfThoseThatFail(t *testing.T) {
 	}
 }
 
-func TestADriverFails_WhenNoAccountOfItHasAnsweredSinceTheFirstFailed(t *testing.T) {
+func TestADriverFailsWhenNoAccountOfItHasAnsweredSinceTheFirstFailed(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespaces int
 		answered   time.Duration // after noon

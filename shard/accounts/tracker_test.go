@@ -94,7 +94,7 @@ var (
 	nothing  = member.Accounts{}
 )
 
-func TestAnAccountFails_WhenCallsAndATryGetNoAnswerForAMinute(t *testing.T) {
+func TestAnAccountFailsWhenCallsAndATryGetNoAnswerForAMinute(t *testing.T) {
 	for name, test := range map[string]struct {
 		calls []Evidence // 20 s apart
 		try   Evidence
@@ -118,7 +118,7 @@ func TestAnAccountFails_WhenCallsAndATryGetNoAnswerForAMinute(t *testing.T) {
 	}
 }
 
-func TestAnAccountFails_NotBeforeAMinute(t *testing.T) {
+func TestAnAccountFailsNotBeforeAMinute(t *testing.T) {
 	s := newStory(t)
 	s.call(use("a"), Unanswered)
 	if tries := s.run(58*time.Second, always(Unanswered)); tries > 0 {
@@ -129,7 +129,7 @@ func TestAnAccountFails_NotBeforeAMinute(t *testing.T) {
 	s.expect("after", failingA)
 }
 
-func TestAFailingAccount_IsReportedUntilItAnswers(t *testing.T) {
+func TestAFailingAccountIsReportedUntilItAnswers(t *testing.T) {
 	s := newStory(t)
 	s.call(use("a"), Unanswered)
 	s.run(2*time.Minute, always(Unanswered))
@@ -193,7 +193,7 @@ func TestAccountsOfOthersReportsAreTried(t *testing.T) {
 }
 
 // A replica finds out after a minute that a cloud does not answer; by then no other one still reports that it does.
-func TestWhatIsAwayForAll_IsNotReportedAsReached(t *testing.T) {
+func TestWhatIsAwayForAllIsNotReportedAsReached(t *testing.T) {
 	s := newStory(t)
 	s.Heard(asked(use("a"), 1))
 	s.run(10*time.Minute, always(Works))
@@ -207,7 +207,7 @@ func TestWhatIsAwayForAll_IsNotReportedAsReached(t *testing.T) {
 	}
 }
 
-func TestADriverFails_WhenAccountsOfManyNamespacesDo(t *testing.T) {
+func TestADriverFailsWhenAccountsOfManyNamespacesDo(t *testing.T) {
 	failing := func(namespaces int) *story {
 		s := newStory(t)
 		for i := range namespaces {

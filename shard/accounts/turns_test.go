@@ -29,7 +29,7 @@ func (p peer) hears(s *story, seen map[string]int) {
 }
 
 // More accounts fail here than are reported at a time, and another replica reaches all of them: each has its turn.
-func TestEachFailingAccountHasItsTurn_WhenOthersReachThem(t *testing.T) {
+func TestEachFailingAccountHasItsTurnWhenOthersReachThem(t *testing.T) {
 	for name, test := range map[string]struct{ namespaces, each int }{"three of a namespace": {1, 3}, "16 of 8 namespaces": {8, 2}} {
 		t.Run(name, func(t *testing.T) {
 			s, p, seen := newStory(t), peer{}, map[string]int{}
@@ -144,7 +144,7 @@ func TestAFailingAccountIsReportedWithAClassThatExists(t *testing.T) {
 }
 
 // Tenants whose accounts do not answer fill all places. The accounts of another namespace get theirs all the same, up to an equal share, and keep it.
-func TestAccountsOfANamespaceAreRemembered_WhenOthersHaveMoreThanFit(t *testing.T) {
+func TestAccountsOfANamespaceAreRememberedWhenOthersHaveMoreThanFit(t *testing.T) {
 	s := newStory(t)
 	hostile := func() {
 		for n := range mostSuspects / mostOfNamespace {

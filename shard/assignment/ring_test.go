@@ -75,7 +75,7 @@ func TestKeysOfANamespace(t *testing.T) {
 	}
 }
 
-func TestOf_DoesNotAllocate(t *testing.T) {
+func TestOfDoesNotAllocate(t *testing.T) {
 	s := newSpread(t, 256, ByDeployment)
 	if got := testing.AllocsPerRun(100, func() { s.Of("shoot--a-long-project--a-long-cluster", "a-long-name-of-a-machine-deployment") }); got != 0 {
 		t.Errorf("want no allocation, got %v", got)
@@ -112,7 +112,7 @@ func TestTable(t *testing.T) {
 }
 
 // TestJoin checks that a replica that joins n others takes about 1/(n+1) of the slots, and that little else moves.
-func TestTable_Join(t *testing.T) {
+func TestTableJoin(t *testing.T) {
 	const slots = 4096 // many, to measure the table and not chance
 	for n := 1; n < 20; n++ {
 		before, after := Table(slots, fleetOf("fleet", n)), Table(slots, fleetOf("fleet", n+1))

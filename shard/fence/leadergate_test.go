@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestLeaderGate_AdmitsKeysWhileTheSessionLeads(t *testing.T) {
+func TestLeaderGateAdmitsKeysWhileTheSessionLeads(t *testing.T) {
 	s := newStand(t)
 	gate := NewLeaderGate[string](s.Fence)
 	if _, _, ok := gate.Admit(t.Context(), "a"); ok {
@@ -36,7 +36,7 @@ func TestLeaderGate_AdmitsKeysWhileTheSessionLeads(t *testing.T) {
 }
 
 // The next leadership does not begin behind the fence of the one before it, but when its own renewal was acknowledged.
-func TestEndLeading_EndsPassesAndTheFenceOfTheLeadership(t *testing.T) {
+func TestEndLeadingEndsPassesAndTheFenceOfTheLeadership(t *testing.T) {
 	s := newStand(t)
 	s.BeginLeading()
 	s.MoveLeaderFence(s.Until())

@@ -87,7 +87,7 @@ func TestASuspensionOfTheLeadershipEndsWithThatOfTheSession(t *testing.T) {
 
 // A renewal may be answered after the fence has passed and before the session has looked at the clock: nothing is suspended
 // then, and so nothing resumes, but keys were refused.
-func TestFollow_KeyRefusedAtAFenceThatMoved_IsReportedOnce(t *testing.T) {
+func TestFollowKeyRefusedAtAFenceThatMovedIsReportedOnce(t *testing.T) {
 	s := newStand(t)
 	s.clock.Step(9 * time.Second)
 	if _, _, ok := s.Admit(t.Context(), testSlot); ok {
@@ -106,7 +106,7 @@ func TestFollow_KeyRefusedAtAFenceThatMoved_IsReportedOnce(t *testing.T) {
 
 // Every replica asks once a second whether it leads. That most of them do not is no refusal of a key: else all keys of all slots
 // would be enqueued again with each renewal.
-func TestFollow_LeadershipRefused_IsNotReported(t *testing.T) {
+func TestFollowLeadershipRefusedIsNotReported(t *testing.T) {
 	s := newStand(t)
 	s.BeginLeading()
 	if _, _, leads := s.Lead(t.Context()); leads {
@@ -117,8 +117,8 @@ func TestFollow_LeadershipRefused_IsNotReported(t *testing.T) {
 	}
 }
 
-// TestFollow_SetsOnlyTheListedSlots, and no others.
-func TestFollow_SetsOnlyTheListedSlots(t *testing.T) {
+// TestFollowSetsOnlyTheListedSlots, and no others.
+func TestFollowSetsOnlyTheListedSlots(t *testing.T) {
 	s := newStand(t)
 	_, done := s.own(t)
 	defer done()
@@ -134,7 +134,7 @@ func TestFollow_SetsOnlyTheListedSlots(t *testing.T) {
 	}
 }
 
-func TestNew_PermitsNothing(t *testing.T) {
+func TestNewPermitsNothing(t *testing.T) {
 	f := New("fleet-0", "fleet-0_abcde", 16, NewTime(clocktesting.NewFakeClock(time.Unix(0, 0))), prometheus.NewRegistry(), nil)
 	if f.Acts() || !f.Until().IsZero() {
 		t.Errorf("it acts: %t, until %v", f.Acts(), f.Until())
@@ -149,7 +149,7 @@ func TestNew_PermitsNothing(t *testing.T) {
 
 // A slot that is confirmed under its epoch keeps its passes, as with each renewal. After a moment without the slot they have ended, and
 // the slot is as open as before.
-func TestFollow_SlotConfirmed_StaysOpen(t *testing.T) {
+func TestFollowSlotConfirmedStaysOpen(t *testing.T) {
 	s := newStand(t)
 	ctx, done := s.own(t)
 	defer done()

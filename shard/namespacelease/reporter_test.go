@@ -20,7 +20,7 @@ func (e *recorded) Eventf(about, _ runtime.Object, eventtype, reason, _, _ strin
 }
 
 // A root that is created later gets an Event, too, and no root gets two.
-func TestRefused_RootsOfTheSlot_GetAnEvent(t *testing.T) {
+func TestRefusedRootsOfTheSlotGetAnEvent(t *testing.T) {
 	var got recorded
 	roots := []corev1.ObjectReference{{Name: "one", UID: "1"}, {Name: "other", UID: "2"}}
 	holds := false

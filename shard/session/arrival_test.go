@@ -19,7 +19,7 @@ import (
 
 // Hand-overs and take-overs are measured from when no live session held the slot, or it was to be handed over, and are traced with their
 // stages; the traceparent of the first span is that of the arrival.
-func TestArrivalsAndDepartures_AreTracedWithTheirStages(t *testing.T) {
+func TestArrivalsAndDeparturesAreTracedWithTheirStages(t *testing.T) {
 	const old = "fleet-0_abcde"
 	for name, tc := range map[string]struct {
 		run  func(w *watched)

@@ -12,7 +12,7 @@ import (
 )
 
 // A slot is unserved from the last sign of life of its holder, or from its release, until another session acquires it, if that takes long.
-func TestHolders_LongTimeWithoutALiveHolder_IsAGap(t *testing.T) {
+func TestHoldersLongTimeWithoutALiveHolderIsAGap(t *testing.T) {
 	const a, b = "fleet-0_aaaaa", "fleet-1_bbbbb"
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	type seen struct {
@@ -67,7 +67,7 @@ func TestHolders_LongTimeWithoutALiveHolder_IsAGap(t *testing.T) {
 	}
 }
 
-func TestHolders_LeaseWithoutTime_EndsNoGap(t *testing.T) {
+func TestHoldersLeaseWithoutTimeEndsNoGap(t *testing.T) {
 	h := newHolders(protocol.Settings{Config: member.DefaultConfig(), Fleet: "fleet", Slots: 16}, member.Moment{})
 	for _, holder := range []string{"fleet-0_aaaaa", "", "fleet-1_bbbbb"} {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-slot-003"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}

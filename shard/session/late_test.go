@@ -30,7 +30,7 @@ func (l *lateGrants) Add(slots []int, complete func(slots []int)) {
 
 // The objects of a slot that was lost, and acquired again, become complete for the earlier ownership: that opens nothing, because those of
 // the later one are not complete.
-func TestObjectsOfAnEarlierOwnership_DoNotOpenTheSlot(t *testing.T) {
+func TestObjectsOfAnEarlierOwnershipDoNotOpenTheSlot(t *testing.T) {
 	grants := &lateGrants{}
 	_, step := stepped(t, clock.RealClock{}, grants, nil)
 	step(protocol.Change{Slot: 3, Epoch: 1, Kind: protocol.Acquired})
@@ -46,7 +46,7 @@ func TestObjectsOfAnEarlierOwnership_DoNotOpenTheSlot(t *testing.T) {
 }
 
 // The election may call back for a term that has ended: the callback that ends the leadership was called before.
-func TestTermThatHasEnded_BeginsNoLeadership(t *testing.T) {
+func TestTermThatHasEndedBeginsNoLeadership(t *testing.T) {
 	r, _ := stepped(t, clock.RealClock{}, &openings{}, nil)
 	term, end := context.WithCancel(t.Context())
 	late := &leadership{Replica: r}
@@ -60,7 +60,7 @@ func TestTermThatHasEnded_BeginsNoLeadership(t *testing.T) {
 
 // The answers to the leader's renewals come late, and then renewals fail: the leadership's fence passes as long after the last renewal was
 // sent as others wait, and not after its answer.
-func TestLeadership_EndsByTheSendOfItsLastRenewal(t *testing.T) {
+func TestLeadershipEndsByTheSendOfItsLastRenewal(t *testing.T) {
 	const late = 3 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

@@ -183,7 +183,7 @@ func TestResignedLeaderDoesNotLead(t *testing.T) {
 	})
 }
 
-func TestLed_IsCalledWhenWorkUnderTheLeadershipMayBegin(t *testing.T) {
+func TestLedIsCalledWhenWorkUnderTheLeadershipMayBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		p := begin(t, server, "fleet-0")

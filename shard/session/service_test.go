@@ -18,7 +18,7 @@ import (
 )
 
 // What the replicas count as time for which slots were not worked on is what a client observes, who asks all of them 20 times a second.
-func TestUnservedTime_IsCountedAsObserved(t *testing.T) {
+func TestUnservedTimeIsCountedAsObserved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		disturb func(w *witnessed)
 		least   float64 // slot-seconds that the fault costs
@@ -111,7 +111,7 @@ func TestUnservedTime_IsCountedAsObserved(t *testing.T) {
 }
 
 // What other clients have written into Leases neither stops a replica nor counts for longer than it can be true.
-func TestUnservedTime_OfLeasesThatOthersWrote(t *testing.T) {
+func TestUnservedTimeOfLeasesThatOthersWrote(t *testing.T) {
 	const slot, session = "fleet-slot-003", "fleet-session-fleet-0"
 	now := func(seconds int) member.Moment {
 		return member.Moment{Wall: time.Date(2026, 1, 2, 3, 4, seconds, 0, time.UTC), Monotonic: time.Duration(seconds) * time.Second}
@@ -149,7 +149,7 @@ func TestUnservedTime_OfLeasesThatOthersWrote(t *testing.T) {
 	}
 }
 
-func TestHolders_ForgetReplicas(t *testing.T) {
+func TestHoldersForgetReplicas(t *testing.T) {
 	s := protocol.Settings{Config: member.DefaultConfig(), Fleet: "fleet", Slots: 8, Replica: "fleet-1", Session: "fleet-1_abcde"}
 	h := newHolders(s, member.Moment{})
 	for i := range 100 {

@@ -62,7 +62,7 @@ func TestTroublesOf(t *testing.T) {
 }
 
 // The report is written once, without waiting for its end, and once more after an error.
-func TestUnfit_IsReportedByTheLeader(t *testing.T) {
+func TestUnfitIsReportedByTheLeader(t *testing.T) {
 	r, start, failure, reported := leading(t), member.Moment{}, errors.New("not now"), []string{}
 	r.cfg.Unfit = func(_ context.Context, troubles []Trouble) error {
 		for _, t := range troubles {
@@ -102,7 +102,7 @@ func TestUnfit_IsReportedByTheLeader(t *testing.T) {
 	report(2*longUnfit+6*time.Second, unfit, "s")
 }
 
-func TestUnfit_AndUnownedAreBothReported(t *testing.T) {
+func TestUnfitAndUnownedAreBothReported(t *testing.T) {
 	r, facts := leading(t), &protocol.Facts{Sessions: []protocol.SessionFacts{{Session: "s"}}, Slots: []protocol.SlotFacts{{Slot: 3}}}
 	unfit, unowned := make(chan int, 1), make(chan int, 1)
 	r.cfg.Unfit = func(_ context.Context, of []Trouble) error { unfit <- len(of); return nil }
@@ -124,7 +124,7 @@ type unlistedGrants struct {
 
 func (g unlistedGrants) Unlisted() map[int]string { return g.unlisted }
 
-func TestUnfit_SlotsThatWait(t *testing.T) {
+func TestUnfitSlotsThatWait(t *testing.T) {
 	r, _ := stepped(t, clock.RealClock{}, unlistedGrants{unlisted: map[int]string{3: "Nodes", 4: "", 5: "Nodes", 6: "Nodes", 7: "Machines"}}, nil)
 	r.opening = map[int]*opening{2: {}, 3: {}, 4: {}, 5: {}, 6: {ready: true}}
 	if diff := cmp.Diff(map[int]string{2: pending, 3: "Nodes", 4: pending, 5: "Nodes"}, r.waiting()); diff != "" {
@@ -135,7 +135,7 @@ func TestUnfit_SlotsThatWait(t *testing.T) {
 	}
 }
 
-func TestUnfit_ChangesOfAccountsAreCompared(t *testing.T) {
+func TestUnfitChangesOfAccountsAreCompared(t *testing.T) {
 	r, _ := stepped(t, clock.RealClock{}, instantGrants{}, nil)
 	r.compareAccounts() // without a function that returns them
 	failing := member.Accounts{Failing: []member.Account{{Key: "a/1"}}}

@@ -17,7 +17,7 @@ import (
 
 // The time without a replica is known to each replica that begins after it, whether or not it is the first one, and after hand-overs, too. A
 // restart is no such time.
-func TestUnserved_IsKnownToEachReplica(t *testing.T) {
+func TestUnservedIsKnownToEachReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		later := func(session string) func(*protocol.Settings) {

@@ -12,7 +12,7 @@ import (
 )
 
 // The list of a merged grant shows an object of which the grants before have neither seen the deletion nor the next one of its name.
-func TestObjectInThePlaceOfAnother_MergedGrantIsAhead(t *testing.T) {
+func TestObjectInThePlaceOfAnotherMergedGrantIsAhead(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
 		b.block("watch", "in (1)")
@@ -25,7 +25,7 @@ func TestObjectInThePlaceOfAnother_MergedGrantIsAhead(t *testing.T) {
 }
 
 // The next object of a name is in a slot of another grant, which shows it first.
-func TestObjectInThePlaceOfAnother_InAnotherGrant(t *testing.T) {
+func TestObjectInThePlaceOfAnotherInAnotherGrant(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
 		release := b.block("watch", "in (1)")
@@ -41,7 +41,7 @@ func TestObjectInThePlaceOfAnother_InAnotherGrant(t *testing.T) {
 }
 
 // Both are in the same slot, and the watch has missed the time between them.
-func TestObjectInThePlaceOfAnother_Relist(t *testing.T) {
+func TestObjectInThePlaceOfAnotherRelist(t *testing.T) {
 	view := objectcache.NewView()
 	k := &kind[*v1alpha1.Machine]{store: view.Machines, holder: map[int]*sink[*v1alpha1.Machine]{}, opened: map[int]bool{1: true}}
 	s := &sink[*v1alpha1.Machine]{kind: k, grant: newGrant(1, nil, nil), synced: sync.OnceFunc(func() {}), past: map[int]string{}}

@@ -307,7 +307,7 @@ func TestPassesEnd(t *testing.T) {
 }
 
 // What another holder labels in a labeled tree causes no event here.
-func TestTreeThatWaitsForAnotherHolder_IsReadAgain(t *testing.T) {
+func TestTreeThatWaitsForAnotherHolderIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{1}, meta(policy.Deployment, "1", "", ""), meta(policy.Set, "s", "3", "1"))
 		time.Sleep(time.Minute)

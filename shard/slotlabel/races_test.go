@@ -18,7 +18,7 @@ import (
 
 // A machine is moved to a tree of another replica's slot between the read of the namespace and the write of its label: the write must not
 // take effect, because that replica may label and reconcile it at once.
-func TestObjectThatChangesBeforeItsWrite_IsNotLabeled(t *testing.T) {
+func TestObjectThatChangesBeforeItsWriteIsNotLabeled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		moved := meta(policy.Machine, "m", "", "t")
 		b := stillBench(t, []int{1},
@@ -43,7 +43,7 @@ func TestObjectThatChangesBeforeItsWrite_IsNotLabeled(t *testing.T) {
 }
 
 // What a rejected key waits for may happen while it is decided whether it may run: no event follows.
-func TestKeyThatMayRunWhileItIsRejected_IsEnqueuedAgain(t *testing.T) {
+func TestKeyThatMayRunWhileItIsRejectedIsEnqueuedAgain(t *testing.T) {
 	var again []string
 	var a *Admission
 	a = NewAdmission(func(policy.Kind, types.NamespacedName) bool {
@@ -60,7 +60,7 @@ func TestKeyThatMayRunWhileItIsRejected_IsEnqueuedAgain(t *testing.T) {
 }
 
 // The watch of a replica shows an unlabeled machine before its cache shows the machine's set, in whose slot it is labeled.
-func TestUnlabeledObject_IsLabeledWhenItsParentIsCached(t *testing.T) {
+func TestUnlabeledObjectIsLabeledWhenItsParentIsCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := meta(policy.Set, "s", "1", "1")
 		b := stillBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Machine, "3-m", "", "s"))

@@ -33,7 +33,7 @@ func (e *eventLog) Eventf(about, _ runtime.Object, _, reason, _, note string, ar
 
 // A webhook refuses to change one object of a tree: the root says so, once, and nothing of the tree is reconciled. A Node keeps no other
 // object from its label.
-func TestLabelThatIsRefused_IsReportedOnTheRoot(t *testing.T) {
+func TestLabelThatIsRefusedIsReportedOnTheRoot(t *testing.T) {
 	for refused, c := range map[string]struct {
 		labels, events []string
 	}{

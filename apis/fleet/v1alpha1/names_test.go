@@ -35,7 +35,7 @@ func TestParseNodeState(t *testing.T) {
 }
 
 // The name is stored on Nodes: it must not change with a version of the fleet.
-func TestRenderedName_IsFrozen(t *testing.T) {
+func TestRenderedNameIsFrozen(t *testing.T) {
 	spec := &RenderedMachineConfigSpec{MachineConfigSpec: MachineConfigSpec{KernelArguments: []string{"quiet"}, KernelType: KernelDefault}}
 	spec.Config.Raw = []byte(`{"ignition": {"version": "3.5.0"}, "systemd": {"units": [{"name": "a.service", "enabled": true}]}}`)
 	name, err := RenderedName("workers", spec)

@@ -359,8 +359,8 @@ func TestContextsOfAnsweredRequestsEnd(t *testing.T) {
 	}, stored("n", "s"))
 }
 
-// TestAwait_OnlyOwnSecretsAreWatched: others are read again after a time that does not depend on whether they exist.
-func TestAwait_OnlyOwnSecretsAreWatched(t *testing.T) {
+// TestAwaitOnlyOwnSecretsAreWatched: others are read again after a time that does not depend on whether they exist.
+func TestAwaitOnlyOwnSecretsAreWatched(t *testing.T) {
 	for name, tc := range map[string]struct {
 		awaited []string
 		watched int

@@ -76,8 +76,8 @@ func TestNodeChecks(t *testing.T) {
 	}
 }
 
-// TestNodeChecks_All_HaveCases fails for a check without a case in which it decides, or without one in which it does not.
-func TestNodeChecks_All_HaveCases(t *testing.T) {
+// TestNodeChecksAllHaveCases fails for a check without a case in which it decides, or without one in which it does not.
+func TestNodeChecksAllHaveCases(t *testing.T) {
 	for _, check := range nodeChecks {
 		for _, decides := range []bool{true, false} {
 			if !slices.ContainsFunc(nodeCases, func(tc nodeCase) bool { return tc.check == check.name && (tc.want != "") == decides }) {

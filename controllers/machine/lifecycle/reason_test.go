@@ -25,9 +25,9 @@ func triggering(w *World) {
 	w.Machine.Annotations = map[string]string{v1alpha1.AnnotationTriggerDeletion: "true"}
 }
 
-// TestReason_IsRecordedOnTheMachine_AndUsedForVMAndNode has every way by which a machine is deleted. The facts that show the reason are gone
+// TestReasonIsRecordedOnTheMachineAndUsedForVMAndNode has every way by which a machine is deleted. The facts that show the reason are gone
 // when VM and Node are deleted: only the record on the machine is left.
-func TestReason_IsRecordedOnTheMachine_AndUsedForVMAndNode(t *testing.T) {
+func TestReasonIsRecordedOnTheMachineAndUsedForVMAndNode(t *testing.T) {
 	at := born.Format(time.RFC3339)
 	decided := receipt.Because(receipt.ScaledDown, "5 machines for 4 replicas")
 	for name, c := range map[string]struct {
@@ -78,8 +78,8 @@ func withReason(rule string) func(*World) {
 	}
 }
 
-// TestReason_OfAnUnknownRule_IsNotUsed: the rule is a label of a metric, and clients that may write the status could have set it.
-func TestReason_OfAnUnknownRule_IsNotUsed(t *testing.T) {
+// TestReasonOfAnUnknownRuleIsNotUsed: the rule is a label of a metric, and clients that may write the status could have set it.
+func TestReasonOfAnUnknownRuleIsNotUsed(t *testing.T) {
 	w := fresh(created, joined, node(), withReason("Forged"))
 	beginsDeletion(&w)
 	w.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineTerminating
@@ -88,8 +88,8 @@ func TestReason_OfAnUnknownRule_IsNotUsed(t *testing.T) {
 	}
 }
 
-// TestReason_OfDeletedMachines_IsThatOfTheDecision has the ways by which the controller of machines deletes one itself.
-func TestReason_OfDeletedMachines_IsThatOfTheDecision(t *testing.T) {
+// TestReasonOfDeletedMachinesIsThatOfTheDecision has the ways by which the controller of machines deletes one itself.
+func TestReasonOfDeletedMachinesIsThatOfTheDecision(t *testing.T) {
 	for name, c := range map[string]struct {
 		world World
 		want  receipt.Rule

@@ -29,7 +29,7 @@ func taints(ids ...string) (taints []corev1.Taint) {
 	return taints
 }
 
-func TestRestricted_HasLabelsOfKubernetesAndAllTaints(t *testing.T) {
+func TestRestrictedHasLabelsOfKubernetesAndAllTaints(t *testing.T) {
 	template := &v1alpha1.NodeTemplateSpec{Spec: corev1.NodeSpec{Taints: taints(gpuTaint, drainTaint)}}
 	template.Labels = map[string]string{tierLabel: "1", "pool": "a", poolLabel: "a", "example.com/kubernetes.io": "b"}
 	template.Annotations = map[string]string{"a.kubernetes.io/b": "c"}
@@ -41,7 +41,7 @@ func TestRestricted_HasLabelsOfKubernetesAndAllTaints(t *testing.T) {
 
 // A value that is on the Node already is the fleet's if the record of the machine has it, or that of Machine Controller Manager where that
 // is trusted.
-func TestAsked_LeavesOutWhatOthersHaveAdded(t *testing.T) {
+func TestAskedLeavesOutWhatOthersHaveAdded(t *testing.T) {
 	const ofMCM = `{"metadata":{"labels":{"` + poolLabel + `":"a"}},"spec":{"taints":[{"key":"gpu","effect":"NoSchedule"}]}}`
 	all := Applied{Labels: []string{poolLabel, tierLabel}, Taints: []string{drainTaint, gpuTaint}}
 	withoutThose := Applied{Labels: []string{tierLabel}, Taints: []string{drainTaint}}
@@ -80,7 +80,7 @@ func TestAsked_LeavesOutWhatOthersHaveAdded(t *testing.T) {
 }
 
 // Of a template whose restricted part is partly an administrator's, all else is applied.
-func TestApply_LeavesAnAdministratorsValues(t *testing.T) {
+func TestApplyLeavesAnAdministratorsValues(t *testing.T) {
 	node, wanted := given()
 	node.Labels[poolLabel], node.Labels[tierLabel], node.Spec.Taints = "admin", "0", taints(drainTaint)
 	wanted.Template.Labels = map[string]string{poolLabel: "a", tierLabel: "1", "pool": "a"}
@@ -102,7 +102,7 @@ func TestApply_LeavesAnAdministratorsValues(t *testing.T) {
 	}
 }
 
-func TestApplied_OfBothIsSortedAndEachOnce(t *testing.T) {
+func TestAppliedOfBothIsSortedAndEachOnce(t *testing.T) {
 	got := Applied{Labels: []string{tierLabel}, Taints: []string{gpuTaint}}.With(Applied{Labels: []string{poolLabel, tierLabel}, Taints: []string{drainTaint, gpuTaint}})
 	want := Applied{Labels: []string{poolLabel, tierLabel}, Taints: []string{drainTaint, gpuTaint}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -57,7 +57,7 @@ func TestTimeOfAnOutageProlongsThePreservation(t *testing.T) {
 
 // An outage that was over before the preservation began does not prolong it, regardless of what its timeout or its expiry time has become since. One that
 // came later does, also where they have become shorter or earlier.
-func TestPreservation_EndsAsItWasWritten_WhateverItsTimeoutIsLater(t *testing.T) {
+func TestPreservationWhenEndsAsItWasWrittenRegardlessOfWhatItsTimeoutIsLater(t *testing.T) {
 	after := now.Add
 	for name, change := range map[string]func(w *World, longer bool){
 		"the fleet's timeout": func(w *World, longer bool) {
@@ -99,7 +99,7 @@ func TestPreservation_EndsAsItWasWritten_WhateverItsTimeoutIsLater(t *testing.T)
 }
 
 // A second outage begins within a check of the end of the first one, and before the preservation was prolonged for that.
-func TestPreservation_IsProlongedBySecondOutageSoonAfterTheFirst(t *testing.T) {
+func TestPreservationIsProlongedBySecondOutageSoonAfterTheFirst(t *testing.T) {
 	w := running()
 	w.Machine.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveNow
 	w.Machine = Decide(w).Machine
@@ -114,7 +114,7 @@ func TestPreservation_IsProlongedBySecondOutageSoonAfterTheFirst(t *testing.T) {
 }
 
 // A note of an earlier preservation, whose end a user has removed, is none of the next one.
-func TestPreservation_IsNotProlongedByAnOutageBeforeIt(t *testing.T) {
+func TestPreservationIsNotProlongedByAnOutageBeforeIt(t *testing.T) {
 	w := running()
 	w.Machine.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveNow
 	w.Machine.Annotations[v1alpha1.AnnotationPreserveProlonged] = now.Add(-50 * time.Hour).UTC().Format(time.RFC3339)

@@ -129,7 +129,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-func TestValues_Problems(t *testing.T) {
+func TestValuesProblems(t *testing.T) {
 	noise, random := make([]byte, 160<<10), rand.New(rand.NewPCG(1, 1))
 	for i := range noise {
 		noise[i] = "0123456789abcdef"[random.IntN(16)]
@@ -169,7 +169,7 @@ func TestValues_Problems(t *testing.T) {
 }
 
 // A MachineSet without a MachineDeployment can be referred to.
-func TestValues_OfAMachineSet(t *testing.T) {
+func TestValuesOfAMachineSet(t *testing.T) {
 	o := rendered(t, "x")
 	w := newWorld(o)
 	w.pools.target(o.Name)
@@ -182,7 +182,7 @@ func TestValues_OfAMachineSet(t *testing.T) {
 }
 
 // As many contents are remembered as pools create machines at a time, and not all that ever were.
-func TestValues_RemembersAFew(t *testing.T) {
+func TestValuesRemembersAFew(t *testing.T) {
 	var all []*v1alpha1.RenderedMachineConfig
 	for i := range mostRemembered + 1 {
 		all = append(all, rendered(t, fmt.Sprint(i)))

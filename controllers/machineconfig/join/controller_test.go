@@ -173,7 +173,7 @@ func (b *bench) pass(d time.Duration) {
 // written returns the writes of the Node.
 func (b *bench) written() []string { return b.server.Sent("patch nodes") }
 
-func TestStamp_IsWrittenOnce(t *testing.T) {
+func TestStampIsWrittenOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.store(pool("rendered-p-b"))
 		b.pools.show(pool("rendered-p-b"))
@@ -194,7 +194,7 @@ func TestStamp_IsWrittenOnce(t *testing.T) {
 }
 
 // A MachineDeployment that was created anew while the watch was interrupted has the generation of the one before.
-func TestStamp_OfAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
+func TestStampOfAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.store(pool("rendered-p-b"))
 		b.pools.show(pool("rendered-p-b"))
@@ -215,7 +215,7 @@ func TestStamp_OfAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 }
 
 // A cache that is late shows an older target than the one that is stamped: the API server is asked before a template changes.
-func TestStamp_LateCacheBringsNothingBack(t *testing.T) {
+func TestStampLateCacheBringsNothingBack(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.store(pool("rendered-p-b"))
 		b.pools.show(pool("rendered-p-b"))
@@ -268,7 +268,7 @@ func (b *bench) expect(key, want string) {
 }
 
 // Each step of the daemon has one write as its answer, and nothing is written between them.
-func TestNode_IsUpdated(t *testing.T) {
+func TestNodeIsUpdated(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.server.Fault(func(r apiserver.Request) error { // the first write is tried again
 			if r.What() == "patch nodes" && len(b.written()) == 1 {
@@ -301,7 +301,7 @@ func TestNode_IsUpdated(t *testing.T) {
 }
 
 // A failure counts after a minute, from when it was reported with what is assigned, and one that passes does not.
-func TestNode_Fails(t *testing.T) {
+func TestNodeFails(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.report(map[string]string{prefix.CurrentConfig(): "rendered-p-a", prefix.DesiredConfig(): "rendered-p-x", prefix.State(): "degraded"})
 		b.ready() // it is degraded with the one before
@@ -337,7 +337,7 @@ func (b *bench) aim(config string) {
 
 // The target changes while a Node is updated, and again when that has failed: the Node is redirected when the MachineSet of the new template
 // exists, and not while the MachineDeployment is paused, or replaces machines.
-func TestNode_IsRedirected(t *testing.T) {
+func TestNodeIsRedirected(t *testing.T) {
 	const inPlace = machinev1alpha1.InPlaceUpdateMachineDeploymentStrategyType
 	onBench(t, func(b *bench) {
 		b.roll(inPlace, false)
@@ -369,7 +369,7 @@ func TestNode_IsRedirected(t *testing.T) {
 }
 
 // Another replica has assigned the next configuration in the meantime: how long the one before has failed does not count.
-func TestNode_FailureOfAnotherConfigurationDoesNotCount(t *testing.T) {
+func TestNodeFailureOfAnotherConfigurationDoesNotCount(t *testing.T) {
 	onBench(t, func(b *bench) {
 		apiserver.Add(b.server, b.set(b.deployment(), "newer", "rendered-p-c"))
 		b.ready()
@@ -384,7 +384,7 @@ func TestNode_FailureOfAnotherConfigurationDoesNotCount(t *testing.T) {
 }
 
 // What a client writes on a Node is not followed: a Node of another machine, and a set of another MachineDeployment.
-func TestNode_ForeignIsLeftAlone(t *testing.T) {
+func TestNodeForeignIsLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(node *corev1.Node){
 		"of another machine":        func(node *corev1.Node) { node.Annotations[machinev1alpha1.AnnotationMachine] = "n/other/uid" },
 		"to a set that is unknown":  func(node *corev1.Node) { node.Annotations[machinev1alpha1.AnnotationUpdateTo] = "none" },

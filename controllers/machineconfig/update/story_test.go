@@ -186,7 +186,7 @@ func blocked(c *cluster, r *replica) {
 	})
 }
 
-func TestBlockedDrain_StatusAndEventNameThePod(t *testing.T) {
+func TestBlockedDrainStatusAndEventNameThePod(t *testing.T) {
 	story(t, blocked, func(c *cluster, r *replica) {
 		c.daemon("n1", "state", "working", "desiredDrain", "drain-b")
 		c.run(30 * time.Second)
@@ -211,7 +211,7 @@ func TestBlockedDrain_StatusAndEventNameThePod(t *testing.T) {
 	})
 }
 
-func TestPodThatCannotBeEvicted_EventNamesItAndTheUpdateGoesOn(t *testing.T) {
+func TestPodThatCannotBeEvictedEventNamesItAndTheUpdateGoesOn(t *testing.T) {
 	few := func(c *cluster, r *replica) {
 		blocked(c, r)
 		r.retries = 2
@@ -260,7 +260,7 @@ func TestForgedRequests(t *testing.T) {
 	}
 }
 
-func TestForgedUncordon_OfANodeThatAUserHasCordoned(t *testing.T) {
+func TestForgedUncordonOfANodeThatAUserHasCordoned(t *testing.T) {
 	story(t, nil, func(c *cluster, _ *replica) {
 		c.edit("n2", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 		c.daemon("n2", "desiredDrain", "uncordon-a")
@@ -269,7 +269,7 @@ func TestForgedUncordon_OfANodeThatAUserHasCordoned(t *testing.T) {
 	})
 }
 
-func TestHold_NothingBegins(t *testing.T) {
+func TestHoldNothingBegins(t *testing.T) {
 	story(t, func(_ *cluster, r *replica) { r.hold = "annotation x of Lease y" }, func(c *cluster, r *replica) {
 		c.wantNode("n1", false, prefix.DesiredConfig(), "a")
 		if is := c.condition(v1alpha1.PoolUpdating); is.Reason != "Held" || !strings.Contains(is.Message, r.hold) {
@@ -291,7 +291,7 @@ func TestHold_NothingBegins(t *testing.T) {
 }
 
 // A drain for a machine that is being deleted is the machine controller's.
-func TestNodeOfAMachineThatIsBeingDeleted_IsLeftAlone(t *testing.T) {
+func TestNodeOfAMachineThatIsBeingDeletedIsLeftAlone(t *testing.T) {
 	story(t, nil, func(c *cluster, r *replica) {
 		c.edit("n1", func(n *corev1.Node) {
 			n.Spec.Unschedulable = true
@@ -307,7 +307,7 @@ func TestNodeOfAMachineThatIsBeingDeleted_IsLeftAlone(t *testing.T) {
 }
 
 // The watch of Nodes follows the selector, and the API server filters.
-func TestWatch_FollowsSelectorAndPool(t *testing.T) {
+func TestWatchFollowsSelectorAndPool(t *testing.T) {
 	story(t, nil, func(c *cluster, r *replica) {
 		c.pool("p", "b", func(p *v1alpha1.MachineConfigPool) {
 			p.Spec.NodeSelector.MatchLabels = map[string]string{"pool": "other"}
@@ -419,7 +419,7 @@ func TestReferenceToAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 	})
 }
 
-func TestReferenceToNothing_StatusNamesIt(t *testing.T) {
+func TestReferenceToNothingStatusNamesIt(t *testing.T) {
 	story(t, func(c *cluster, _ *replica) {
 		c.pool("ref", "r", func(p *v1alpha1.MachineConfigPool) {
 			p.Spec.MachineRef = &v1alpha1.MachineReference{Kind: "MachineDeployment", Namespace: "m", Name: "none"}
@@ -433,7 +433,7 @@ func TestReferenceToNothing_StatusNamesIt(t *testing.T) {
 }
 
 // The conditions of the RenderController stay.
-func TestStatus_KeepsConditionsOfOthers(t *testing.T) {
+func TestStatusKeepsConditionsOfOthers(t *testing.T) {
 	story(t, nil, func(c *cluster, _ *replica) {
 		c.pool("p", "b", func(p *v1alpha1.MachineConfigPool) {
 			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1alpha1.PoolRenderDegraded, Status: metav1.ConditionTrue, Reason: "X", Message: "y"})

@@ -314,7 +314,7 @@ func TestWorlds(t *testing.T) {
 
 // A roll-out costs at most five writes for each Node, one list for each time that Nodes are assigned or drains begin, and a write of the status every few
 // seconds.
-func TestRollOut_WritesAndLists(t *testing.T) {
+func TestRollOutWritesAndLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{cluster: newCluster(t), random: rand.New(rand.NewPCG(1, 1)), dead: map[string]bool{}, reboots: map[string]string{}, isQuiet: true}
 		w.pool("p", "g0", selecting)
@@ -350,7 +350,7 @@ func TestRollOut_WritesAndLists(t *testing.T) {
 
 // An assignment that a former owner has sent may arrive after the next owner has counted. The drains of the next owner respect maxUnavailable
 // all the same.
-func TestWorlds_LateAssignments(t *testing.T) {
+func TestWorldsLateAssignments(t *testing.T) {
 	for seed := range uint64(worlds.Some(30)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			for _, wrong := range play(t, seed, func(w *world) { w.isLate = true }) {
@@ -387,7 +387,7 @@ func plants() map[string]func(w *world) {
 }
 
 // The oracle finds what protects maxUnavailable and Nodes, when it is missing.
-func TestWorlds_PlantedBugs(t *testing.T) {
+func TestWorldsPlantedBugs(t *testing.T) {
 	for want, plant := range plants() {
 		t.Run(want, func(t *testing.T) {
 			for seed := range uint64(60) {

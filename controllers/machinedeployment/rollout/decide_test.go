@@ -241,7 +241,7 @@ func TestDecide(t *testing.T) {
 
 // A deployment that is deleted as kubectl delete --cascade=orphan does is released when none of its sets has it as an owner: a garbage
 // collector that does not know the sets yet would delete them.
-func TestDecide_DeletedWithOrphans_ReleasesSetsFirst(t *testing.T) {
+func TestDecideDeletedWithOrphansReleasesSetsFirst(t *testing.T) {
 	now := metav1.NewTime(born)
 	d := deployment(3)
 	set, ending := setOf(d, "s", 3, 3), setOf(d, "ending", 3, 3)
@@ -467,7 +467,7 @@ func TestUnreadableIntents(t *testing.T) {
 	}
 }
 
-func TestWake_WhenAPreservationEnds(t *testing.T) {
+func TestWakeWhenAPreservationEnds(t *testing.T) {
 	d := deployment(1)
 	w := worldOf(d, setOf(d, "s", 1, 0))
 	m := w.Machines["s"][0]

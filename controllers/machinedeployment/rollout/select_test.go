@@ -25,7 +25,7 @@ func inPlaceStory(t *testing.T, deployment string, sets ...string) *story {
 }
 
 // Any client may have written the list: one that is invalid counts as none, also where its beginning is valid.
-func TestSelecting_TextOfAnyClient_IsReadAsAWhole(t *testing.T) {
+func TestSelectingTextOfAnyClientIsReadAsAWhole(t *testing.T) {
 	a, b := chosen{"a", "1"}, chosen{"b", "2"}
 	long := "[" + strings.TrimSuffix(strings.Repeat(`{"name":"a","uid":"1"},`, mostChosen+1), ",") + "]"
 	for text, want := range map[string][]chosen{
@@ -39,7 +39,7 @@ func TestSelecting_TextOfAnyClient_IsReadAsAWhole(t *testing.T) {
 	}
 }
 
-func TestSelecting_None_LeavesNoTrace(t *testing.T) {
+func TestSelectingNoneLeavesNoTrace(t *testing.T) {
 	d := withSelecting(deployment(1), []chosen{{"a", "1"}})
 	if got := selecting(d); len(got) != 1 {
 		t.Errorf("%v are about to be selected, want one", got)
@@ -49,9 +49,9 @@ func TestSelecting_None_LeavesNoTrace(t *testing.T) {
 	}
 }
 
-// TestSelection_MachineIsNotShown: a machine that was about to be selected, and that the cache does not show, is forgotten only once the
+// TestSelectionMachineIsNotShown: a machine that was about to be selected, and that the cache does not show, is forgotten only once the
 // API server has returned no such machine.
-func TestSelection_MachineIsNotShown(t *testing.T) {
+func TestSelectionMachineIsNotShown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		live map[types.UID][]*metav1.ObjectMeta
 		do   Action
@@ -74,8 +74,8 @@ func TestSelection_MachineIsNotShown(t *testing.T) {
 	}
 }
 
-// TestSelection_OfMany_IsBounded: what is written can be read again.
-func TestSelection_OfMany_IsBounded(t *testing.T) {
+// TestSelectionOfManyIsBounded: what is written can be read again.
+func TestSelectionOfManyIsBounded(t *testing.T) {
 	st := inPlaceStory(t, "replicas=1010 surge=0 unavailable=1010", "a size=1010"+strings.Repeat(" Running/candidate", mostChosen+10), "b size=0 revision=2")
 	v, decided := inPlaceUpdates{countSets(st.w)}.selectNodes()
 	if !decided || v.Do != Save {
@@ -87,7 +87,7 @@ func TestSelection_OfMany_IsBounded(t *testing.T) {
 }
 
 // The new set could not be created: there is no template to update to.
-func TestSelection_NoNewSet_SelectsNone(t *testing.T) {
+func TestSelectionNoNewSetSelectsNone(t *testing.T) {
 	st := inPlaceStory(t, "unavailable=1", "a size=3 Running/candidate Running/candidate Running/candidate")
 	st.w.Done.CreateError = "no"
 	if done := st.play(); strings.Contains(done, v1alpha1.EventSelectedForUpdate) {

@@ -227,8 +227,8 @@ func TestStallChecks(t *testing.T) {
 	}
 }
 
-// TestStallChecks_All_HaveCases fails for a check without a case in which it finds a cause, or without one in which it does not.
-func TestStallChecks_All_HaveCases(t *testing.T) {
+// TestStallChecksAllHaveCases fails for a check without a case in which it finds a cause, or without one in which it does not.
+func TestStallChecksAllHaveCases(t *testing.T) {
 	for _, check := range slices.Concat(failureChecks, waitChecks) {
 		for _, finds := range []bool{true, false} {
 			if !slices.ContainsFunc(stallCases, func(tc stallCase) bool { return tc.check == check.name && (tc.want != "") == finds }) {
@@ -238,8 +238,8 @@ func TestStallChecks_All_HaveCases(t *testing.T) {
 	}
 }
 
-// TestStalled_SeveralCauses_ReportsTheFirst fixes the order of the checks.
-func TestStalled_SeveralCauses_ReportsTheFirst(t *testing.T) {
+// TestStalledSeveralCausesReportsTheFirst fixes the order of the checks.
+func TestStalledSeveralCausesReportsTheFirst(t *testing.T) {
 	for _, tc := range []struct{ name, deployment, old, fresh, want string }{
 		{"frozen before creation failed", "", "a size=1 Running", "b size=3 frozen CreateFailed", v1alpha1.ReasonMachineSetFrozen},
 		{"creation failed before rejected", "", "a size=1 Running", "b size=3 refused=FailedCreate CreateFailed", v1alpha1.ReasonMachineCreateFailed},
@@ -262,8 +262,8 @@ func TestStalled_SeveralCauses_ReportsTheFirst(t *testing.T) {
 	}
 }
 
-// TestRolloutEvents_PausedAfterTheDeadline_AreOfThePauseOnce: Progressing stays ProgressDeadlineExceeded, and RolloutStalled goes with the pause.
-func TestRolloutEvents_PausedAfterTheDeadline_AreOfThePauseOnce(t *testing.T) {
+// TestRolloutEventsPausedAfterTheDeadlineAreOfThePauseOnce: Progressing stays ProgressDeadlineExceeded, and RolloutStalled goes with the pause.
+func TestRolloutEventsPausedAfterTheDeadlineAreOfThePauseOnce(t *testing.T) {
 	s := stallCase{deployment: "paused", sets: []string{"a size=1 Running", "b size=3 Pending"}}.setsOf(t)
 	exceeded := v1alpha1.MachineDeploymentStatus{Conditions: []v1alpha1.MachineDeploymentCondition{
 		{Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonProgressDeadlineExceeded},

@@ -12,7 +12,7 @@ import (
 
 // The timeouts of a deployment reach each set that has machines, also those that are being deleted. A set without machines keeps those of its
 // revision, which a rollback restores.
-func TestTimeouts_ReachOldSetsWithMachines(t *testing.T) {
+func TestTimeoutsReachOldSetsWithMachines(t *testing.T) {
 	for _, strategy := range []v1alpha1.MachineDeploymentStrategyType{v1alpha1.RollingUpdateMachineDeploymentStrategyType, v1alpha1.RecreateMachineDeploymentStrategyType} {
 		st := newStory(t)
 		st.w.Deployment.Spec.Strategy.Type = strategy

@@ -37,7 +37,7 @@ func TestMachinesOfASetThatIsDeletedWithOrphansStay(t *testing.T) {
 }
 
 // The class is checked before a machine is created of it, unless the check may hang.
-func TestCheckOfTheClassThatMayHang_ComesLast(t *testing.T) {
+func TestCheckOfTheClassThatMayHangComesLast(t *testing.T) {
 	set := labeledSet()
 	set.Labels, set.Finalizers = map[string]string{v1alpha1.LabelSlot: "7"}, []string{v1alpha1.FinalizerName}
 	set.Spec.Replicas, set.Spec.Template.Spec.Class = 1, v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}

@@ -45,8 +45,8 @@ func fails(w *World, i int, operation v1alpha1.MachineOperationType, description
 	w.Disruptions = append(w.Disruptions, disruption.Disruption{Name: m.Name, UID: m.UID, Since: metav1.NewTime(born.Add(20 * time.Minute))})
 }
 
-// TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion has every way by which a set deletes a machine.
-func TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion(t *testing.T) {
+// TestReasonsEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion has every way by which a set deletes a machine.
+func TestReasonsEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion(t *testing.T) {
 	since := born.Add(20 * time.Minute).Format(time.RFC3339)
 	for _, c := range []struct {
 		name  string
@@ -119,7 +119,7 @@ func TestReasons_EachRule_IsRecordedWithTheIntentAndPassedToTheDeletion(t *testi
 	}
 }
 
-func TestReasons_SetIsDeleted_NameTheSet(t *testing.T) {
+func TestReasonsWhenSetIsDeletedNameTheSet(t *testing.T) {
 	w := reasonWorld(1, "m")
 	w.Set.DeletionTimestamp = &metav1.Time{Time: born}
 	want := receipt.Reason{Rule: receipt.ParentDeleted, Evidence: "MachineSet s was deleted at " + born.Format(time.RFC3339)}
@@ -128,9 +128,9 @@ func TestReasons_SetIsDeleted_NameTheSet(t *testing.T) {
 	}
 }
 
-// TestReasons_StayOnTheSet_UntilTheMachineRecordsItsDeletion: the machine controller reads them there, and may be later than the set's next
+// TestReasonsStayOnTheSetUntilTheMachineRecordsItsDeletion: the machine controller reads them there, and may be later than the set's next
 // intents.
-func TestReasons_StayOnTheSet_UntilTheMachineRecordsItsDeletion(t *testing.T) {
+func TestReasonsStayOnTheSetUntilTheMachineRecordsItsDeletion(t *testing.T) {
 	w := reasonWorld(1, "m", "n")
 	w.Set = Decide(w).Set
 	w.Owned[0].DeletionTimestamp, w.Live = &metav1.Time{Time: w.Now}, nil
@@ -157,8 +157,8 @@ func TestReasons_StayOnTheSet_UntilTheMachineRecordsItsDeletion(t *testing.T) {
 	}
 }
 
-// TestReasons_OfManyLeavingMachines_AreBounded: a set with more could not be read.
-func TestReasons_OfManyLeavingMachines_AreBounded(t *testing.T) {
+// TestReasonsOfManyLeavingMachinesAreBounded: a set with more could not be read.
+func TestReasonsOfManyLeavingMachinesAreBounded(t *testing.T) {
 	w := reasonWorld(0)
 	var in machinefacts.Intents
 	for i := range 2 * burst {

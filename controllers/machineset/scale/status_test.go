@@ -140,7 +140,7 @@ func TestEachFieldIsComputed(t *testing.T) {
 	}
 }
 
-func TestWake_WhenAPreservationEnds(t *testing.T) {
+func TestWakeWhenAPreservationEnds(t *testing.T) {
 	m := labeled("1", v1alpha1.MachineFailed, kept)
 	if got := nextChange(World{Now: born, Set: labeledSet(), Owned: []*v1alpha1.Machine{m}}); got != time.Hour {
 		t.Errorf("%s, want %s", got, time.Hour)

@@ -12,7 +12,7 @@ import (
 )
 
 // A machine that is being deleted gets the timeouts of its set, whose changes would be too late otherwise, and nothing else.
-func TestTimeouts_ReachMachinesInDeletion(t *testing.T) {
+func TestTimeoutsReachMachinesInDeletion(t *testing.T) {
 	of := func(drain time.Duration, label string) v1alpha1.MachineSpec {
 		return v1alpha1.MachineSpec{
 			NodeTemplateSpec:     v1alpha1.NodeTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": label}}},

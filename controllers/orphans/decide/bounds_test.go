@@ -14,7 +14,7 @@ import (
 )
 
 // A resource without an ID cannot be deleted, and cannot be distinguished from another one.
-func TestListing_ResourceWithoutID_IsNotSuspected(t *testing.T) {
+func TestListingResourceWithoutIDIsNotSuspected(t *testing.T) {
 	l := NewListing("n", nil, Record{})
 	l.Add([]driver.Resource{vm("", "gone")})
 	if suspects, more := l.Suspects(); len(suspects) > 0 || more > 0 {
@@ -23,7 +23,7 @@ func TestListing_ResourceWithoutID_IsNotSuspected(t *testing.T) {
 }
 
 // The Machine of each double is read live: a VM that is listed twice must not cost a read.
-func TestListing_Doubles_AreVMsWithDifferentIDs(t *testing.T) {
+func TestListingDoublesAreVMsWithDifferentIDs(t *testing.T) {
 	l := NewListing("n", uids("a", "b"), Record{})
 	l.Add([]driver.Resource{vm("v", "a"), vm("v", "a"), vm("w", "b"), vm("x", "b")})
 	if got := l.Doubles(); len(got) != 1 || got[0].MachineUID != "b" {
@@ -31,7 +31,7 @@ func TestListing_Doubles_AreVMsWithDifferentIDs(t *testing.T) {
 	}
 }
 
-func TestListing_ManyDoubles_AreBoundedAndInOrder(t *testing.T) {
+func TestListingManyDoublesAreBoundedAndInOrder(t *testing.T) {
 	machines, doubles := map[types.UID]bool{}, 2*MaxSuspects
 	var listed []driver.Resource
 	for i := range doubles {
@@ -50,7 +50,7 @@ func TestListing_ManyDoubles_AreBoundedAndInOrder(t *testing.T) {
 	}
 }
 
-func TestListing_ManyVMsOfOneMachine_AreBounded(t *testing.T) {
+func TestListingManyVMsOfOneMachineAreBounded(t *testing.T) {
 	l := NewListing("n", uids("a"), Record{})
 	for i := range 3 * driver.MaxOwned {
 		l.Add([]driver.Resource{vm(fmt.Sprint("v", i), "a")})
@@ -62,7 +62,7 @@ func TestListing_ManyVMsOfOneMachine_AreBounded(t *testing.T) {
 }
 
 // Two lists of the same resources in another order have the same suspects: an approval names them.
-func TestListing_ManySuspects_HaveBoundedMemoryAndAnOrder(t *testing.T) {
+func TestListingManySuspectsHaveBoundedMemoryAndAnOrder(t *testing.T) {
 	of := func(resources []driver.Resource) []Suspect {
 		l := NewListing("n", nil, Record{})
 		l.Add(resources)
@@ -85,7 +85,7 @@ func TestListing_ManySuspects_HaveBoundedMemoryAndAnOrder(t *testing.T) {
 }
 
 // The record that was read is compared with later: a copy with other ages must not change it.
-func TestRecord_Aged_LeavesTheRecordAsItIs(t *testing.T) {
+func TestRecordAgedLeavesTheRecordAsItIs(t *testing.T) {
 	r := Record{Suspects: map[Key]Entry{"k": {Age: 1}}}
 	if older := r.Aged(time.Minute); older.Suspects["k"].Age != 61 || r.Suspects["k"].Age != 1 {
 		t.Errorf("ages %d and %d, want 61, and still 1", older.Suspects["k"].Age, r.Suspects["k"].Age)
@@ -93,7 +93,7 @@ func TestRecord_Aged_LeavesTheRecordAsItIs(t *testing.T) {
 }
 
 // Of a namespace with many Machines only what suspects need is in memory, and the first doubt is the one that is shown.
-func TestMachines_AreKeptOnlyForSuspects(t *testing.T) {
+func TestMachinesAreKeptOnlyForSuspects(t *testing.T) {
 	m := NewMachines([]Suspect{{Resource: vm("v", "u")}}, map[string]bool{"c": true})
 	for i := range 100 {
 		m.Add("m", Machine{UID: types.UID(fmt.Sprint("u", i)), ProviderID: fmt.Sprint("v", i)}, "c")
@@ -108,14 +108,14 @@ func TestMachines_AreKeptOnlyForSuspects(t *testing.T) {
 	}
 }
 
-func TestLedger_EmptyAnnotation_HasNoReservations(t *testing.T) {
+func TestLedgerEmptyAnnotationHasNoReservations(t *testing.T) {
 	if l, err := ParseLedger(""); err != nil || len(l.Reserved) > 0 {
 		t.Errorf("%v, %v, want an empty ledger", l, err)
 	}
 }
 
 // A forged age must not make a reservation count for longer than an hour.
-func TestLedger_NegativeAge_CountsAsZero(t *testing.T) {
+func TestLedgerNegativeAgeCountsAsZero(t *testing.T) {
 	l := Ledger{Reserved: map[string]map[Key]int64{"n": {"k": -86400}}}
 	if l = l.Aged(Hour - time.Second); !l.Has("n", "k") {
 		t.Error("the reservation does not count for an hour")
@@ -126,7 +126,7 @@ func TestLedger_NegativeAge_CountsAsZero(t *testing.T) {
 }
 
 // What is reserved already is no further deletion, also when the limit was lowered since.
-func TestLedger_ReservedBeforeTheLimitWasLowered_IsReservedAgain(t *testing.T) {
+func TestLedgerWhenReservedBeforeTheLimitWasLoweredIsReservedAgain(t *testing.T) {
 	suspects := []Suspect{{Resource: vm("v", "u")}, {Resource: vm("w", "u")}}
 	l, _ := Ledger{}.Reserve("n", suspects, 2)
 	if _, why := l.Aged(time.Minute).Reserve("n", suspects, 1); why != "" {
@@ -135,7 +135,7 @@ func TestLedger_ReservedBeforeTheLimitWasLowered_IsReservedAgain(t *testing.T) {
 }
 
 // A cloud that repeats one resource takes neither memory for each time nor the places of other suspects.
-func TestListing_RepeatedResource_IsOneSuspect(t *testing.T) {
+func TestListingRepeatedResourceIsOneSuspect(t *testing.T) {
 	known := Suspect{Resource: vm("known", "gone")}
 	l := NewListing("n", nil, Record{Suspects: map[Key]Entry{known.Key(): {Age: 5}}})
 	for range MaxSuspects + 1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// TestFreezes_Edges has the cases in which one of the facts differs that a freeze requires.
-func TestFreezes_Edges(t *testing.T) {
+// TestFreezesEdges has the cases in which one of the facts differs that a freeze requires.
+func TestFreezesEdges(t *testing.T) {
 	withOrdinal := func(text string) func(m *v1alpha1.Machine) {
 		return func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationOrdinal: text} }
 	}
@@ -95,7 +95,7 @@ func TestFreezes_Edges(t *testing.T) {
 }
 
 // A user has ended the freeze and has left the annotation.
-func TestSetThatIsNotFrozen_HasNoFreezeToEnd(t *testing.T) {
+func TestSetThatIsNotFrozenHasNoFreezeToEnd(t *testing.T) {
 	is := state{replicas: 3, machines: created(0, 3), change: func(set *v1alpha1.MachineSet) {
 		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationOvershooting, "too many")
 	}}
@@ -105,7 +105,7 @@ func TestSetThatIsNotFrozen_HasNoFreezeToEnd(t *testing.T) {
 }
 
 // Machines without a MachineSet, and those of a MachineSet that is not judged, count for no set.
-func TestMachinesOfNoJudgedSet_AreNotCounted(t *testing.T) {
+func TestMachinesOfNoJudgedSetAreNotCounted(t *testing.T) {
 	is := state{replicas: 3, machines: created(0, 3)}
 	alone, ofAnother := machineOf("s", uid, "alone", 1), machineOf("x", "not-judged", "of-another", 1)
 	alone.OwnerReferences = nil

@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-func TestLoopbackNetwork_DiffersForEachPort(t *testing.T) {
+func TestLoopbackNetworkDiffersForEachPort(t *testing.T) {
 	if got, want := cloudsim.LoopbackNetwork(0x2803), netip.MustParsePrefix("127.40.3.0/24"); got != want {
 		t.Errorf("the network of port %d is %s, want %s", 0x2803, got, want)
 	}

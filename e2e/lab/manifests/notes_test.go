@@ -135,7 +135,7 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 	}
 }
 
-func TestNotesOfNamespacesThatTheFleetDoesNotServe_OthersMayWrite(t *testing.T) {
+func TestNotesOfNamespacesThatTheFleetDoesNotServeOthersMayWrite(t *testing.T) {
 	t.Parallel()
 	rendered, err := os.ReadFile("testdata/one-cluster-tenant.yaml")
 	if err != nil {

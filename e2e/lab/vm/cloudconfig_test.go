@@ -47,7 +47,7 @@ func documented(tb testing.TB, config string) string {
 }
 
 // What is documented is supported, but for the download of the daemon.
-func TestParse_DocumentedForm(t *testing.T) {
+func TestParseDocumentedForm(t *testing.T) {
 	c, err := ParseCloudConfig([]byte(documented(t, "a configuration")))
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestParse_DocumentedForm(t *testing.T) {
 }
 
 // Text of which a machine reads the bootstrap token only.
-func TestParse_OtherText(t *testing.T) {
+func TestParseOtherText(t *testing.T) {
 	for _, text := range []string{"", "join with the token abcdef.0123456789abcdef", "#!/bin/sh\njoin\n", "a: b", "\n#cloud-config"} {
 		if c, err := ParseCloudConfig([]byte(text)); c != nil || err != nil {
 			t.Errorf("%q: %v, %v; want nothing", text, c, err)
@@ -94,7 +94,7 @@ func TestParse_OtherText(t *testing.T) {
 	}
 }
 
-func TestParse_Refusals(t *testing.T) {
+func TestParseRefusals(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"Ignition":      {`{"ignition": {"version": "3.5.0"}}`, "no Ignition"},
 		"no YAML":       {"#cloud-config\n- [", "expected write_files"},
@@ -127,7 +127,7 @@ func TestParse_Refusals(t *testing.T) {
 	}
 }
 
-func TestParseUnit_Refusals(t *testing.T) {
+func TestParseUnitRefusals(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"no file": {"[Unit", "expected a unit file"},
 		"setting": {"[Service]\nExecStartPre=/bin/true\n", "Service.ExecStartPre"},

@@ -250,7 +250,7 @@ if [ ! -e $root/applied ]; then touch $root/applied; eval "$reboot"; exit 3; fi
 }
 
 // A machine whose user data is damaged stays on without a kubelet, and its console has the reason.
-func TestUserData_Damaged(t *testing.T) {
+func TestUserDataDamaged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ userData, want string }{
 		"not valid":     {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: '%'}]\n", "the user data: write_files[0], the content of /a"},

@@ -77,7 +77,7 @@ func (c *computer) boot(userData string, first bool) []string {
 
 // The first configuration is applied before the kubelet starts, at each boot. While it is not, the kubelet does not run; the daemon does from
 // the second boot on, when its unit is enabled.
-func TestSoftware_FirstConfiguration(t *testing.T) {
+func TestSoftwareFirstConfiguration(t *testing.T) {
 	c := &computer{T: t, dir: t.TempDir(), fails: errors.New("rebooting")}
 	if running := c.boot(firstBootUserData, true); len(running) > 0 || len(c.ran) != 1 {
 		t.Errorf("at the first boot %v run, after %v", running, c.ran)
@@ -118,7 +118,7 @@ func TestSoftware_FirstConfiguration(t *testing.T) {
 }
 
 // A machine that needs no reboot for its first configuration starts everything at the first boot.
-func TestSoftware_NoReboot(t *testing.T) {
+func TestSoftwareNoReboot(t *testing.T) {
 	c := &computer{T: t, dir: t.TempDir()}
 	if running := c.boot(firstBootUserData, true); len(running) != 2 || len(c.ran) != 1 || c.console.Len() > 0 {
 		t.Errorf("%v run, after %v; the console has %q", running, c.ran, c.console.String())
@@ -126,7 +126,7 @@ func TestSoftware_NoReboot(t *testing.T) {
 }
 
 // Units that a configuration enables are not started, and neither is what the machine does not support.
-func TestSoftware_OtherUnits(t *testing.T) {
+func TestSoftwareOtherUnits(t *testing.T) {
 	c := &computer{T: t, dir: t.TempDir()}
 	c.boot(strings.ReplaceAll(firstBootUserData, "Type=oneshot", "Restart=always"), true)
 	if !strings.Contains(c.console.String(), "expected Type=oneshot") || len(c.ran) > 0 {
@@ -145,7 +145,7 @@ func TestSoftware_OtherUnits(t *testing.T) {
 }
 
 // A unit that requires itself is not started.
-func TestSoftware_Loop(t *testing.T) {
+func TestSoftwareLoop(t *testing.T) {
 	c := &computer{T: t, dir: t.TempDir()}
 	itself := strings.NewReplacer("By=kubelet.service", "By=kubelet.service machine-config-initial.service", "Before=", "Before=machine-config-initial.service ")
 	c.boot(itself.Replace(firstBootUserData), true)
@@ -155,7 +155,7 @@ func TestSoftware_Loop(t *testing.T) {
 }
 
 // A file of user data is not written outside of the machine.
-func TestSoftware_NoEscape(t *testing.T) {
+func TestSoftwareNoEscape(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(dir, "etc")); err != nil {
 		t.Fatal(err)

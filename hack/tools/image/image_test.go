@@ -93,7 +93,7 @@ func digestOf(t *testing.T, dir string) string {
 	return strings.TrimSpace(string(text))
 }
 
-func TestBuild_TwoPlatforms_LayoutIsComplete(t *testing.T) {
+func TestBuildTwoPlatformsLayoutIsComplete(t *testing.T) {
 	dir := buildFrom(t, source(t), testRelease)
 	checkImage(t, dir, []string{"linux/amd64", "linux/arm64"}, testRelease)
 
@@ -114,8 +114,8 @@ func TestBuild_TwoPlatforms_LayoutIsComplete(t *testing.T) {
 	}
 }
 
-// TestBuild_OtherProgram: an image of a driver, which has a module of its own.
-func TestBuild_OtherProgram(t *testing.T) {
+// TestBuildOtherProgram: an image of a driver, which has a module of its own.
+func TestBuildOtherProgram(t *testing.T) {
 	dir := buildFrom(t, source(t), testRelease, "-program", "driver/x/cmd/x-driver")
 	index, err := open(dir)
 	if err != nil {
@@ -136,7 +136,7 @@ func TestBuild_OtherProgram(t *testing.T) {
 	}
 }
 
-func TestBuild_SameInput_SameDigest(t *testing.T) {
+func TestBuildSameInputSameDigest(t *testing.T) {
 	first := buildFrom(t, source(t), testRelease)
 	// What a user of Go may have set does not change the binary.
 	t.Setenv("GOAMD64", "v3")
@@ -152,13 +152,13 @@ func TestBuild_SameInput_SameDigest(t *testing.T) {
 	}
 }
 
-func TestBuild_UnknownRelease_NoLabels(t *testing.T) {
+func TestBuildUnknownReleaseNoLabels(t *testing.T) {
 	dir := buildFrom(t, source(t), release{}, "-platforms", "linux/arm64")
 	checkImage(t, dir, []string{"linux/arm64"}, release{})
 }
 
-// TestBuild_Again_ReplacesTheImage: only what an earlier build has written is removed.
-func TestBuild_Again_ReplacesTheImage(t *testing.T) {
+// TestBuildAgainReplacesTheImage: only what an earlier build has written is removed.
+func TestBuildAgainReplacesTheImage(t *testing.T) {
 	from, dir := source(t), t.TempDir()
 	other := filepath.Join(dir, "other")
 	if err := os.WriteFile(other, nil, 0o600); err != nil {
@@ -175,7 +175,7 @@ func TestBuild_Again_ReplacesTheImage(t *testing.T) {
 	}
 }
 
-func TestRun_WrongArguments_Refused(t *testing.T) {
+func TestRunWrongArgumentsRefused(t *testing.T) {
 	dir := t.TempDir()
 	for message, args := range map[string][]string{
 		"got no command":                             {},

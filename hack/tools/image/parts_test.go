@@ -85,8 +85,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestDockerfile_MatchesTheImage: both ways to build it result in the same user, entry point and places.
-func TestDockerfile_MatchesTheImage(t *testing.T) {
+// TestDockerfileMatchesTheImage: both ways to build it result in the same user, entry point and places.
+func TestDockerfileMatchesTheImage(t *testing.T) {
 	text, err := os.ReadFile("../../../Dockerfile")
 	if err != nil {
 		t.Fatal(err)

@@ -96,7 +96,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-func TestReserve_NoLimit_SendsNoRequest(t *testing.T) {
+func TestReserveNoLimitSendsNoRequest(t *testing.T) {
 	c := newCluster(t, limits{"n": "0"})
 	c.want(c.replica(1), "a b c", "a b c", 0)
 	c.limits["n"] = "1"
@@ -107,7 +107,7 @@ func TestReserve_NoLimit_SendsNoRequest(t *testing.T) {
 }
 
 // Before the annotations of Namespaces are known, which may limit deletions, none is reserved, although the fleet has no limit.
-func TestReserve_UnknownLimits_ReservesNothing(t *testing.T) {
+func TestReserveUnknownLimitsReservesNothing(t *testing.T) {
 	c := newCluster(t, limits{"unknown": "x"})
 	if grant, err := c.replica(0).Reserve(t.Context(), "n", []string{"a"}); err == nil || len(grant.Reserved) > 0 {
 		t.Errorf("reserved %v, %v; want an error", grant.Reserved, err)
@@ -117,7 +117,7 @@ func TestReserve_UnknownLimits_ReservesNothing(t *testing.T) {
 }
 
 // Another replica, and one that has restarted, finds what was reserved. A reservation ends after an hour.
-func TestReserve_IsSharedByReplicas(t *testing.T) {
+func TestReserveIsSharedByReplicas(t *testing.T) {
 	c := newCluster(t, limits{})
 	c.want(c.replica(2), "a", "a", 0)
 	c.clock.Step(20 * time.Minute)
@@ -138,7 +138,7 @@ func TestReserve_IsSharedByReplicas(t *testing.T) {
 }
 
 // The limit of one namespace does not depend on another's.
-func TestReserve_EachNamespaceHasItsOwn(t *testing.T) {
+func TestReserveEachNamespaceHasItsOwn(t *testing.T) {
 	c := newCluster(t, limits{})
 	b := c.replica(1)
 	for _, namespace := range []string{"n", "m"} {
@@ -149,7 +149,7 @@ func TestReserve_EachNamespaceHasItsOwn(t *testing.T) {
 }
 
 // Each of many that reserve at the same time has a reservation, or none is left.
-func TestReserve_AtTheSameTime_StaysWithinTheLimit(t *testing.T) {
+func TestReserveAtTheSameTimeStaysWithinTheLimit(t *testing.T) {
 	c := newCluster(t, limits{})
 	var all sync.WaitGroup
 	var reserved atomic.Int32
@@ -170,7 +170,7 @@ func TestReserve_AtTheSameTime_StaysWithinTheLimit(t *testing.T) {
 }
 
 // The Lease that another process creates or writes between read and write is read again.
-func TestReserve_AnotherWriteMeanwhile_IsCounted(t *testing.T) {
+func TestReserveAnotherWriteMeanwhileIsCounted(t *testing.T) {
 	for _, method := range []string{http.MethodPost, http.MethodPut} {
 		t.Run(method, func(t *testing.T) {
 			c := newCluster(t, limits{})
@@ -191,7 +191,7 @@ func TestReserve_AnotherWriteMeanwhile_IsCounted(t *testing.T) {
 }
 
 // A time that lies in the future, because a clock was wrong, counts for an hour from when it was first seen.
-func TestReserve_WrongClock_BlocksForAnHour(t *testing.T) {
+func TestReserveWrongClockBlocksForAnHour(t *testing.T) {
 	c := newCluster(t, limits{})
 	wrong := c.replica(1)
 	wrong.Clock = testclock.NewFakePassiveClock(c.clock.Now().Add(100 * time.Hour))
@@ -201,7 +201,7 @@ func TestReserve_WrongClock_BlocksForAnHour(t *testing.T) {
 	c.want(c.replica(1), "b", "b", 0)
 }
 
-func TestReserve_Errors_ReserveNothing(t *testing.T) {
+func TestReserveErrorsReserveNothing(t *testing.T) {
 	away := errors.New("the API server is away")
 	for name, tc := range map[string]struct {
 		text   string // on the Lease

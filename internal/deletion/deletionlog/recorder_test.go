@@ -52,7 +52,7 @@ func owned(t *testing.T) (context.Context, *ktesting.BufferTL) {
 	return telemetry.WithOwner(ctx, telemetry.Owner{Replica: "r-0", Session: "r-0_abcde", Slot: 7, Epoch: 12}), log
 }
 
-func TestDelete_Accepted_LeavesReceiptEverywhere(t *testing.T) {
+func TestDeleteAcceptedLeavesReceiptEverywhere(t *testing.T) {
 	ctx, log := owned(t)
 	var file bytes.Buffer
 	registry, emitted := prometheus.NewRegistry(), events.NewFakeRecorder(10)
@@ -97,7 +97,7 @@ func TestDelete_Accepted_LeavesReceiptEverywhere(t *testing.T) {
 	}
 }
 
-func TestDelete_ByLeader_NamesNoSlot(t *testing.T) {
+func TestDeleteByLeaderNamesNoSlot(t *testing.T) {
 	var file bytes.Buffer
 	r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
 	ctx := telemetry.WithOwner(t.Context(), telemetry.Owner{Replica: "r-0", Session: "s", Leader: true})
@@ -114,7 +114,7 @@ type fencedError struct{ error }
 
 func (fencedError) NotOurs() bool { return true }
 
-func TestDelete_Failed_LeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
+func TestDeleteFailedLeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
 	machines := schema.GroupResource{Resource: "machines"}
 	for _, c := range []struct {
 		name string
@@ -164,7 +164,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-func TestDelete_DeletionLogFails_IsLoggedAndCounted(t *testing.T) {
+func TestDeleteWhenDeletionLogFailsIsLoggedAndCounted(t *testing.T) {
 	ctx, log := owned(t)
 	r := New(testclock.NewFakePassiveClock(noon), NewFile(full{}), nil)
 	if _, err := r.Delete(ctx, &events.FakeRecorder{}, deletion(), func(context.Context) error { return nil }); err != nil {
@@ -178,7 +178,7 @@ func TestDelete_DeletionLogFails_IsLoggedAndCounted(t *testing.T) {
 	}
 }
 
-func TestOpen_AppendsWholeLines(t *testing.T) {
+func TestOpenAppendsWholeLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deletions.jsonl")
 	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestOpen_AppendsWholeLines(t *testing.T) {
 	check("after\n")
 }
 
-func TestOpen_WithoutPath_IsNoLog(t *testing.T) {
+func TestOpenWithoutPathIsNoLog(t *testing.T) {
 	if file, err := Open(""); file != nil || err != nil {
 		t.Errorf("got %v, %v; want neither", file, err)
 	}
@@ -225,8 +225,8 @@ func TestOpen_WithoutPath_IsNoLog(t *testing.T) {
 	}
 }
 
-// TestDelete_Repeated_HasOneReceiptOfEachOutcome: a cloud that does not answer is asked again and again, and so is one that takes its time.
-func TestDelete_Repeated_HasOneReceiptOfEachOutcome(t *testing.T) {
+// TestDeleteRepeatedHasOneReceiptOfEachOutcome: a cloud that does not answer is asked again and again, and so is one that takes its time.
+func TestDeleteRepeatedHasOneReceiptOfEachOutcome(t *testing.T) {
 	var file bytes.Buffer
 	r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
 	d := deletion()
@@ -250,7 +250,7 @@ func TestDelete_Repeated_HasOneReceiptOfEachOutcome(t *testing.T) {
 	}
 }
 
-func TestTextOfAll_NamesSome(t *testing.T) {
+func TestTextOfAllNamesSome(t *testing.T) {
 	ctx, _ := owned(t)
 	d := deletion()
 	if got, want := TextOfAll(ctx, []Deletion{d}), "Deleted 1 machines, by replica r-0, slot 7, epoch 12, trace 01000000000000000000000000000000: m (Node node-m): ScaledDown: 5 machines for 4 replicas"; got != want {
@@ -266,8 +266,8 @@ func TestTextOfAll_NamesSome(t *testing.T) {
 	}
 }
 
-// TestDelete_WithoutOwnerTraceAndFile_NamesNone: what is not known is left out of the Event and the log.
-func TestDelete_WithoutOwnerTraceAndFile_NamesNone(t *testing.T) {
+// TestDeleteWithoutOwnerTraceAndFileNamesNone: what is not known is left out of the Event and the log.
+func TestDeleteWithoutOwnerTraceAndFileNamesNone(t *testing.T) {
 	log, emitted := &ktesting.BufferTL{}, events.NewFakeRecorder(10)
 	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig()))
 	r := New(testclock.NewFakePassiveClock(noon), nil, nil)
@@ -287,7 +287,7 @@ func TestDelete_WithoutOwnerTraceAndFile_NamesNone(t *testing.T) {
 	}
 }
 
-func TestKeysAndValues_NameEachKind(t *testing.T) {
+func TestKeysAndValuesNameEachKind(t *testing.T) {
 	machine := klog.KRef("n", "m")
 	for _, c := range []struct {
 		object receipt.Object

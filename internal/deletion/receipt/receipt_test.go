@@ -19,8 +19,8 @@ func vm() Receipt {
 	}
 }
 
-// TestLine_FieldNames_AreStable compares the line of a receipt with the form that docs/operations/configure.md documents.
-func TestLine_FieldNames_AreStable(t *testing.T) {
+// TestLineFieldNamesAreStable compares the line of a receipt with the form that docs/operations/configure.md documents.
+func TestLineFieldNamesAreStable(t *testing.T) {
 	leader := Receipt{
 		Time: vm().Time, Object: Object{Kind: Node, Name: "node-m", UID: "v"}, Reason: Because(Orphaned, ""), Outcome: Unknown,
 		By: By{Replica: "r-0", Session: "r-0_abcde", Leader: true},
@@ -70,14 +70,14 @@ func TestText(t *testing.T) {
 	}
 }
 
-func TestBecause_BoundsEvidence(t *testing.T) {
+func TestBecauseBoundsEvidence(t *testing.T) {
 	if got := len(Because(Unhealthy, strings.Repeat("x", 10_000)).Evidence); got != mostEvidence {
 		t.Errorf("evidence of a long message has %d bytes, want %d", got, mostEvidence)
 	}
 }
 
-// TestIsValid_OnlyKnownRules: a reason that was read from an object may be forged.
-func TestIsValid_OnlyKnownRules(t *testing.T) {
+// TestIsValidOnlyKnownRules: a reason that was read from an object may be forged.
+func TestIsValidOnlyKnownRules(t *testing.T) {
 	for _, rule := range Rules() {
 		if !Because(rule, "").IsValid() {
 			t.Errorf("%s is not valid", rule)
@@ -89,7 +89,7 @@ func TestIsValid_OnlyKnownRules(t *testing.T) {
 }
 
 // Evidence that quotes clouds and kubelets is left out.
-func TestByKind_HasEachRule(t *testing.T) {
+func TestByKindHasEachRule(t *testing.T) {
 	seen := map[Rule]bool{}
 	for _, rules := range ByKind() {
 		for _, rule := range rules {

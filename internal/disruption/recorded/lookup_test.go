@@ -57,8 +57,8 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// TestOnChange_OfSets_ReportsAlso: a MachineSet without a MachineDeployment is a root, too. An annotation that cannot be read names no machine.
-func TestOnChange_OfSets_ReportsAlso(t *testing.T) {
+// TestOnChangeOfSetsReportsAlso: a MachineSet without a MachineDeployment is a root, too. An annotation that cannot be read names no machine.
+func TestOnChangeOfSetsReportsAlso(t *testing.T) {
 	view := objectcache.NewView()
 	var reported []types.NamespacedName
 	OnChange(view, func(machine types.NamespacedName) { reported = append(reported, machine) })

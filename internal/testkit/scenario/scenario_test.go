@@ -49,7 +49,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestRead_InvalidFile_NamesLineAndExpectation(t *testing.T) {
+func TestReadInvalidFileNamesLineAndExpectation(t *testing.T) {
 	for text, message := range map[string]string{
 		"scenario: a\n=>\nGo\n\nscenario: a\n=>\nGo\n": "story.txt:5: expected a separate name",
 		"scenario:\n=>\nGo\n":                          "story.txt:1: expected a separate name",

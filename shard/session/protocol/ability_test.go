@@ -9,7 +9,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-func TestFitness_ReportsReasonAndBeginOfFailure(t *testing.T) {
+func TestFitnessReportsReasonAndBeginOfFailure(t *testing.T) {
 	s := newStage(t, 8)
 	s.slot(0, "", "r-0")
 	s.run(10 * time.Second)
@@ -277,7 +277,7 @@ func TestHandOverTime(t *testing.T) {
 }
 
 // Only a renewal that succeeds has to become visible in the watch, and none from before a failure.
-func TestUnseen_CountsSuccessfulRenewalsOnly(t *testing.T) {
+func TestUnseenCountsSuccessfulRenewalsOnly(t *testing.T) {
 	unseen := func(t *testing.T) *stage {
 		t.Helper()
 		s, _ := stageThatHolds(t)
@@ -333,7 +333,7 @@ func TestASessionThatCannotListGivesUpAfter15s(t *testing.T) {
 	}
 }
 
-func TestSessionLease_RecordsSettingsAndFitness(t *testing.T) {
+func TestSessionLeaseRecordsSettingsAndFitness(t *testing.T) {
 	s, _ := stageThatHolds(t)
 	s.run(3 * time.Second)
 	notes := s.leases["fleet-session-r-0"].Annotations

@@ -125,7 +125,7 @@ func fleetTrials() []trial {
 	}
 }
 
-func TestProtocol_KeepsItsPromises(t *testing.T) {
+func TestProtocolKeepsItsPromises(t *testing.T) {
 	for _, trial := range trials() {
 		t.Run(trial.name, func(t *testing.T) {
 			begin := time.Now()
@@ -138,7 +138,7 @@ func TestProtocol_KeepsItsPromises(t *testing.T) {
 	}
 }
 
-func TestChecker_FindsEachMissingRule(t *testing.T) {
+func TestCheckerFindsEachMissingRule(t *testing.T) {
 	for _, trial := range trials() {
 		for _, m := range trial.mutants {
 			t.Run(string(m.mutation), func(t *testing.T) {

@@ -20,7 +20,7 @@
 //   - a session ends only for a stated reason, one that leaves holds nothing, and an unavailable API server ends none;
 //   - in the end every slot is held by the session of its assigned replica, which lives and may act.
 //
-// TestMovesEnd_WhereListsAreSlowOrFail has other faults: the lists from which slots open, and those of work, are slow or fail.
+// TestMovesEndWhereListsAreSlowOrFail has other faults: the lists from which slots open, and those of work, are slow or fail.
 //
 // To replay a seed, with its story: go test ./shard/verification/simulation -run TestFaults -seed=17. To run others:
 // -seeds=100000 -first=1000.

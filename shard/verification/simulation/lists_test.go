@@ -110,10 +110,10 @@ func (l *lists) sweep(p *process) {
 	l.request(p, "secrets", 1, func(bool) { p.soon(time.Minute, func() { l.sweep(p) }) })
 }
 
-// TestMovesEnd_WhereListsAreSlowOrFail checks that fitness, which lists decide, and the lists, which moves cause, come to rest, also
+// TestMovesEndWhereListsAreSlowOrFail checks that fitness, which lists decide, and the lists, which moves cause, come to rest, also
 // after a restart: with lists of any duration slots open and stay where they are. Where a share of all lists fails, replicas become
 // unfit again and again; then moves become rare.
-func TestMovesEnd_WhereListsAreSlowOrFail(t *testing.T) {
+func TestMovesEndWhereListsAreSlowOrFail(t *testing.T) {
 	t.Parallel()
 	durations, shares := []int{1, 14, 20, 45, 120}, []float64{0, 0.1, 0.5, 0.9, 1}
 	if testing.Short() {

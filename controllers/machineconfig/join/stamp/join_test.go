@@ -310,7 +310,7 @@ func TestDecideNode(t *testing.T) {
 }
 
 // A Node without labels and annotations can be assigned a configuration, and a long reason is cut.
-func TestDecideNode_Bounds(t *testing.T) {
+func TestDecideNodeBounds(t *testing.T) {
 	w := NodeWorld{Now: now, Prefix: prefix, Pool: newPool(), Node: onNode{stage: ready}.node(), Machine: &machinev1alpha1.Machine{}, To: &machinev1alpha1.MachineSet{}}
 	w.To.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationMachineConfig: config("b")}
 	w.Node.Labels, w.Node.Annotations = nil, nil
@@ -375,7 +375,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-func TestReferring_TheOldestPoolHasTheMachines(t *testing.T) {
+func TestReferringTheOldestPoolHasTheMachines(t *testing.T) {
 	at := func(name string, age time.Duration) *v1alpha1.MachineConfigPool {
 		return newPool(func(p *v1alpha1.MachineConfigPool) {
 			p.Name, p.UID, p.CreationTimestamp = name, types.UID(name), metav1.NewTime(now.Add(-age))

@@ -133,7 +133,7 @@ func contentOf(t fatal, c *v1alpha1.MachineConfig) string {
 }
 
 // What is generated can be rendered: it is a valid MachineConfig that the pool selects.
-func TestFold_ResultIsSelectedAndRendered(t *testing.T) {
+func TestFoldResultIsSelectedAndRendered(t *testing.T) {
 	p := pool()
 	p.Spec.MachineConfigSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"role": "worker"}}
 	created := Fold(p, []byte(`{}`), []*v1alpha1.KubeletConfig{config("a", 0, `{"maxPods":1}`)}).MachineConfig

@@ -59,7 +59,7 @@ func settled(t *testing.T, w *World) Verdict {
 }
 
 // A pool is created, gets another config, goes back, and finds the object that it had.
-func TestDecide_RollBack_ReusesObject(t *testing.T) {
+func TestDecideRollBackReusesObject(t *testing.T) {
 	w := &World{Now: start, Pool: pool("a"), Configs: []*v1alpha1.MachineConfig{config("50-b", `{"kernelArguments":["quiet"]}`), config("00-a", file)}}
 	first := settled(t, w)
 	if first.Create == nil || first.Create.Name != first.Target || !first.Create.Verify() || first.Create.Labels[v1alpha1.LabelPool] != "a" {
@@ -115,7 +115,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-func TestDecide_WhatStopsIt(t *testing.T) {
+func TestDecideWhatStopsIt(t *testing.T) {
 	deleted := metav1.NewTime(start)
 	for name, tc := range map[string]struct {
 		change func(*World)
@@ -172,7 +172,7 @@ func TestDecide_WhatStopsIt(t *testing.T) {
 }
 
 // What the API server would reject in the RenderedMachineConfig is a condition of the pool, which names the field.
-func TestDecide_InvalidActions_AreNamed(t *testing.T) {
+func TestDecideInvalidActionsAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		action v1alpha1.ActionRule
 		want   string
@@ -195,7 +195,7 @@ func TestDecide_InvalidActions_AreNamed(t *testing.T) {
 	}
 }
 
-func TestSelect_KubeletSettingsOfAnotherPool_NotSelected(t *testing.T) {
+func TestSelectKubeletSettingsOfAnotherPoolNotSelected(t *testing.T) {
 	generated := func(of string) *v1alpha1.MachineConfig {
 		c := config("99-"+of+"-kubelet-managed", file)
 		c.Labels[v1alpha1.LabelPool] = of

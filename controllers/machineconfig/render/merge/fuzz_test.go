@@ -90,7 +90,7 @@ func TestMessagesHaveNoContents(t *testing.T) {
 	}
 }
 
-func TestMerge_TooMuch_Refused(t *testing.T) {
+func TestMergeTooMuchRefused(t *testing.T) {
 	many := make([]*v1alpha1.MachineConfig, MaxConfigs+1)
 	for i := range many {
 		many[i] = raw(fmt.Sprintf("%03d", i), nil)

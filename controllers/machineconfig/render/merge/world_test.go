@@ -102,7 +102,7 @@ func nameOf(t *rapid.T, spec *v1alpha1.RenderedMachineConfigSpec) string {
 }
 
 // The order of the input has no effect, and neither has the way in which its JSON is written: an API server writes it anew.
-func TestMerge_IsDeterministic(t *testing.T) {
+func TestMergeIsDeterministic(t *testing.T) {
 	worlds.Check(t, 2, func(t *rapid.T) {
 		configs := drawConfigs(t)
 		merged := drawMerged(t, configs)
@@ -139,7 +139,7 @@ func TestMerge_IsDeterministic(t *testing.T) {
 }
 
 // Merging a part first, and the result with the rest, is the same as merging all at once.
-func TestMerge_OfAMerge(t *testing.T) {
+func TestMergeOfAMerge(t *testing.T) {
 	worlds.Check(t, 2, func(t *rapid.T) {
 		configs := drawConfigs(t)
 		slices.SortFunc(configs, byName)
@@ -163,8 +163,8 @@ type entry struct {
 	Overwrite                       bool
 }
 
-// TestMerge_FilesAsANaiveImplementation walks through the configs in order and remembers, for each path, what was said last.
-func TestMerge_FilesAsANaiveImplementation(t *testing.T) {
+// TestMergeFilesAsANaiveImplementation walks through the configs in order and remembers, for each path, what was said last.
+func TestMergeFilesAsANaiveImplementation(t *testing.T) {
 	worlds.Check(t, 5, func(t *rapid.T) {
 		configs := drawConfigs(t)
 		got := entriesOf(t, drawMerged(t, configs).Spec.Config.Raw, map[string]entry{})
@@ -225,7 +225,7 @@ func entriesOf(t *rapid.T, raw []byte, known map[string]entry) map[string]entry 
 }
 
 // A configuration can be reached from itself, and whether a change is possible in place does not depend on its direction.
-func TestIrreconcilable_IsSymmetric(t *testing.T) {
+func TestIrreconcilableIsSymmetric(t *testing.T) {
 	worlds.Check(t, 2, func(t *rapid.T) {
 		a, b := drawMerged(t, drawConfigs(t)), drawMerged(t, drawConfigs(t))
 		if p := Irreconcilable(&a.Spec, a); p != nil {
@@ -244,7 +244,7 @@ func TestIrreconcilable_IsSymmetric(t *testing.T) {
 }
 
 // Nothing that is used, young, or of a pool that is updating is deleted, and the newest of each pool stay.
-func TestGarbage_KeepsWhatMayBeNeeded(t *testing.T) {
+func TestGarbageKeepsWhatMayBeNeeded(t *testing.T) {
 	worlds.Check(t, 5, func(t *rapid.T) {
 		var all []*v1alpha1.RenderedMachineConfig
 		pools := []string{"a", "b"}

@@ -166,7 +166,7 @@ func node(t *testing.T, words []string) *corev1.Node {
 }
 
 // The cache may be old: Nodes are assigned only as the API server has them.
-func TestDecide_FromCache_RequestsLiveNodes(t *testing.T) {
+func TestDecideFromCacheRequestsLiveNodes(t *testing.T) {
 	w := World{Now: start, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{}, Nodes: []*corev1.Node{node(t, []string{"n1"})}}
 	w.Pool.Status.CurrentMachineConfig = "b"
 	if v := Decide(w); !v.ListLive || v.Assign != nil || v.Taint != nil || v.Status.Conditions != nil {
@@ -183,7 +183,7 @@ func TestDecide_FromCache_RequestsLiveNodes(t *testing.T) {
 }
 
 // The prefix is a setting; annotations of others are not read.
-func TestDecide_OtherPrefix(t *testing.T) {
+func TestDecideOtherPrefix(t *testing.T) {
 	w := World{Now: start, Live: true, Prefix: "example.com", Pool: &v1alpha1.MachineConfigPool{}, Nodes: []*corev1.Node{node(t, []string{"n1"})}}
 	w.Pool.Status.CurrentMachineConfig = "b"
 	if v := Decide(w); len(v.Assign) != 0 {
@@ -196,7 +196,7 @@ func TestDecide_OtherPrefix(t *testing.T) {
 }
 
 // The time of a condition is that of its last change of status.
-func TestStatus_ConditionKeepsTime(t *testing.T) {
+func TestStatusConditionKeepsTime(t *testing.T) {
 	w := World{Now: start, Live: true, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{}, Nodes: []*corev1.Node{node(t, []string{"n1"})}}
 	w.Pool.Status.CurrentMachineConfig = "b"
 	w.Pool.Status = Decide(w).Status
@@ -210,7 +210,7 @@ func TestStatus_ConditionKeepsTime(t *testing.T) {
 	}
 }
 
-func TestStatus_LongReasons_MessageIsBounded(t *testing.T) {
+func TestStatusLongReasonsMessageIsBounded(t *testing.T) {
 	w := World{Now: start, Live: true, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{}}
 	w.Pool.Status.CurrentMachineConfig = "b"
 	for i := range 100 {

@@ -120,7 +120,7 @@ func TestRequests(t *testing.T) {
 }
 
 // A hold, and a pool whose Nodes are not known, assign nothing and say why.
-func TestDecide_NothingBegins(t *testing.T) {
+func TestDecideNothingBegins(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change       func(w *World)
 		reason, text string
@@ -140,7 +140,7 @@ func TestDecide_NothingBegins(t *testing.T) {
 }
 
 // After an outage of an API server all Nodes may be not Ready: those with an abandoned target must not all be assigned another one at once.
-func TestDecide_Unsettled_AbandonedNodesWait(t *testing.T) {
+func TestDecideUnsettledAbandonedNodesWait(t *testing.T) {
 	w := World{Now: start, Live: true, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{}}
 	w.Pool.Status = v1alpha1.MachineConfigPoolStatus{CurrentMachineConfig: "b", AbandonedMachineConfigs: []string{"c"}}
 	for i := range 5 {
@@ -157,7 +157,7 @@ func TestDecide_Unsettled_AbandonedNodesWait(t *testing.T) {
 }
 
 // A pool that assigns nothing to its Nodes any more has no taints on them.
-func TestTaints_OfAPoolThatAssignsNothing(t *testing.T) {
+func TestTaintsOfAPoolThatAssignsNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(p *v1alpha1.MachineConfigPool)
 		want   int
@@ -175,7 +175,7 @@ func TestTaints_OfAPoolThatAssignsNothing(t *testing.T) {
 	}
 }
 
-func TestStatus_DrainsAreExplained(t *testing.T) {
+func TestStatusDrainsAreExplained(t *testing.T) {
 	w := World{Now: start, Live: true, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{}, Drains: map[string]string{"n1": "Draining Node n1: 1 pod left"}}
 	w.Pool.Status.CurrentMachineConfig = "b"
 	for i := range 6 {

@@ -158,7 +158,7 @@ func noAction() v1alpha1.ActionRule {
 	return v1alpha1.ActionRule{Path: "/etc", Action: v1alpha1.ActionNone}
 }
 
-func TestOnce_RebootIsProvenByTheBoot(t *testing.T) {
+func TestOnceRebootIsProvenByTheBoot(t *testing.T) {
 	m := newMachine(t)
 	c := rendered(t, "a", fileA("1"), nil)
 	if err := m.once(c); err != nil {
@@ -178,7 +178,7 @@ func TestOnce_RebootIsProvenByTheBoot(t *testing.T) {
 	m.expectFile("/var/lib/mcd/journal.json", "absent")
 }
 
-func TestOnce_WithoutRebootCommand_SaysThatARebootIsNeeded(t *testing.T) {
+func TestOnceWithoutRebootCommandSaysThatARebootIsNeeded(t *testing.T) {
 	m := newMachine(t)
 	m.cfg.RebootCommand = nil
 	if err := m.once(rendered(t, "a", fileA("1"), nil)); !errors.Is(err, ErrRebootNeeded) {
@@ -186,7 +186,7 @@ func TestOnce_WithoutRebootCommand_SaysThatARebootIsNeeded(t *testing.T) {
 	}
 }
 
-func TestOnce_RestartsAndReloads(t *testing.T) {
+func TestOnceRestartsAndReloads(t *testing.T) {
 	m := newMachine(t)
 	unit := `, "systemd": {"units": [{"name": "a.service", "contents": "[Service]\n"}]}`
 	c := rendered(t, "a", unit, actions(v1alpha1.ActionRule{Unit: "a.service", Action: v1alpha1.ActionRestart, Service: "a.service"}))
@@ -202,7 +202,7 @@ func TestOnce_RestartsAndReloads(t *testing.T) {
 	m.expectFile("/etc/systemd/system/a.service", "absent")
 }
 
-func TestOnce_FailedRestartIsUndone(t *testing.T) {
+func TestOnceFailedRestartIsUndone(t *testing.T) {
 	m := newMachine(t)
 	m.put("/etc/a", "the machine's")
 	m.fails = "systemctl restart"
@@ -220,7 +220,7 @@ func TestOnce_FailedRestartIsUndone(t *testing.T) {
 	m.ran() // two attempts are enough
 }
 
-func TestOnce_UnhealthyAfterReboot_GoesBack(t *testing.T) {
+func TestOnceUnhealthyAfterRebootGoesBack(t *testing.T) {
 	m := newMachine(t)
 	m.cfg.HealthWithin = 0
 	m.put("/etc/a", "the machine's")
@@ -247,7 +247,7 @@ func TestOnce_UnhealthyAfterReboot_GoesBack(t *testing.T) {
 	m.ran()
 }
 
-func TestOnce_RefusesWhatCannotBeApplied(t *testing.T) {
+func TestOnceRefusesWhatCannotBeApplied(t *testing.T) {
 	m := newMachine(t)
 	c := rendered(t, "a", fileA("1"), func(spec *v1alpha1.RenderedMachineConfigSpec) { spec.FIPS = true })
 	err := m.once(c)
@@ -262,7 +262,7 @@ func TestOnce_RefusesWhatCannotBeApplied(t *testing.T) {
 	m.expectFile("/etc/a", "1")
 }
 
-func TestOnce_HooksApplyTheirFields(t *testing.T) {
+func TestOnceHooksApplyTheirFields(t *testing.T) {
 	m := newMachine(t)
 	m.cfg.HookDir, m.cfg.Hooks = "/hooks", []string{"osImageURL"}
 	c := rendered(t, "a", "", func(spec *v1alpha1.RenderedMachineConfigSpec) { spec.OSImageURL = "new" })
@@ -278,7 +278,7 @@ func TestOnce_HooksApplyTheirFields(t *testing.T) {
 	m.ran(`/hooks/osImageURL < {"field":"osImageURL","old":"\"new\""}`, "reboot")
 }
 
-func TestOnce_FailedHookIsUndoneWithoutAReboot(t *testing.T) {
+func TestOnceFailedHookIsUndoneWithoutAReboot(t *testing.T) {
 	m := newMachine(t)
 	m.cfg.HookDir, m.cfg.Hooks, m.fails = "/hooks", []string{"osImageURL"}, "/hooks"
 	c := rendered(t, "a", fileA("1"), func(spec *v1alpha1.RenderedMachineConfigSpec) { spec.OSImageURL = "new" })
@@ -291,7 +291,7 @@ func TestOnce_FailedHookIsUndoneWithoutAReboot(t *testing.T) {
 	m.expectFile("/etc/a", "absent")
 }
 
-func TestOnce_Drift(t *testing.T) {
+func TestOnceDrift(t *testing.T) {
 	m := newMachine(t)
 	c := rendered(t, "a", fileA("1"), actions(noAction()))
 	if err := m.once(c); err != nil {
@@ -310,7 +310,7 @@ func TestOnce_Drift(t *testing.T) {
 	m.ran()
 }
 
-func TestOnce_DisabledUnitStaysDisabled_AndIsRestoredAfterwards(t *testing.T) {
+func TestOnceDisabledUnitStaysDisabledAndIsRestoredAfterwards(t *testing.T) {
 	m := newMachine(t)
 	m.put("/usr/lib/systemd/system/v.service", "[Install]\nWantedBy=x.target\n")
 	m.put("/etc/systemd/system/other.target.wants/keep", "")
@@ -335,7 +335,7 @@ func TestOnce_DisabledUnitStaysDisabled_AndIsRestoredAfterwards(t *testing.T) {
 	}
 }
 
-func TestOnce_FailedWriteLeavesTheMachineAsItWas(t *testing.T) {
+func TestOnceFailedWriteLeavesTheMachineAsItWas(t *testing.T) {
 	m := newMachine(t)
 	m.put("/etc/a", "the machine's")
 	faulty := &disktest.Faulty{FS: m.cfg.FS}
@@ -373,7 +373,7 @@ func TestReversedClaims(t *testing.T) {
 	}
 }
 
-func TestExec_ReportsTheEndOfTheOutput(t *testing.T) {
+func TestExecReportsTheEndOfTheOutput(t *testing.T) {
 	err := Exec{}.Run(t.Context(), Command{Args: []string{"/bin/sh", "-c", "cat; exit 3"}, Stdin: []byte(strings.Repeat("x", 2000) + "the end")})
 	if err == nil || !strings.HasSuffix(err.Error(), "the end") || len(err.Error()) > 1100 {
 		t.Errorf("got %v", err)

@@ -126,7 +126,7 @@ func (j *joined) expect(current, state, reason, drain string) {
 	}
 }
 
-func TestCluster_WholeUpdate(t *testing.T) {
+func TestClusterWholeUpdate(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.publish("b", "2", nil)
@@ -162,7 +162,7 @@ func TestCluster_WholeUpdate(t *testing.T) {
 }
 
 // The Node is read while the health of the machine is checked: what was decided without it does not remove its request for a drain.
-func TestCluster_NodeIsReadDuringAStep(t *testing.T) {
+func TestClusterNodeIsReadDuringAStep(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", nil)
 		j.publish("b", "2", nil)
@@ -184,7 +184,7 @@ func TestCluster_NodeIsReadDuringAStep(t *testing.T) {
 	})
 }
 
-func TestCluster_UnreconcilableIsNeitherWrittenNorDrainedFor(t *testing.T) {
+func TestClusterUnreconcilableIsNeitherWrittenNorDrainedFor(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"fips": true})
 		j.publish("b", "2", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
@@ -198,7 +198,7 @@ func TestCluster_UnreconcilableIsNeitherWrittenNorDrainedFor(t *testing.T) {
 	})
 }
 
-func TestCluster_MissingAndInvalidConfigurations(t *testing.T) {
+func TestClusterMissingAndInvalidConfigurations(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("bad", "", map[string]any{"actions": []any{map[string]any{"path": "x", "action": "None"}}})
 		j.annotate(map[string]string{"desiredConfig": "bad"})
@@ -214,7 +214,7 @@ func TestCluster_MissingAndInvalidConfigurations(t *testing.T) {
 	})
 }
 
-func TestCluster_DeletedCurrentConfiguration_IsReadFromTheCopy(t *testing.T) {
+func TestClusterDeletedCurrentConfigurationIsReadFromTheCopy(t *testing.T) {
 	join(t, func(j *joined) {
 		none := map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}, "osImageURL": "image"}
 		j.cfg.Provisioned = true
@@ -230,7 +230,7 @@ func TestCluster_DeletedCurrentConfiguration_IsReadFromTheCopy(t *testing.T) {
 	})
 }
 
-func TestCluster_SickMachineIsRetargeted(t *testing.T) {
+func TestClusterSickMachineIsRetargeted(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.publish("b", "2", nil)
@@ -253,7 +253,7 @@ func TestCluster_SickMachineIsRetargeted(t *testing.T) {
 	})
 }
 
-func TestCluster_TimeoutOfHealth_GoesBackAndStops(t *testing.T) {
+func TestClusterTimeoutOfHealthGoesBackAndStops(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.publish("b", "2", nil)
@@ -286,7 +286,7 @@ func TestCluster_TimeoutOfHealth_GoesBackAndStops(t *testing.T) {
 	})
 }
 
-func TestCluster_DriftIsReported_AndEnds(t *testing.T) {
+func TestClusterWhenDriftIsReportedAndEnds(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.annotate(map[string]string{"desiredConfig": "a"})
@@ -304,7 +304,7 @@ func TestCluster_DriftIsReported_AndEnds(t *testing.T) {
 	})
 }
 
-func TestCluster_ForeignEditOfAReport_IsCorrected(t *testing.T) {
+func TestClusterForeignEditOfAReportIsCorrected(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.annotate(map[string]string{"desiredConfig": "a"})

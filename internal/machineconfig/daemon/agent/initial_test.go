@@ -29,7 +29,7 @@ func (m *machine) expectInitial(c desired.Config, want string) {
 }
 
 // The kubelet has not started at the first boot: its health does not count, and a unit that does not run is not started.
-func TestInitial_RestartsOnlyWhatRuns(t *testing.T) {
+func TestInitialRestartsOnlyWhatRuns(t *testing.T) {
 	m := newMachine(t)
 	m.sick.Store(true)
 	unit := `, "systemd": {"units": [{"name": "a.service", "contents": "[Service]\n"}]}`
@@ -44,7 +44,7 @@ func TestInitial_RestartsOnlyWhatRuns(t *testing.T) {
 }
 
 // One reboot, and no loop of them.
-func TestInitial_RebootsOnce(t *testing.T) {
+func TestInitialRebootsOnce(t *testing.T) {
 	m := newMachine(t)
 	c := rendered(t, "a", fileA("1"), nil)
 	for range 2 { // it may be killed before the machine goes down
@@ -61,7 +61,7 @@ func TestInitial_RebootsOnce(t *testing.T) {
 }
 
 // What a machine has been brought to since, or is being brought to, is not undone at a later boot.
-func TestInitial_LeavesALaterConfiguration(t *testing.T) {
+func TestInitialLeavesALaterConfiguration(t *testing.T) {
 	m := newMachine(t)
 	first := rendered(t, "a", fileA("1"), actions(noAction()))
 	m.expectInitial(first, "a")
@@ -82,7 +82,7 @@ func TestInitial_LeavesALaterConfiguration(t *testing.T) {
 }
 
 // Ignition has written the files: nothing is changed, no reboot is needed, and a file is removed when no configuration has it any more.
-func TestInitial_Provisioned(t *testing.T) {
+func TestInitialProvisioned(t *testing.T) {
 	m := newMachine(t)
 	m.cfg.Provisioned = true
 	m.put("/etc/a", "1")

@@ -146,7 +146,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-func TestTree_Refuses(t *testing.T) {
+func TestTreeRefuses(t *testing.T) {
 	bomb := zipped(make([]byte, maxContent+1))
 	for _, tc := range []struct{ name, ignition, field, message string }{
 		{"a unit that the machine does not have", `"systemd": {"units": [{"name": "gone.service", "enabled": true}]}`, "config.systemd.units[gone.service].enabled", "no unit of that name"},
@@ -182,7 +182,7 @@ func TestTree_Refuses(t *testing.T) {
 	}
 }
 
-func TestTree_WithoutRoot_OwnsEverythingItself(t *testing.T) {
+func TestTreeWithoutRootOwnsEverythingItself(t *testing.T) {
 	c := parse(t, `"storage": {"files": [{"path": "/a", "user": {"name": "root"}, "contents": {"source": "data:,"}}, {"path": "/b", "user": {"id": 5}, "contents": {"source": "data:,"}}]}`)
 	m := root()
 	m.UID, m.GID = 1000, 1001
@@ -195,7 +195,7 @@ func TestTree_WithoutRoot_OwnsEverythingItself(t *testing.T) {
 	}
 }
 
-func TestFields_AreAllThatIsNotApplied(t *testing.T) {
+func TestFieldsAreAllThatIsNotApplied(t *testing.T) {
 	content := `
 apiVersion: fleet.machine.sapcloud.io/v1alpha1
 kind: RenderedMachineConfig
@@ -237,14 +237,14 @@ spec:
 	}
 }
 
-func TestFields_DefaultsAreNoFields(t *testing.T) {
+func TestFieldsDefaultsAreNoFields(t *testing.T) {
 	c, err := Parse([]byte(`{"metadata": {"name": "a"}, "spec": {"kernelType": "default", "fips": false, "kernelArguments": []}}`))
 	if err != nil || len(c.Fields) != 0 || c.Name != "a" {
 		t.Errorf("%+v %v", c, err)
 	}
 }
 
-func TestParse_Rejects(t *testing.T) {
+func TestParseRejects(t *testing.T) {
 	for name, content := range map[string]string{
 		"nothing":             "",
 		"no name":             `{"spec": {}}`,
@@ -268,7 +268,7 @@ func TestParse_Rejects(t *testing.T) {
 	}
 }
 
-func TestFromObject_IsReadFromItsCopy(t *testing.T) {
+func TestFromObjectIsReadFromItsCopy(t *testing.T) {
 	o := &v1alpha1.RenderedMachineConfig{}
 	o.Name, o.ResourceVersion = "rendered-a", "7"
 	o.Spec.Config.Raw = []byte(`{"ignition": {"version": "3.2.0"}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,1"}}]}}`)

@@ -75,7 +75,7 @@ func TestHostileLinks(t *testing.T) {
 	}
 }
 
-func TestLinkAtThePathItself_IsNotFollowed(t *testing.T) {
+func TestLinkAtThePathItselfIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	root := openRoot(t, dir)
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "real"), []byte("x"), 0o600), os.Symlink("real", filepath.Join(dir, "link"))); err != nil {
@@ -99,7 +99,7 @@ func TestLinkAtThePathItself_IsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestReadFile_OfFIFO_DoesNotWait(t *testing.T) {
+func TestReadFileOfFIFODoesNotWait(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestReadFile_OfFIFO_DoesNotWait(t *testing.T) {
 	}
 }
 
-func TestReadFile_IsBounded(t *testing.T) {
+func TestReadFileIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 11), 0o600); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestReadFile_IsBounded(t *testing.T) {
 	}
 }
 
-func TestPathsThatAreNotClean_AreRefused(t *testing.T) {
+func TestPathsThatAreNotCleanAreRefused(t *testing.T) {
 	root := openRoot(t, t.TempDir())
 	for _, name := range []string{"", "/", "x", "/..", "/a/../b", "//a", "/a/", "/a\x00"} {
 		if _, err := root.Mkdir(name); !errors.Is(err, fs.ErrInvalid) {
@@ -131,7 +131,7 @@ func TestPathsThatAreNotClean_AreRefused(t *testing.T) {
 	}
 }
 
-func TestLock_IsExclusive(t *testing.T) {
+func TestLockIsExclusive(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := openRoot(t, dir).Lock("/lock")
 	if err != nil {

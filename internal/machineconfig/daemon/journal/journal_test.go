@@ -68,7 +68,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-func TestObjects_AreAllThatRestoringNeeds(t *testing.T) {
+func TestObjectsAreAllThatRestoringNeeds(t *testing.T) {
 	j := example()
 	var want []string
 	for _, content := range []string{"a", "b", "0", "2", "edited"} {
@@ -80,7 +80,7 @@ func TestObjects_AreAllThatRestoringNeeds(t *testing.T) {
 	}
 }
 
-func TestDecode_RejectsWhatNoDaemonWrites(t *testing.T) {
+func TestDecodeRejectsWhatNoDaemonWrites(t *testing.T) {
 	for name, damage := range map[string]func(j *Journal){
 		"no ID":                    func(j *Journal) { j.ID = "" },
 		"an ID that is a path":     func(j *Journal) { j.ID, j.To.Transaction = "../x", "../x" },
@@ -122,7 +122,7 @@ func TestDecode_RejectsWhatNoDaemonWrites(t *testing.T) {
 	}
 }
 
-func TestTemporaryName_IsBesideItsPath(t *testing.T) {
+func TestTemporaryNameIsBesideItsPath(t *testing.T) {
 	if got := example().TemporaryName(0); got != "/d/e/.mcd-t2-0" {
 		t.Error(got)
 	}

@@ -23,7 +23,7 @@ func absent() State { return State{Kind: Absent} }
 func entry(s State) Entry { return Entry{Want: s, Field: "the field"} }
 
 // On a machine that was installed with the configuration, only what differs from it was there before.
-func TestMake_Provisioned(t *testing.T) {
+func TestMakeProvisioned(t *testing.T) {
 	w := World{
 		Desired:       map[string]Entry{"/same": entry(file("a")), "/other": entry(file("b"))},
 		Observed:      Observed{Paths: map[string]State{"/same": file("a"), "/other": file("c")}},
@@ -106,7 +106,7 @@ func TestMake(t *testing.T) {
 	}
 }
 
-func TestMake_Refuses(t *testing.T) {
+func TestMakeRefuses(t *testing.T) {
 	special := file("a")
 	special.Mode = 0o4755
 	for _, tc := range []struct {
@@ -159,7 +159,7 @@ func TestMake_Refuses(t *testing.T) {
 	}
 }
 
-func TestMake_KeepsExisting_AppliesToOthersFilesOnly(t *testing.T) {
+func TestMakeKeepsExistingAppliesToOthersFilesOnly(t *testing.T) {
 	p := Make(World{
 		Managed:  map[string]Managed{"/f": {State: file("a"), Original: absent()}},
 		Desired:  map[string]Entry{"/f": {Want: file("b"), KeepsExisting: true}, "/g": {Want: file("g"), KeepsExisting: true}},
@@ -170,7 +170,7 @@ func TestMake_KeepsExisting_AppliesToOthersFilesOnly(t *testing.T) {
 	}
 }
 
-func TestMake_CreatedFoldersHaveOwnerAndMode(t *testing.T) {
+func TestMakeCreatedFoldersHaveOwnerAndMode(t *testing.T) {
 	p := Make(World{
 		Desired:     map[string]Entry{"/home/u/.ssh/authorized_keys": entry(file("k"))},
 		Directories: map[string]Directory{"/home/u/.ssh": {Path: "/home/u/.ssh", Mode: 0o700, UID: 7, GID: 8}},
@@ -253,7 +253,7 @@ func carryOut(t *rapid.T, p Plan, tree map[string]State) {
 	}
 }
 
-func TestDrift_NamesWhatDiffers_AndNoContent(t *testing.T) {
+func TestDriftNamesWhatDiffersAndNoContent(t *testing.T) {
 	other := file("a")
 	other.Mode = 0o600
 	owned := file("a")
@@ -295,7 +295,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestFolders_ParentsFirst(t *testing.T) {
+func TestFoldersParentsFirst(t *testing.T) {
 	want := []string{"/a", "/a/b", "/c"}
 	if diff := cmp.Diff(want, Folders([]string{"/c/x", "/a/b/x", "/a/y", "/top"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -75,8 +75,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestCrash_WithoutSynchronizing_IsDetected: the disk of these tests loses what is not synchronized, and the checks notice.
-func TestCrash_WithoutSynchronizing_IsDetected(t *testing.T) {
+// TestCrashWithoutSynchronizingIsDetected: the disk of these tests loses what is not synchronized, and the checks notice.
+func TestCrashWithoutSynchronizingIsDetected(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := newCrashRun(t, seed)
 		r.unsynced = true

@@ -91,7 +91,7 @@ func applyKeys(machine disk.FS) error {
 	return store.Apply(Change{ID: "1", Plan: p, Contents: map[string][]byte{wanted.Digest: content}})
 }
 
-func TestFolderThatIsCreated_GetsItsOwner(t *testing.T) {
+func TestFolderThatIsCreatedGetsItsOwner(t *testing.T) {
 	i := newIntruder(t)
 	if err := applyKeys(i); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestUserBetweenTwoCalls(t *testing.T) {
 }
 
 // A local user puts a file that only root can read into the place of one of theirs: restored with their owner and mode it would be theirs.
-func TestFileThatIsExchanged_IsObservedAsAWhole(t *testing.T) {
+func TestFileThatIsExchangedIsObservedAsAWhole(t *testing.T) {
 	i, name := newIntruder(t), home+"/file"
 	secret(t, i.Model, name, user)
 	i.before = func(call, at string) {

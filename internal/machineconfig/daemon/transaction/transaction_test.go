@@ -92,8 +92,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestProcessIsKilled_OnRealDisk kills the process at each call on a file system of the operating system.
-func TestProcessIsKilled_OnRealDisk(t *testing.T) {
+// TestProcessIsKilledOnRealDisk kills the process at each call on a file system of the operating system.
+func TestProcessIsKilledOnRealDisk(t *testing.T) {
 	before := map[string]string{"/etc/a": "old a", "/etc/c": "c"}
 	after := map[string]string{"/etc/a": "new a", "/etc/new/b": "new b", "/etc/c": "c"}
 	for _, fault := range []disktest.Fault{disktest.KillBefore, disktest.KillAfter, disktest.KillWithin, disktest.Fail, disktest.FailAfter} {
@@ -131,7 +131,7 @@ func TestProcessIsKilled_OnRealDisk(t *testing.T) {
 	}
 }
 
-func TestRemovedFromConfig_RestoresTheMachinesFile(t *testing.T) {
+func TestRemovedFromConfigRestoresTheMachinesFile(t *testing.T) {
 	dir, machine := openRoot(t)
 	put(t, dir, "/etc/a", "the machine's")
 	store := mustOpen(t, unsynced(machine))
@@ -148,7 +148,7 @@ func TestRemovedFromConfig_RestoresTheMachinesFile(t *testing.T) {
 	}
 }
 
-func TestUndo_AfterCommit_RestoresAndCountsAttempts(t *testing.T) {
+func TestUndoAfterCommitRestoresAndCountsAttempts(t *testing.T) {
 	dir, machine := openRoot(t)
 	store := mustOpen(t, unsynced(machine))
 	c := config(map[string]string{"/etc/deep/a": "1"})
@@ -170,7 +170,7 @@ func TestUndo_AfterCommit_RestoresAndCountsAttempts(t *testing.T) {
 	}
 }
 
-func TestFileChangesBetweenPlanAndBackup_IsRefused(t *testing.T) {
+func TestFileChangesBetweenPlanAndBackupIsRefused(t *testing.T) {
 	dir, machine := openRoot(t)
 	put(t, dir, "/etc/a", "old")
 	store := mustOpen(t, unsynced(machine))
@@ -187,7 +187,7 @@ func TestFileChangesBetweenPlanAndBackup_IsRefused(t *testing.T) {
 	}
 }
 
-func TestDamagedRecords_ChangeNothing(t *testing.T) {
+func TestDamagedRecordsChangeNothing(t *testing.T) {
 	for _, file := range []string{manifestFile, journalFile} {
 		dir, machine := openRoot(t)
 		put(t, dir, stateDir+"/"+file, `{"version": 1, "id": "`)
@@ -197,7 +197,7 @@ func TestDamagedRecords_ChangeNothing(t *testing.T) {
 	}
 }
 
-func TestDamagedObject_IsAnError(t *testing.T) {
+func TestDamagedObjectIsAnError(t *testing.T) {
 	dir, machine := openRoot(t)
 	store := mustOpen(t, unsynced(machine))
 	digest := plan.Digest([]byte("good"))
@@ -207,7 +207,7 @@ func TestDamagedObject_IsAnError(t *testing.T) {
 	}
 }
 
-func TestRefusedPlan_IsNotApplied(t *testing.T) {
+func TestRefusedPlanIsNotApplied(t *testing.T) {
 	_, machine := openRoot(t)
 	if err := mustOpen(t, unsynced(machine)).Apply(Change{ID: "t1", Plan: plan.Plan{Refused: []plan.Refusal{{Field: "x"}}}}); err == nil {
 		t.Error("expected an error")

@@ -244,7 +244,7 @@ mcm_machine_controller_frozen 1
 }
 
 // What a server shows that was not reached yet is not acted on, however long ago the process has started.
-func TestServerThatWasNotReachedYet_IsNotSettled(t *testing.T) {
+func TestServerThatWasNotReachedYetIsNotSettled(t *testing.T) {
 	onServer(t, func(f *fakeServer) {
 		other := newServer(t, "other", f.read)
 		time.Sleep(reach.Settle + time.Second)

@@ -125,7 +125,7 @@ func TestCheckThatEndsWithTheProcessIsNotRecorded(t *testing.T) {
 	})
 }
 
-func TestDebugPage_ServerThatAnswersAgain_ShowsNoError(t *testing.T) {
+func TestDebugPageServerThatAnswersAgainShowsNoError(t *testing.T) {
 	onServer(t, func(f *fakeServer) {
 		f.becomes("fails", 2*time.Minute)
 		f.becomes("answers", time.Minute)
