@@ -60,16 +60,23 @@ var (
 	_ driver.Sweeper = (*Driver)(nil)
 )
 
-// New returns a Driver. It sends no request. Errors: invalid endpoints.
+// Validate returns an error for endpoints that are invalid; all fields are optional.
+func (c Config) Validate() error {
+	_, err := httpclient.ParseEndpoints(c.Endpoints)
+	if err == nil && c.STSEndpoint != "" {
+		_, err = httpclient.ParseEndpoints([]string{c.STSEndpoint})
+	}
+	return err
+}
+
+// New returns a Driver. It sends no request. Errors: those of Config.Validate.
 func New(cfg Config) (*Driver, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	endpoints, err := httpclient.ParseEndpoints(cfg.Endpoints)
 	if err != nil {
 		return nil, err
-	}
-	if cfg.STSEndpoint != "" {
-		if _, err := httpclient.ParseEndpoints([]string{cfg.STSEndpoint}); err != nil {
-			return nil, err
-		}
 	}
 	transport := cfg.Transport
 	if transport == nil {

@@ -68,8 +68,17 @@ var (
 	_ driver.Sweeper = (*Driver)(nil)
 )
 
-// New returns a Driver. It sends no request. Errors: endpoints that are no URLs.
+// Validate returns an error for endpoints that are no URLs; all fields are optional.
+func (c Config) Validate() error {
+	_, err := hostsOf(c.Clouds)
+	return err
+}
+
+// New returns a Driver. It sends no request. Errors: those of Config.Validate.
 func New(cfg Config) (*Driver, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	d := &Driver{clouds: maps.Clone(cfg.Clouds), tokenDir: cfg.TokenDirectory, clock: cfg.Clock, userAgent: cfg.UserAgent}
 	if d.clouds == nil {
 		d.clouds = map[string]cloud.Configuration{cloudPublic: cloud.AzurePublic, cloudGovernment: cloud.AzureGovernment, cloudChina: cloud.AzureChina}

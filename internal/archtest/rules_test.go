@@ -64,6 +64,10 @@ func rules() []rule {
 			{"controllers/machine/a.go", "package machine\nfunc f() { c.Machines(ns).List(ctx, selecting(name)) }\n"},
 			{"controllers/machine/a.go", "package machine\nfunc f() {\n\toptions := metav1.ListOptions{}\n\tc.Machines(ns).List(ctx, options)\n}\n"},
 		}},
+		{"configurations are validated", configsAreValidated, []snippet{
+			{"controllers/machine/a.go", "package machine\ntype Config struct{}\nfunc New(c Config) error { return nil }\n"},
+			{"controllers/machine/a.go", "package machine\ntype Config struct{}\nfunc (c Config) Validate() error { return nil }\nfunc New(c Config) error { return nil }\n"},
+		}},
 		{"pure packages import little", pureImports, []snippet{
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "os")},
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "k8s.io/klog/v2")},

@@ -24,6 +24,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/unmanaged"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/agent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
@@ -64,7 +66,9 @@ func TestConfigs_WithoutValues_NameTheRequiredFields(t *testing.T) {
 			second(render.New(render.Config{})),
 			"Client, Target, Machines, Control, Cache, View, Nodes, Written, Prefix, Replaces, Events, Deletions, Clock",
 		},
-		"secretwatch.Config": {second(secretwatch.New(secretwatch.Config{})), "Client, Clock, Changed"},
+		"runner.Config[string]": {second(runner.New(runner.Config[string]{})), "Name, Reconcile"},
+		"agent.Config":          {second(agent.New(agent.Config{}, nil)), "FS, StateDir, Runner, BootID"},
+		"secretwatch.Config":    {second(secretwatch.New(secretwatch.Config{})), "Client, Clock, Changed"},
 		"template.Config": {
 			second(template.New(template.Config{})), "Client, Cache, Configs, Secrets, Templates, Events, Clock",
 		},

@@ -20,6 +20,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
@@ -111,6 +112,18 @@ type Config[K comparable] struct {
 	Stage func(key K) telemetry.Stage
 }
 
+// Validate returns an error that names the required fields that are not set, and those that are negative.
+func (c Config[K]) Validate() error {
+	var err error
+	if c.Workers < 0 || c.WorkersPerTenant < 0 {
+		err = fmt.Errorf("runner %s: Workers and WorkersPerTenant must not be negative, got %d and %d", c.Name, c.Workers, c.WorkersPerTenant)
+	}
+	return errors.Join(required.Fields(
+		c, "LogKey", "Panicked", "Workers", "WorkersPerTenant", "Tenant", "Gate", "Group", "MinBackoff", "MaxBackoff", "Clock", "Metrics", "Tracer",
+		"Root", "Stage",
+	), err)
+}
+
 // Runner is a queue of keys with workers. Create it with New.
 type Runner[K comparable] struct {
 	cfg     Config[K]
@@ -124,13 +137,10 @@ type Runner[K comparable] struct {
 	waits   map[K]telemetry.Wait
 }
 
-// New returns a Runner, which accepts keys at once and reconciles them when Run is called. Errors: an invalid configuration.
+// New returns a Runner, which accepts keys at once and reconciles them when Run is called. Errors: those of Config.Validate.
 func New[K comparable](cfg Config[K]) (*Runner[K], error) {
-	if cfg.Name == "" || cfg.Reconcile == nil {
-		return nil, fmt.Errorf("runner: Name and Reconcile are required, got Name %q", cfg.Name)
-	}
-	if cfg.Workers < 0 || cfg.WorkersPerTenant < 0 {
-		return nil, fmt.Errorf("runner %s: Workers and WorkersPerTenant must not be negative, got %d and %d", cfg.Name, cfg.Workers, cfg.WorkersPerTenant)
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	cfg.Workers = max(cfg.Workers, 1)
 	if cfg.MinBackoff == 0 {

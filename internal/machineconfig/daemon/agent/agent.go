@@ -16,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/journal"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/transaction"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
 const (
@@ -36,7 +37,7 @@ var ErrNotApplied = errors.New("the configuration is not applied")
 
 // Config configures an Agent.
 type Config struct {
-	// FS is the machine's file system, and StateDir the daemon's folder in it. Both are required.
+	// FS is the machine's file system, and StateDir the daemon's folder in it.
 	FS       disk.FS
 	StateDir string
 	// UID and GID are those of this process.
@@ -48,12 +49,12 @@ type Config struct {
 	// HookDir has programs, and Hooks their names: each applies the field of that name.
 	HookDir string
 	Hooks   []string
-	// Runner runs commands; required. Systemd reports whether systemctl is one of them.
+	// Runner runs commands. Systemd reports whether systemctl is one of them.
 	Runner  Runner
 	Systemd bool
 	// RebootCommand reboots the machine. Without it a reboot is an error, ErrRebootNeeded.
 	RebootCommand []string
-	// BootID returns an ID that differs from boot to boot; required.
+	// BootID returns an ID that differs from boot to boot.
 	BootID func() (string, error)
 	// Unhealthy returns why the machine does not work after a reboot, and "" when it does; nil is always. HealthWithin is how long
 	// it may not work until the change is undone.
@@ -66,6 +67,13 @@ type Config struct {
 	Clock clock.WithTicker
 	NewID func() string
 	Log   logr.Logger
+}
+
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error {
+	return required.Fields(
+		c, "UID", "GID", "Reserved", "HookDir", "Hooks", "RebootCommand", "Unhealthy", "HealthWithin", "DriftInterval", "Clock", "NewID", "Log",
+	)
 }
 
 // Source has the desired configuration.
@@ -117,8 +125,8 @@ type Agent struct {
 
 // New reads the machine's records, and undoes a transaction that was interrupted.
 func New(cfg Config, source Source) (*Agent, error) {
-	if cfg.FS == nil || cfg.StateDir == "" || cfg.Runner == nil || cfg.BootID == nil {
-		return nil, errors.New("agent.Config: FS, StateDir, Runner and BootID are required")
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
