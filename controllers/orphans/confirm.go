@@ -20,11 +20,10 @@ import (
 // time are unread: the verdict about a suspect is based on the complete list of Machines and on reads about that suspect alone.
 func (s *sweep) confirm(ctx context.Context) error {
 	var due []decide.Suspect
-	age := s.rules.age
 	for _, sc := range s.scopes {
 		sc.verdicts = map[decide.Key]decide.Verdict{}
 		for _, suspect := range sc.suspects {
-			if sc.before.Suspects[suspect.Key()].Duration() >= age {
+			if sc.before.Suspects[suspect.Key()].Duration() >= s.rules.age {
 				due = append(due, suspect)
 			}
 		}
@@ -41,23 +40,31 @@ func (s *sweep) confirm(ctx context.Context) error {
 		return fmt.Errorf("find the target cluster: %w", err)
 	}
 	for _, sc := range s.scopes {
-		for _, suspect := range sc.suspects {
-			facts := decide.Facts{Suspect: suspect, Entry: sc.before.Suspects[suspect.Key()], Age: age, Machines: machines}
-			if facts.Entry.Duration() < age {
-				continue
-			}
-			if s.isOver() {
-				sc.unread = append(sc.unread, suspect)
-				continue
-			}
-			if facts.ByName, err = s.readMachine(ctx, suspect.Machine); err != nil {
-				return err
-			}
-			if facts.Node, err = readNode(ctx, cluster, suspect.Resource); err != nil {
-				return err
-			}
-			sc.verdicts[suspect.Key()] = s.rules.confirm(facts)
+		if err := s.confirmIn(ctx, sc, cluster, machines); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// confirmIn decides about the suspects of one scope.
+func (s *sweep) confirmIn(ctx context.Context, sc *scope, cluster *target.Cluster, machines *decide.Machines) (err error) {
+	for _, suspect := range sc.suspects {
+		facts := decide.Facts{Suspect: suspect, Entry: sc.before.Suspects[suspect.Key()], Age: s.rules.age, Machines: machines}
+		if facts.Entry.Duration() < s.rules.age {
+			continue
+		}
+		if s.isOver() {
+			sc.unread = append(sc.unread, suspect)
+			continue
+		}
+		if facts.ByName, err = s.readMachine(ctx, suspect.Machine); err != nil {
+			return err
+		}
+		if facts.Node, err = readNode(ctx, cluster, suspect.Resource); err != nil {
+			return err
+		}
+		sc.verdicts[suspect.Key()] = s.rules.confirm(facts)
 	}
 	return nil
 }

@@ -28,42 +28,72 @@ func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v dra
 	if attempts == nil {
 		attempts = map[types.UID]drain.Attempt{}
 	}
-	var forced drain.Forced
+	r := removal{Drain: d, task: task, facts: facts, attempts: attempts}
 	defer func() {
 		facts.Memory.Attempts = attempts
 		d.memory = facts.Memory
-		if v.Cause == "" && !forced.IsNone() {
-			task.Warn(ctx, drain.EvictionTimedOut(task.Node.Name, task.Order, forced))
+		if v.Cause == "" && !r.forced.IsNone() {
+			task.Warn(ctx, drain.EvictionTimedOut(task.Node.Name, task.Order, r.forced))
 		}
 	}()
 	d.removed = true
-	note := func(uid types.UID, how drain.How, err error) error {
-		if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
-			return err
-		}
-		attempts[uid] = attempt(attempts[uid], facts.Now, how, err)
-		return nil
+	if hasRoom, err := r.pods(ctx, v.Pods); err != nil || !hasRoom {
+		return err // without room, other drains were faster; the next decision is about what is left
 	}
-	for _, r := range v.Pods {
-		if r.Moves > 0 && !d.of.detaches.reserve(task.Cluster, d.errand, task.Owner.Namespace, r.Moves) {
-			return nil // other drains were faster; the next decision is about what is left
+	return r.attachments(ctx, v.Attachments)
+}
+
+// removal is the requests of one pass.
+type removal struct {
+	*Drain
+
+	task     Task
+	facts    *drain.Facts
+	attempts map[types.UID]drain.Attempt
+	forced   drain.Forced // what was deleted without grace
+}
+
+// pods removes pods until no more volumes may begin to move.
+func (r *removal) pods(ctx context.Context, pods []drain.Removal) (hasRoom bool, err error) {
+	for _, p := range pods {
+		if p.Moves > 0 && !r.reserve(p.Moves) {
+			return false, nil
 		}
-		removed := removePod(ctx, task.Cluster, r, d.of.cfg.Clock.Now())
-		if err := note(r.Pod.UID, r.How, removed); err != nil {
-			return err
+		removed := removePod(ctx, r.task.Cluster, p, r.of.cfg.Clock.Now())
+		if err := r.note(ctx, p.Pod.UID, p.How, removed); err != nil {
+			return false, err
 		}
-		if r.How == drain.Delete && removed == nil {
-			forced, facts.Memory.Forced = forced.With(r.Pod), facts.Memory.Forced.With(r.Pod)
+		if p.How == drain.Delete && removed == nil {
+			r.forced, r.facts.Memory.Forced = r.forced.With(p.Pod), r.facts.Memory.Forced.With(p.Pod)
 		}
 	}
-	for _, a := range v.Attachments {
-		if !d.of.detaches.reserve(task.Cluster, d.errand, task.Owner.Namespace, 1) {
+	return true, nil
+}
+
+// attachments deletes attachments until no more volumes may begin to move.
+func (r *removal) attachments(ctx context.Context, attachments []*storagev1.VolumeAttachment) error {
+	for _, a := range attachments {
+		if !r.reserve(1) {
 			return nil
 		}
-		if err := note(a.UID, drain.Delete, deleteAttachment(ctx, task.Cluster.Client, a)); err != nil {
+		if err := r.note(ctx, a.UID, drain.Delete, deleteAttachment(ctx, r.task.Cluster.Client, a)); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// reserve reports whether so many more volumes may begin to move.
+func (r *removal) reserve(moves int) bool {
+	return r.of.detaches.reserve(r.task.Cluster, r.errand, r.task.Owner.Namespace, moves)
+}
+
+// note records the answer to a request. Errors: the ownership or ctx has ended.
+func (r *removal) note(ctx context.Context, uid types.UID, how drain.How, err error) error {
+	if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
+		return err
+	}
+	r.attempts[uid] = attempt(r.attempts[uid], r.facts.Now, how, err)
 	return nil
 }
 
