@@ -93,16 +93,14 @@ func (n *namesakes) isUnique(ctx context.Context, m metav1.Object) (bool, error)
 	}
 	taken := &census{begun: n.clock.Now(), shared: map[uint64]struct{}{}}
 	names := map[uint64]struct{}{}
-	err := pages.Each(ctx, "Machines", n.machines.List, func(page *metav1.PartialObjectMetadataList) {
-		for i := range page.Items {
-			name := xxhash.Sum64String(page.Items[i].Name)
-			if _, known := names[name]; known {
-				taken.shared[name] = struct{}{}
-			}
-			names[name] = struct{}{}
-			if created := page.Items[i].CreationTimestamp; taken.newest.Before(&created) {
-				taken.newest = created
-			}
+	err := pages.EachObject(ctx, "Machines", metav1.ListOptions{}, n.machines.List, func(found *metav1.PartialObjectMetadata) {
+		name := xxhash.Sum64String(found.Name)
+		if _, known := names[name]; known {
+			taken.shared[name] = struct{}{}
+		}
+		names[name] = struct{}{}
+		if taken.newest.Before(&found.CreationTimestamp) {
+			taken.newest = found.CreationTimestamp
 		}
 	})
 	if err != nil {

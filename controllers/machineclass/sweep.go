@@ -67,11 +67,9 @@ func (c *Controller) wait(ctx context.Context, d time.Duration, news <-chan stru
 // sweep enqueues every Secret that carries our finalizer; the gate admits those whose slot is held.
 func (c *Controller) sweep(ctx context.Context) error {
 	secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(c.cfg.Namespace)
-	return pages.Each(ctx, "Secrets with our finalizer", secrets.List, func(page *metav1.PartialObjectMetadataList) {
-		for i := range page.Items {
-			if found := &page.Items[i]; slices.Contains(found.Finalizers, v1alpha1.SecretFinalizerName) {
-				c.secrets.Enqueue(types.NamespacedName{Namespace: found.Namespace, Name: found.Name})
-			}
+	return pages.EachObject(ctx, "Secrets with our finalizer", metav1.ListOptions{}, secrets.List, func(found *metav1.PartialObjectMetadata) {
+		if slices.Contains(found.Finalizers, v1alpha1.SecretFinalizerName) {
+			c.secrets.Enqueue(types.NamespacedName{Namespace: found.Namespace, Name: found.Name})
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +25,6 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
@@ -242,21 +242,10 @@ func (o *Controller) plan(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.planned = now
-	for class := range o.seen {
-		if _, has := namespaces[class.Namespace]; !has {
-			delete(o.seen, class)
-		}
-	}
-	for namespace := range o.extra {
-		if _, has := namespaces[namespace]; !has {
-			delete(o.extra, namespace)
-		}
-	}
-	for namespace := range o.first {
-		if _, has := namespaces[namespace]; !has {
-			delete(o.first, namespace)
-		}
-	}
+	isGone := func(namespace string) bool { _, has := namespaces[namespace]; return !has }
+	maps.DeleteFunc(o.seen, func(class types.NamespacedName, _ sighting) bool { return isGone(class.Namespace) })
+	maps.DeleteFunc(o.extra, func(namespace string, _ extra) bool { return isGone(namespace) })
+	maps.DeleteFunc(o.first, func(namespace, _ string) bool { return isGone(namespace) })
 	return nil
 }
 
@@ -271,14 +260,9 @@ func offset(namespace string, window time.Duration) time.Duration {
 func (o *Controller) namespaces(ctx context.Context) (map[string]bool, error) {
 	found := map[string]bool{}
 	classes := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(o.cfg.Namespace)
-	err := pages.Until(ctx, "the MachineClasses", metav1.ListOptions{Limit: o.rules.page}, classes.List,
-		func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
-			for i := range page.Items {
-				class := &page.Items[i]
-				found[class.Namespace] = found[class.Namespace] || class.Annotations[v1alpha1.AnnotationSweepRequested] != ""
-			}
-			return false
-		})
+	err := pages.EachObject(ctx, "the MachineClasses", metav1.ListOptions{Limit: o.rules.page}, classes.List, func(class *metav1.PartialObjectMetadata) {
+		found[class.Namespace] = found[class.Namespace] || class.Annotations[v1alpha1.AnnotationSweepRequested] != ""
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -108,11 +109,7 @@ func (m *orphanMetrics) show(namespace string, scopes []*scope) {
 func (m *orphanMetrics) keepOnly(namespaces map[string]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for namespace := range m.namespaces {
-		if _, has := namespaces[namespace]; !has {
-			delete(m.namespaces, namespace)
-		}
-	}
+	maps.DeleteFunc(m.namespaces, func(namespace string, _ orphanCounts) bool { _, has := namespaces[namespace]; return !has })
 }
 
 // Describe is prometheus.Collector's.

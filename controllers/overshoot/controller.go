@@ -159,11 +159,7 @@ func (o *Controller) observe(ctx context.Context, namespace string, before decid
 	}
 	counter := decide.NewCounter(before, sets, deployments)
 	machines := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
-	return counter, pages.Each(ctx, "Machines", machines.List, func(page *metav1.PartialObjectMetadataList) {
-		for i := range page.Items {
-			counter.Add(&page.Items[i])
-		}
-	})
+	return counter, pages.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { counter.Add(m) })
 }
 
 // act freezes a MachineSet, or ends its freeze. A set that has changed meanwhile is read again: its controller writes it while it

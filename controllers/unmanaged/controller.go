@@ -97,12 +97,7 @@ func (u *Controller) Run(ctx context.Context) {
 func (u *Controller) search(ctx context.Context, _ string) (runner.Result, error) {
 	all := decide.NewMachines(u.cfg.Serves, u.cfg.Namespace != "")
 	machines := u.cfg.Control.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(u.cfg.Namespace)
-	err := pages.Each(ctx, "Machines", machines.List, func(page *metav1.PartialObjectMetadataList) {
-		for i := range page.Items {
-			all.Add(&page.Items[i])
-		}
-	})
-	if err != nil {
+	if err := pages.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { all.Add(m) }); err != nil {
 		return runner.Result{}, err
 	}
 	u.mu.Lock()
@@ -110,20 +105,17 @@ func (u *Controller) search(ctx context.Context, _ string) (runner.Result, error
 	u.mu.Unlock()
 	var errs []error
 	nodes := u.cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-	err = pages.Each(ctx, "Nodes", nodes.List, func(page *metav1.PartialObjectMetadataList) {
-		for i := range page.Items {
-			node := &page.Items[i]
-			if !all.Unmanaged(node) {
-				continue
-			}
-			first, seen := before[node.UID]
-			if !seen {
-				first = now
-			}
-			since[node.UID] = first
-			if now.Sub(first) >= u.cfg.Timeout && (!decide.IsAnnotated(node) || decide.HasFinalizer(node)) {
-				errs = append(errs, u.annotate(ctx, nodes, node))
-			}
+	err := pages.EachObject(ctx, "Nodes", metav1.ListOptions{}, nodes.List, func(node *metav1.PartialObjectMetadata) {
+		if !all.Unmanaged(node) {
+			return
+		}
+		first, seen := before[node.UID]
+		if !seen {
+			first = now
+		}
+		since[node.UID] = first
+		if now.Sub(first) >= u.cfg.Timeout && (!decide.IsAnnotated(node) || decide.HasFinalizer(node)) {
+			errs = append(errs, u.annotate(ctx, nodes, node))
 		}
 	})
 	if err != nil {

@@ -35,11 +35,17 @@ func (m *Metadata) Each(ctx context.Context, resource, namespace, selector strin
 		return ctx.Err()
 	}
 	all := m.client.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace)
-	return Until(ctx, "the "+resource+" of namespace "+namespace, metav1.ListOptions{LabelSelector: selector}, all.List,
-		func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
-			for i := range page.Items {
-				visit(&page.Items[i])
-			}
-			return false
-		})
+	return EachObject(ctx, "the "+resource+" of namespace "+namespace, metav1.ListOptions{LabelSelector: selector}, all.List, visit)
+}
+
+// EachObject calls visit with the metadata of each object that a list has.
+func EachObject(
+	ctx context.Context, what string, options metav1.ListOptions, list List[*metav1.PartialObjectMetadataList], visit func(*metav1.PartialObjectMetadata),
+) error {
+	return Until(ctx, what, options, list, func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
+		for i := range page.Items {
+			visit(&page.Items[i])
+		}
+		return false
+	})
 }

@@ -135,9 +135,7 @@ func (r *reader) list(ctx context.Context, namespace string) ([]policy.Object, e
 
 func (r *reader) listKind(ctx context.Context, namespace string, kind policy.Kind) (objects []policy.Object, err error) {
 	list := r.metadata.Resource(resource(kind)).Namespace(namespace).List
-	return objects, pages.Each(ctx, kind.Resource()+" of namespace "+namespace, list, func(page *metav1.PartialObjectMetadataList) {
-		for i := range page.Items {
-			objects = append(objects, policy.Of(kind, &page.Items[i]))
-		}
+	return objects, pages.EachObject(ctx, kind.Resource()+" of namespace "+namespace, metav1.ListOptions{}, list, func(found *metav1.PartialObjectMetadata) {
+		objects = append(objects, policy.Of(kind, found))
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -29,13 +28,9 @@ func isNothing(err error) bool { return errors.Is(err, deletionlog.ErrNothing) }
 // exists, or its target.
 func (c *Controller) live(ctx context.Context, pool string) (all []*v1alpha1.RenderedMachineConfig, uses merge.Uses, err error) {
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelPool: pool}).String()
-	err = pages.Each(ctx, "RenderedMachineConfigs", func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-		options.LabelSelector = selector
-		return c.cfg.Target.Resource(renderedConfigs()).List(ctx, options)
-	}, func(page *metav1.PartialObjectMetadataList) {
-		for i := range page.Items {
-			all = append(all, stub(&page.Items[i]))
-		}
+	rendered := c.cfg.Target.Resource(renderedConfigs())
+	err = pages.EachObject(ctx, "RenderedMachineConfigs", metav1.ListOptions{LabelSelector: selector}, rendered.List, func(found *metav1.PartialObjectMetadata) {
+		all = append(all, stub(found))
 	})
 	if err != nil {
 		return nil, uses, err
@@ -62,9 +57,13 @@ func (c *Controller) names(ctx context.Context) (names []string, err error) {
 		}
 	}
 	nodes := c.cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-	err1 := annotations(ctx, "Nodes", nodes, func(has map[string]string) { add(has, c.cfg.Prefix.CurrentConfig(), c.cfg.Prefix.DesiredConfig()) })
+	err1 := pages.EachObject(ctx, "Nodes", metav1.ListOptions{}, nodes.List, func(node *metav1.PartialObjectMetadata) {
+		add(node.Annotations, c.cfg.Prefix.CurrentConfig(), c.cfg.Prefix.DesiredConfig())
+	})
 	machines := c.cfg.Control.Resource(machinev1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(c.cfg.Namespace)
-	err2 := annotations(ctx, "Machines", machines, func(has map[string]string) { add(has, v1alpha1.AnnotationMachineConfig) })
+	err2 := pages.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) {
+		add(m.Annotations, v1alpha1.AnnotationMachineConfig)
+	})
 	template := func(has map[string]string) { add(has, v1alpha1.AnnotationMachineConfig) }
 	err3 := templates(ctx, "MachineDeployments", c.cfg.Machines.MachineDeployments(c.cfg.Namespace).List, func(page *machinev1alpha1.MachineDeploymentList) {
 		for i := range page.Items {
@@ -77,15 +76,6 @@ func (c *Controller) names(ctx context.Context) (names []string, err error) {
 		}
 	}, template)
 	return names, errors.Join(err1, err2, err3, err4)
-}
-
-// annotations calls visit with the annotations of each object of a list.
-func annotations(ctx context.Context, what string, list metadata.ResourceInterface, visit func(has map[string]string)) error {
-	return pages.Each(ctx, what, list.List, func(page *metav1.PartialObjectMetadataList) {
-		for i := range page.Items {
-			visit(page.Items[i].Annotations)
-		}
-	})
 }
 
 // templates calls visit with each page of a list, and missing with the annotations of the template of each object that cannot be decoded.
