@@ -88,10 +88,7 @@ func (o *Controller) Begin() { o.rounds.Begin() }
 
 // Run counts until ctx ends.
 func (o *Controller) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { o.runner.Run(ctx) })
-	o.rounds.Run(ctx, o.round)
+	o.rounds.Run(ctx, o.runner, o.round)
 }
 
 // round enqueues the namespaces, spread over the period. What an earlier leadership has counted is forgotten.

@@ -82,10 +82,7 @@ func (u *Controller) Begin() { u.rounds.Begin() }
 
 // Run searches until ctx ends.
 func (u *Controller) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { u.runner.Run(ctx) })
-	u.rounds.Run(ctx, func(first bool) {
+	u.rounds.Run(ctx, u.runner, func(first bool) {
 		if first {
 			u.remember(nil)
 		}

@@ -32,39 +32,25 @@ type Metrics struct {
 
 // NewMetrics returns the metrics, registered.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
-	byController := []string{"controller"}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"controller"}, labels...))
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"controller"})
+	}
 	m := &Metrics{
 		registerer: registerer,
 		queues:     newQueueMetrics(registerer),
-		total: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "controller_runtime_reconcile_total",
-			Help: "Reconciles by controller and result: success, requeue_after, error, conflict, or not_ours when the key was lost meanwhile.",
-		}, []string{"controller", "result"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "controller_runtime_reconcile_errors_total",
-			Help: "Reconciles that ended in an error other than a conflict.",
-		}, byController),
-		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mcf_conflicts_total",
-			Help: "Reconciles that ended because another client had changed an object first. They are tried again.",
-		}, byController),
-		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "controller_runtime_reconcile_panics_total",
-			Help: "Reconciles that ended in a panic.",
-		}, byController),
+		total: counter("controller_runtime_reconcile_total",
+			"Reconciles by controller and result: success, requeue_after, error, conflict, or not_ours when the key was lost meanwhile.", "result"),
+		errors:    counter("controller_runtime_reconcile_errors_total", "Reconciles that ended in an error other than a conflict."),
+		conflicts: counter("mcf_conflicts_total", "Reconciles that ended because another client had changed an object first. They are tried again."),
+		panics:    counter("controller_runtime_reconcile_panics_total", "Reconciles that ended in a panic."),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "controller_runtime_reconcile_time_seconds",
-			Help:    "How long reconciles took.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
-		}, byController),
-		maxConcurrent: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "controller_runtime_max_concurrent_reconciles",
-			Help: "Workers of each controller.",
-		}, byController),
-		busy: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "controller_runtime_active_workers",
-			Help: "Workers that have a key.",
-		}, byController),
+			Name: "controller_runtime_reconcile_time_seconds", Help: "How long reconciles took.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+		}, []string{"controller"}),
+		maxConcurrent: gauge("controller_runtime_max_concurrent_reconciles", "Workers of each controller."),
+		busy:          gauge("controller_runtime_active_workers", "Workers that have a key."),
 	}
 	registerer.MustRegister(m.total, m.errors, m.conflicts, m.panics, m.seconds, m.maxConcurrent, m.busy)
 	return m

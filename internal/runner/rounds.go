@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -27,8 +28,12 @@ func (r *Rounds) Begin() {
 	}
 }
 
-// Run calls round until ctx ends. first reports whether the session has begun to lead since the last call.
-func (r *Rounds) Run(ctx context.Context, round func(first bool)) {
+// Run runs the runner that works on the rounds, and calls round, until ctx ends. first reports whether the session has begun to lead since
+// the last call.
+func (r *Rounds) Run(ctx context.Context, work *Runner[string], round func(first bool)) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { work.Run(ctx) })
 	ticker := r.clock.NewTicker(r.period)
 	defer ticker.Stop()
 	for {
