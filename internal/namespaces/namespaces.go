@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -36,7 +35,7 @@ func New(control metadata.Interface, only string) (*Namespaces, error) {
 	source := objectcache.From(control.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")))
 	source.Watch = n.permitted(source.Watch)
 	if only != "" {
-		source = selected(source, fields.OneTermEqualSelector(metav1.ObjectNameField, only).String())
+		source = source.Fields(fields.OneTermEqualSelector(metav1.ObjectNameField, only).String())
 	}
 	n.informer = cache.NewSharedIndexInformer(&objectcache.ListerWatcher{Source: source}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 	_, err := n.informer.AddEventHandler(objectcache.Handler(n.changed))
@@ -44,20 +43,6 @@ func New(control metadata.Interface, only string) (*Namespaces, error) {
 		return nil, fmt.Errorf("watch Namespaces: %w", err)
 	}
 	return n, nil
-}
-
-// selected restricts a source by a field selector.
-func selected(source objectcache.Source, selector string) objectcache.Source {
-	return objectcache.Source{
-		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selector
-			return source.List(ctx, options)
-		},
-		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
-			return source.Watch(ctx, options)
-		},
-	}
 }
 
 // essential is the informer's transform: it keeps the name and the fleet's annotations.

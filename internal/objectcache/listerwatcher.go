@@ -32,6 +32,20 @@ func From[L runtime.Object](client interface {
 	}
 }
 
+// Fields returns the source of the objects that a field selector selects.
+func (s Source) Fields(selector string) Source {
+	selected := s
+	selected.List = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		options.FieldSelector = selector
+		return s.List(ctx, options)
+	}
+	selected.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.FieldSelector = selector
+		return s.Watch(ctx, options)
+	}
+	return selected
+}
+
 // ListerWatcher is for a reflector: the objects of a source that a label selector selects, "" for all.
 type ListerWatcher struct {
 	Source

@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template/expand"
@@ -92,20 +90,10 @@ type ConfigMap struct {
 
 // NewConfigMap returns the Source.
 func NewConfigMap(client corev1client.ConfigMapsGetter, name types.NamespacedName) *ConfigMap {
-	configs := client.ConfigMaps(name.Namespace)
-	only := fields.OneTermEqualSelector("metadata.name", name.Name).String()
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()
 	return &ConfigMap{
 		name: name, store: objectcache.NewStore[*corev1.ConfigMap](),
-		from: objectcache.Source{
-			List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				options.FieldSelector = only
-				return configs.List(ctx, options)
-			},
-			Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				options.FieldSelector = only
-				return configs.Watch(ctx, options)
-			},
-		},
+		from: objectcache.From(client.ConfigMaps(name.Namespace)).Fields(only),
 	}
 }
 

@@ -64,8 +64,10 @@ func newCluster(s *Set, client kubernetes.Interface) *cluster {
 // share begins to watch one kind; c.mu is held.
 func share[T metav1.Object](s *Set, c *cluster, name string, from objectcache.Source, all *objectcache.Objects[T], trim func(T) T) {
 	c.unsynced++
-	into := &sink[T]{all: all, trim: trim, synced: sync.OnceFunc(c.synced)}
-	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) { reflect(ctx, name+" for drains", c.watchErrors.follow(name, from), into) }))
+	into := mirror(all, trim, c.synced)
+	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) {
+		objectcache.Watch(ctx, name+" for drains", c.watchErrors.follow(name, from), "", into)
+	}))
 }
 
 func volumeOf(a *storagev1.VolumeAttachment) string {

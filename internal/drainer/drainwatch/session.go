@@ -9,9 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
@@ -50,9 +48,10 @@ func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Sess
 	})
 	session.watchErrors = newWatchErrors(wake)
 	session.cluster = s.join(client, session)
-	into := &sink[*corev1.Pod]{all: session.pods, trim: Trim, synced: sync.OnceFunc(session.podsSynced)}
+	into := mirror(session.pods, Trim, session.podsSynced)
 	session.end = s.watches.Begin(func(ctx context.Context) {
-		reflect(ctx, "pods of Node "+node, session.watchErrors.follow("pods", podsOf(client, node)), into)
+		pods := objectcache.From(client.CoreV1().Pods(metav1.NamespaceAll)).Fields(OfNode(node).FieldSelector)
+		objectcache.Watch(ctx, "pods of Node "+node, session.watchErrors.follow("pods", pods), "", into)
 	})
 	return session
 }
@@ -61,22 +60,6 @@ func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Sess
 func (s *Session) End() {
 	s.end()
 	s.set.leave(s.cluster, s)
-}
-
-// podsOf lists and watches the pods of a Node.
-func podsOf(client kubernetes.Interface, node string) objectcache.Source {
-	pods := client.CoreV1().Pods(metav1.NamespaceAll)
-	selector := OfNode(node).FieldSelector
-	return objectcache.Source{
-		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selector
-			return pods.List(ctx, options)
-		},
-		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selector
-			return pods.Watch(ctx, options)
-		},
-	}
 }
 
 // concerns excludes frequent changes of pods that do not affect a drain.

@@ -5,17 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/tasks"
 )
-
-// page is the number of objects in one page of a list.
-const page = 500
 
 // idleFor is how long a cluster is watched after its last drain: machines that are replaced one by one are drained within minutes of each
 // other, and each would else list the whole cluster.
@@ -85,12 +79,3 @@ func (s *Set) drop(c *cluster) {
 
 // Run watches until ctx ends, and returns when all watches have ended.
 func (s *Set) Run(ctx context.Context) { s.watches.Run(ctx) }
-
-// reflect lists and watches a source until ctx ends.
-func reflect(ctx context.Context, name string, from objectcache.Source, into cache.ReflectorStore) {
-	backoff := &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second}
-	reflector := cache.NewReflectorWithOptions(&objectcache.ListerWatcher{Source: from}, nil, into,
-		cache.ReflectorOptions{Name: name, TypeDescription: name, Backoff: backoff})
-	reflector.WatchListPageSize = page
-	reflector.RunWithContext(ctx)
-}
