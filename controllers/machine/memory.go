@@ -64,13 +64,6 @@ func (m *memory[K, E]) forget(key K) {
 	delete(m.entries, key)
 }
 
-// size returns how many entries there are.
-func (m *memory[K, E]) size() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.entries)
-}
-
 // machineMemory is what this process remembers of machines, by their UID.
 type machineMemory struct{ *memory[types.UID, remembered] }
 

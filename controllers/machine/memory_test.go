@@ -94,3 +94,10 @@ func TestMemoryOfAMachineThatGoesDuringItsPassIsEmpty(t *testing.T) {
 		}
 	})
 }
+
+// size returns how many entries there are.
+func (m *memory[K, E]) size() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.entries)
+}

@@ -62,13 +62,6 @@ func (w *watches) drop(pool string) {
 	}
 }
 
-// len returns how many watches there are.
-func (w *watches) len() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.running)
-}
-
 func (w *watches) again() {
 	select {
 	case w.kick <- struct{}{}:

@@ -473,3 +473,10 @@ func TestMatters(t *testing.T) {
 		t.Error(conditionsOf(before))
 	}
 }
+
+// len returns how many watches there are.
+func (w *watches) len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.running)
+}
