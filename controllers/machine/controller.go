@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -53,7 +53,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{cfg: cfg, memory: newMachineMemory()}
 	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
-	own := apitime.Own(cfg.Clock) // of the process, for what does not outlive it
+	own := apianswers.Own(cfg.Clock) // of the process, for what does not outlive it
 	wake := func(key types.NamespacedName) { c.runner.Enqueue(key) }
 	if err := c.addClasses(own, wake); err != nil {
 		return nil, err

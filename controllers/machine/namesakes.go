@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
 // listsBeforeCensus is how many lists for single names may be sent within censusKept before the names of all Machines are listed at once.
@@ -93,7 +93,7 @@ func (n *namesakes) isUnique(ctx context.Context, m metav1.Object) (bool, error)
 	}
 	taken := &census{begun: n.clock.Now(), shared: map[uint64]struct{}{}}
 	names := map[uint64]struct{}{}
-	err := pages.EachObject(ctx, "Machines", metav1.ListOptions{}, n.machines.List, func(found *metav1.PartialObjectMetadata) {
+	err := decode.EachObject(ctx, "Machines", metav1.ListOptions{}, n.machines.List, func(found *metav1.PartialObjectMetadata) {
 		name := xxhash.Sum64String(found.Name)
 		if _, known := names[name]; known {
 			taken.shared[name] = struct{}{}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
 // metadataServer has the metadata of Machines, and counts lists.
@@ -71,7 +71,7 @@ func (s *metadataServer) create(namespace, name string, second int) *metav1.Part
 
 func TestNamesOfManyMachinesAreListedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where a census that waits forever for another one fails at once
-		const many = 2*pages.Size + 10
+		const many = 2*decode.PageSize + 10
 		server, clk := &metadataServer{}, testingclock.NewFakeClock(time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC))
 		n := newNamesakes(server, clk)
 		for i := range many {

@@ -21,7 +21,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 )
 
@@ -113,7 +112,7 @@ func (n *nodes) findByMachine(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	found := lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 	named := metav1.ListOptions{LabelSelector: v1alpha1.LabelMachineName + "=" + m.Name}
-	err := pages.Until(ctx, "Nodes", named, p.cluster.Client.CoreV1().Nodes().List, func(page *corev1.NodeList, _ []*decode.Failure) bool {
+	err := decode.UntilPage(ctx, "Nodes", named, p.cluster.Client.CoreV1().Nodes().List, func(page *corev1.NodeList, _ []*decode.Failure) bool {
 		for i := range page.Items {
 			if node := &page.Items[i]; nodeowner.Relate(m, node) != nodeowner.Foreign {
 				found = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}

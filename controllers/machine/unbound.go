@@ -9,7 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
@@ -38,7 +38,7 @@ func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerI
 			options.LabelSelector = "!" + v1alpha1.LabelSlot
 			return cluster.Client.CoreV1().Nodes().List(ctx, options)
 		}
-		err := pages.Each(ctx, "Nodes in no slot", list, func(page *corev1.NodeList) {
+		err := decode.EachPage(ctx, "Nodes in no slot", list, func(page *corev1.NodeList) {
 			for i := range page.Items {
 				if node := &page.Items[i]; node.Spec.ProviderID != "" && node.Annotations[v1alpha1.AnnotationMachine] == "" {
 					ids[node.Name] = node.Spec.ProviderID

@@ -21,7 +21,6 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -255,9 +254,9 @@ func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found
 		return found == needed
 	}
 	list, what := c.cfg.Machines.Machines(class.Namespace).List, "the machines of MachineClass "+class.String()
-	err = pages.Until(ctx, what, options, list, visit)
+	err = decode.UntilPage(ctx, what, options, list, visit)
 	if apierrors.IsBadRequest(err) { // the cluster's CRD has no selectable fields
-		err = pages.Until(ctx, what, metav1.ListOptions{Limit: usersPage}, list, visit)
+		err = decode.UntilPage(ctx, what, metav1.ListOptions{Limit: usersPage}, list, visit)
 	}
 	if err != nil {
 		return unused, false, err

@@ -12,7 +12,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
@@ -121,7 +120,7 @@ func (c *Controller) isKept(ctx context.Context, h keepers) (bool, error) {
 			return kept
 		}
 		what := fmt.Sprintf("the MachineClasses of namespace %q", place)
-		if err := pages.Until(ctx, what, metav1.ListOptions{Limit: classesPage}, c.cfg.Machines.MachineClasses(place).List, visit); err != nil || kept {
+		if err := decode.UntilPage(ctx, what, metav1.ListOptions{Limit: classesPage}, c.cfg.Machines.MachineClasses(place).List, visit); err != nil || kept {
 			return kept, err
 		}
 	}

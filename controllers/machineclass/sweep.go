@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
 const (
@@ -67,7 +67,7 @@ func (c *Controller) wait(ctx context.Context, d time.Duration, news <-chan stru
 // sweep enqueues every Secret that carries our finalizer; the gate admits those whose slot is held.
 func (c *Controller) sweep(ctx context.Context) error {
 	secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(c.cfg.Namespace)
-	return pages.EachObject(ctx, "Secrets with our finalizer", metav1.ListOptions{}, secrets.List, func(found *metav1.PartialObjectMetadata) {
+	return decode.EachObject(ctx, "Secrets with our finalizer", metav1.ListOptions{}, secrets.List, func(found *metav1.PartialObjectMetadata) {
 		if slices.Contains(found.Finalizers, v1alpha1.SecretFinalizerName) {
 			c.secrets.Enqueue(types.NamespacedName{Namespace: found.Namespace, Name: found.Name})
 		}

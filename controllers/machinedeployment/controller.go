@@ -20,10 +20,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -86,7 +86,7 @@ type Controller struct {
 	pace          *patch.Pace
 	children      *ownerref.Children[*v1alpha1.MachineSet]
 	orphansListed sync.Map // selectors for which orphans of any slot were listed, and adopted, by UID of the deployment
-	metadata      *pages.Metadata
+	metadata      *decode.Metadata
 	unseen        sync.Map // sets that the cache does not show yet, by UID of the deployment; see sees
 	rollouts      sync.Map // the rollout, and when it was first observed, by UID of the deployment; for traces
 }
@@ -107,7 +107,7 @@ func New(cfg Config) (*Controller, error) {
 		}),
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
-		nodes:    patch.NewLatest[*corev1.Node](), metadata: pages.NewMetadata(cfg.Metadata),
+		nodes:    patch.NewLatest[*corev1.Node](), metadata: decode.NewMetadata(cfg.Metadata),
 	}
 	if c.cfg.Targets == nil {
 		c.cfg.Targets = target.None{}

@@ -21,13 +21,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption/recorded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -97,7 +97,7 @@ type Controller struct {
 	mu   sync.Mutex
 	done map[types.UID]*done
 
-	metadata *pages.Metadata
+	metadata *decode.Metadata
 	checks   *classChecks
 }
 
@@ -129,7 +129,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
 	}
 	c := &Controller{
-		cfg: cfg, own: apitime.Own(cfg.Clock), pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, metadata: pages.NewMetadata(cfg.Metadata), checks: newClassChecks(apitime.Own(cfg.Clock), cfg.ClassProblem),
+		cfg: cfg, own: apianswers.Own(cfg.Clock), pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, metadata: decode.NewMetadata(cfg.Metadata), checks: newClassChecks(apianswers.Own(cfg.Clock), cfg.ClassProblem),
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}

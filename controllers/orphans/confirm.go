@@ -12,7 +12,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
@@ -97,7 +96,7 @@ type partOfMachine struct {
 // listMachines reads all Machines of the namespace, with their provider IDs.
 func (s *sweep) listMachines(ctx context.Context, due []decide.Suspect) (*decide.Machines, error) {
 	machines := decide.NewMachines(due, s.classes)
-	return machines, pages.Until(ctx, "the Machines", metav1.ListOptions{Limit: s.rules.page}, s.cfg.Machines.Machines(s.namespace).List,
+	return machines, decode.UntilPage(ctx, "the Machines", metav1.ListOptions{Limit: s.rules.page}, s.cfg.Machines.Machines(s.namespace).List,
 		func(page *v1alpha1.MachineList, undecodable []*decode.Failure) bool {
 			for _, f := range undecodable {
 				var part partOfMachine

@@ -25,9 +25,9 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
@@ -131,7 +131,7 @@ type rules struct {
 // begins a little less than a period later.
 func newRules(cfg Config) rules {
 	return rules{
-		page: pages.Size, age: max(cfg.Quarantine, cfg.Period-cfg.Period/10), next: decide.Record.Next, confirm: decide.Confirm,
+		page: decode.PageSize, age: max(cfg.Quarantine, cfg.Period-cfg.Period/10), next: decide.Record.Next, confirm: decide.Confirm,
 		due: decide.Due, spaced: decide.Spaced,
 	}
 }
@@ -260,7 +260,7 @@ func offset(namespace string, window time.Duration) time.Duration {
 func (o *Controller) namespaces(ctx context.Context) (map[string]bool, error) {
 	found := map[string]bool{}
 	classes := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(o.cfg.Namespace)
-	err := pages.EachObject(ctx, "the MachineClasses", metav1.ListOptions{Limit: o.rules.page}, classes.List, func(class *metav1.PartialObjectMetadata) {
+	err := decode.EachObject(ctx, "the MachineClasses", metav1.ListOptions{Limit: o.rules.page}, classes.List, func(class *metav1.PartialObjectMetadata) {
 		found[class.Namespace] = found[class.Namespace] || class.Annotations[v1alpha1.AnnotationSweepRequested] != ""
 	})
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
 // scope is what one list of the cloud contains, and what a sweep knows about it.
@@ -87,7 +86,7 @@ func compareClasses(a, b *v1alpha1.MachineClass) int {
 // listClasses returns the classes of the namespace that can be decoded, and records the names of all.
 func (s *sweep) listClasses(ctx context.Context) (classes []*v1alpha1.MachineClass, err error) {
 	s.classes = map[string]bool{}
-	err = pages.Until(ctx, "the MachineClasses", metav1.ListOptions{Limit: s.rules.page}, s.cfg.Machines.MachineClasses(s.namespace).List,
+	err = decode.UntilPage(ctx, "the MachineClasses", metav1.ListOptions{Limit: s.rules.page}, s.cfg.Machines.MachineClasses(s.namespace).List,
 		func(page *v1alpha1.MachineClassList, undecodable []*decode.Failure) bool {
 			for _, class := range undecodable {
 				s.classes[class.Name] = true

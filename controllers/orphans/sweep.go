@@ -17,8 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
@@ -91,7 +91,7 @@ func (s *sweep) run(ctx context.Context) error {
 func (s *sweep) listUIDs(ctx context.Context) (map[types.UID]bool, error) {
 	found := map[types.UID]bool{}
 	machines := s.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(s.namespace)
-	return found, pages.EachObject(ctx, "the Machines", metav1.ListOptions{Limit: s.rules.page}, machines.List, func(m *metav1.PartialObjectMetadata) {
+	return found, decode.EachObject(ctx, "the Machines", metav1.ListOptions{Limit: s.rules.page}, machines.List, func(m *metav1.PartialObjectMetadata) {
 		found[m.UID] = true
 	})
 }

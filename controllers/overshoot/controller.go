@@ -20,8 +20,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/overshoot/decide"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -133,7 +133,7 @@ func (o *Controller) count(ctx context.Context, namespace string) (runner.Result
 // observe reads a namespace: sizes before machines, so that a machine of a new size is not compared with an old one.
 func (o *Controller) observe(ctx context.Context, namespace string, before decide.Count) (*decide.Counter, error) {
 	var deployments []decide.Deployment
-	err := pages.Each(ctx, "MachineDeployments", o.cfg.Machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
+	err := decode.EachPage(ctx, "MachineDeployments", o.cfg.Machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
 		for i := range page.Items {
 			d := &page.Items[i]
 			deployments = append(deployments, decide.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: o.cfg.Most(d)})
@@ -143,7 +143,7 @@ func (o *Controller) observe(ctx context.Context, namespace string, before decid
 		return nil, err
 	}
 	var sets []*v1alpha1.MachineSet
-	err = pages.Each(ctx, "MachineSets", o.cfg.Machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
+	err = decode.EachPage(ctx, "MachineSets", o.cfg.Machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
 		for i := range page.Items {
 			set := &page.Items[i]
 			// All sets are kept until they are counted.
@@ -156,7 +156,7 @@ func (o *Controller) observe(ctx context.Context, namespace string, before decid
 	}
 	counter := decide.NewCounter(before, sets, deployments)
 	machines := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
-	return counter, pages.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { counter.Add(m) })
+	return counter, decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { counter.Add(m) })
 }
 
 // act freezes a MachineSet, or ends its freeze. A set that has changed meanwhile is read again: its controller writes it while it

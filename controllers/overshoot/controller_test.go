@@ -14,9 +14,9 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/overshoot/decide"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
@@ -172,8 +172,8 @@ func (c *counting) edit(change func(*v1alpha1.MachineSet)) {
 
 // TestMachinesAreCountedInPages: of more machines than a page has, all are counted.
 func TestMachinesAreCountedInPages(t *testing.T) {
-	onCounting(t, pages.Size, func(c *counting) {
-		c.create(pages.Size + 2)
+	onCounting(t, decode.PageSize, func(c *counting) {
+		c.create(decode.PageSize + 2)
 		c.lead()
 		c.create(1)
 		c.expect(true, "the second count")
@@ -182,8 +182,8 @@ func TestMachinesAreCountedInPages(t *testing.T) {
 
 // TestPartialListDecidesNothing: the second page of the machines fails once. The next attempt is compared with the last complete count.
 func TestPartialListDecidesNothing(t *testing.T) {
-	onCounting(t, pages.Size, func(c *counting) {
-		c.create(pages.Size + 2)
+	onCounting(t, decode.PageSize, func(c *counting) {
+		c.create(decode.PageSize + 2)
 		c.lead()
 		c.create(1)
 		var fails atomic.Bool

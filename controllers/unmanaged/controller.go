@@ -20,7 +20,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/unmanaged/decide"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
@@ -94,7 +94,7 @@ func (u *Controller) Run(ctx context.Context) {
 func (u *Controller) search(ctx context.Context, _ string) (runner.Result, error) {
 	all := decide.NewMachines(u.cfg.Serves, u.cfg.Namespace != "")
 	machines := u.cfg.Control.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(u.cfg.Namespace)
-	if err := pages.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { all.Add(m) }); err != nil {
+	if err := decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { all.Add(m) }); err != nil {
 		return runner.Result{}, err
 	}
 	u.mu.Lock()
@@ -102,7 +102,7 @@ func (u *Controller) search(ctx context.Context, _ string) (runner.Result, error
 	u.mu.Unlock()
 	var errs []error
 	nodes := u.cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-	err := pages.EachObject(ctx, "Nodes", metav1.ListOptions{}, nodes.List, func(node *metav1.PartialObjectMetadata) {
+	err := decode.EachObject(ctx, "Nodes", metav1.ListOptions{}, nodes.List, func(node *metav1.PartialObjectMetadata) {
 		if !all.Unmanaged(node) {
 			return
 		}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
@@ -134,13 +134,13 @@ func TestNodesAreNotAnnotated(t *testing.T) {
 // TestNodesOfAllPagesAreAnnotated: more than a page has. In a search that fails at the second page no Node counts as seen.
 func TestNodesOfAllPagesAreAnnotated(t *testing.T) {
 	onSearching(t, func(s *searching) {
-		for i := range pages.Size + 1 {
+		for i := range decode.PageSize + 1 {
 			s.join(fmt.Sprintf("n-%04d", i), nil)
 		}
 		s.search.Begin()
 		time.Sleep(31 * time.Minute)
 		s.expect("n-0000", true)
-		s.expect(fmt.Sprintf("n-%04d", pages.Size), true)
+		s.expect(fmt.Sprintf("n-%04d", decode.PageSize), true)
 	})
 }
 
@@ -188,7 +188,7 @@ func TestNodeThatChangesMeanwhileIsNotAnError(t *testing.T) {
 // A search that does not read all Nodes changes nothing of what is known of them.
 func TestNodesOfASearchThatFails(t *testing.T) {
 	onSearching(t, func(s *searching) {
-		for i := range pages.Size + 1 {
+		for i := range decode.PageSize + 1 {
 			s.join(fmt.Sprintf("n-%04d", i), nil)
 		}
 		s.search.Begin()
@@ -201,7 +201,7 @@ func TestNodesOfASearchThatFails(t *testing.T) {
 		})
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if got := len(s.search.since); got != pages.Size+1 {
+		if got := len(s.search.since); got != decode.PageSize+1 {
 			s.Errorf("%d Nodes are known, want those of the complete search", got)
 		}
 	})

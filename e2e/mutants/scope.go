@@ -83,7 +83,7 @@ func areas(seeds, first string) []area {
 		{"fence", []string{
 			"shard/fence/fence.go", "shard/fence/ownershipstate.go", "shard/fence/gate.go", "shard/fence/transport.go", "shard/fence/drivers.go",
 			"shard/session/replica.go:Replica.carryOut", "shard/session/candidacy.go", "shard/namespacelease/policy/decide.go",
-			"internal/listhealth/listhealth.go",
+			"internal/apianswers/listhealth.go",
 		}, fence},
 		{"intents", []string{
 			"internal/machinefacts/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
@@ -187,7 +187,7 @@ func safetyArea() area {
 	return area{"safety", []string{
 		"controllers/orphans/decide/suspect.go", "controllers/orphans/decide/record.go", "controllers/orphans/decide/confirm.go",
 		"controllers/orphans/decide/ledger.go", "controllers/overshoot/decide/decide.go", "controllers/overshoot/decide/counter.go",
-		"controllers/unmanaged/decide/unmanaged.go", "internal/pages/pages.go", "internal/runner/rounds.go",
+		"controllers/unmanaged/decide/unmanaged.go", "internal/decode/pages.go", "internal/runner/rounds.go",
 		"controllers/orphans/controller.go:Controller.reconcile", "controllers/orphans/controller.go:Controller.plan", "controllers/orphans/scopes.go",
 		"controllers/orphans/sweep.go", "controllers/orphans/confirm.go", "controllers/orphans/act.go",
 		"controllers/orphans/ledger.go", "controllers/overshoot/controller.go:Controller.round",

@@ -16,11 +16,11 @@ var unpagedLists = map[string]string{
 	"shard/handback/handback.go":                     "Leases, once, when a fleet leaves",
 }
 
-// listsArePaged: a list of the API is made by internal/pages, or has a limit. A function that gets the options of its list from its caller is
-// a part of one: that of an informer, or of internal/pages.
+// listsArePaged: a list of the API is made by internal/decode, or has a limit. A function that gets the options of its list from its caller is
+// a part of one: that of an informer, or of internal/decode.
 func listsArePaged(files []goFile) (findings []string) {
 	for _, f := range files {
-		of := []string{"client", "driver", "e2e", "hack", "internal/testkit", "internal/pages"}
+		of := []string{"client", "driver", "e2e", "hack", "internal/testkit", "internal/decode"}
 		if unpagedLists[f.path] != "" || f.isTest() || f.isGenerated() || slices.ContainsFunc(of, f.inside) {
 			continue
 		}
@@ -47,7 +47,7 @@ func listsArePaged(files []goFile) (findings []string) {
 				return inside(n.Type, n.Body)
 			case *ast.CallExpr:
 				if function, ok := n.Fun.(*ast.SelectorExpr); ok && function.Sel.Name == "List" && len(n.Args) == 2 && !isBounded(n.Args[1], given) {
-					findings = append(findings, fmt.Sprintf("%s lists without pages: use internal/pages, or set a Limit", f.at(n)))
+					findings = append(findings, fmt.Sprintf("%s lists without pages: use internal/decode, or set a Limit", f.at(n)))
 				}
 			}
 			return true

@@ -11,7 +11,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drainwatch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -121,7 +120,7 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 // ListPods reads the pods of a Node from the API server, with what drains need of them.
 func ListPods(ctx context.Context, cluster *target.Cluster, node string) (pods []*corev1.Pod, err error) {
 	list := cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List
-	err = pages.Until(ctx, "the pods of Node "+node, drainwatch.OfNode(node), list, func(page *corev1.PodList, _ []*decode.Failure) bool {
+	err = decode.UntilPage(ctx, "the pods of Node "+node, drainwatch.OfNode(node), list, func(page *corev1.PodList, _ []*decode.Failure) bool {
 		for i := range page.Items {
 			pods = append(pods, drainwatch.Trim(&page.Items[i]))
 		}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drainwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
@@ -79,7 +79,7 @@ func New(cfg Config) (*Drainer, error) {
 		return nil, err
 	}
 	return &Drainer{
-		cfg: cfg, own: apitime.Own(cfg.Clock), watches: drainwatch.New(cfg.Clock), detaches: newDetaches(), known: map[errand]*Drain{},
+		cfg: cfg, own: apianswers.Own(cfg.Clock), watches: drainwatch.New(cfg.Clock), detaches: newDetaches(), known: map[errand]*Drain{},
 	}, nil
 }
 

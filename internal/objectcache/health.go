@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/listhealth"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 )
 
 // Health records since when watches of one kind of objects, each of which has delivered before, do not deliver any more. How long the
@@ -52,7 +52,7 @@ func (h *Health) Broken() (since time.Time, err error, ok bool) {
 func (h *Health) Patience(after time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return listhealth.Patience(after, h.took)
+	return apianswers.Patience(after, h.took)
 }
 
 // list calls a list, and records how long it took if it was answered, or its error.
@@ -62,7 +62,7 @@ func (h *Health) list(ctx context.Context, l *ListerWatcher, options metav1.List
 	}
 	h.begin(l)
 	begun := h.clock.Now()
-	list, err := l.Source.List(listhealth.Unrecorded(ctx), options)
+	list, err := l.Source.List(apianswers.Unrecorded(ctx), options)
 	if err != nil {
 		h.failed(l, err)
 		return nil, err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/accounts"
@@ -40,7 +40,7 @@ type cloudAccounts struct {
 
 // newCloudAccounts returns one that knows nothing.
 func newCloudAccounts(d *deps) *cloudAccounts {
-	return &cloudAccounts{clock: apitime.Own[clock.WithTicker](d.wall), view: d.view, count: d.o.Fleet.Slots, tracker: accounts.New()}
+	return &cloudAccounts{clock: apianswers.Own[clock.WithTicker](d.wall), view: d.view, count: d.o.Fleet.Slots, tracker: accounts.New()}
 }
 
 // useOf returns the account of a class.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
@@ -81,6 +81,6 @@ func (c *clients) servers() check.Servers {
 
 // known returns what this process knows of an API server and its clock, in the time of the control cluster: decisions compare it with times on
 // objects.
-func (c *clients) known(of *check.Server, its *apitime.Clock) func() reach.Fact {
+func (c *clients) known(of *check.Server, its *apianswers.Clock) func() reach.Fact {
 	return func() reach.Fact { return reach.Both(of.Fact().By(c.wall.At), c.jump(its)) }
 }

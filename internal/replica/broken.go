@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/listhealth"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
@@ -29,7 +29,7 @@ type watched struct {
 // watchedLists are the lists of one of the clusters.
 type watchedLists struct {
 	cluster string
-	health  *listhealth.Health
+	health  *apianswers.ListHealth
 }
 
 // watchedKind is a kind of objects in one of the clusters.

@@ -15,10 +15,7 @@ import (
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/listhealth"
-	listpages "github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -97,14 +94,14 @@ type clients struct {
 
 	// controlLists and targetLists record the health of the lists of the kinds of objects that slots have, in both clusters: these a
 	// replica has to list to serve them. Other lists decide nothing about a replica: one Secret that cannot be decrypted fails them for all.
-	controlLists, targetLists *listhealth.Health
+	controlLists, targetLists *apianswers.ListHealth
 
 	// controlServer and targetServer are the API servers as this process reaches them; targetServer is nil without a target cluster.
 	controlServer, targetServer *check.Server
 
 	// wall and targetWall are the times of both clusters; targetWall is nil without a target cluster. The one of the control cluster is that of
 	// everything that is written to objects, or compared with times on them.
-	wall, targetWall *apitime.Clock
+	wall, targetWall *apianswers.Clock
 }
 
 // Seconds after which a connection without data is probed, and after which it is closed without an answer. client-go's
@@ -127,7 +124,7 @@ func noticeDeadConnections() error {
 }
 
 // connect returns the clients. wall is the time of the control cluster, which its answers set. Errors: invalid configurations.
-func connect(around Environment, fence *fence.Fence, wall *apitime.Clock, checks checks) (clients, error) {
+func connect(around Environment, fence *fence.Fence, wall *apianswers.Clock, checks checks) (clients, error) {
 	control, err := guarded(around.Control, fence, "control", wall)
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
@@ -135,8 +132,8 @@ func connect(around Environment, fence *fence.Fence, wall *apitime.Clock, checks
 	c := clients{
 		leases:       control,
 		wall:         wall,
-		controlLists: listhealth.New(around.Clock, "machinedeployments", "machinesets", "machines"),
-		targetLists:  listhealth.New(around.Clock, "nodes"),
+		controlLists: apianswers.NewListHealth(around.Clock, "machinedeployments", "machinesets", "machines"),
+		targetLists:  apianswers.NewListHealth(around.Clock, "nodes"),
 	}
 	if c.controlServer, err = controlServer(control, checks, around.Clock); err != nil {
 		return clients{}, err
@@ -144,7 +141,7 @@ func connect(around Environment, fence *fence.Fence, wall *apitime.Clock, checks
 	control = rest.CopyConfig(control)
 	control.Wrap(c.controlLists.Wrap)
 	control.Wrap(c.controlServer.Wrap)
-	control.Wrap(listpages.Transport)
+	control.Wrap(decode.PageTransport)
 	var errs [4]error
 	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
 	c.machines, errs[1] = machineClient(control)
@@ -155,7 +152,7 @@ func connect(around Environment, fence *fence.Fence, wall *apitime.Clock, checks
 
 // guarded returns a configuration whose clients have the Fence below them, above it a check that an API server has written each answer, the clock that
 // these answers set, and a span for each request of a pass that is traced. server names the cluster.
-func guarded(config *rest.Config, fence *fence.Fence, server string, wall *apitime.Clock) (*rest.Config, error) {
+func guarded(config *rest.Config, fence *fence.Fence, server string, wall *apianswers.Clock) (*rest.Config, error) {
 	url, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("read the address of the API server: %w", err)
@@ -179,7 +176,7 @@ func (c *clients) connectTarget(around Environment, fence *fence.Fence, checks c
 	if around.Target == nil {
 		return nil
 	}
-	c.targetWall = apitime.New(around.Clock, "target")
+	c.targetWall = apianswers.NewClock(around.Clock, "target")
 	config, err := guarded(around.Target, fence, "target", c.targetWall)
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
@@ -190,7 +187,7 @@ func (c *clients) connectTarget(around Environment, fence *fence.Fence, checks c
 	config = rest.CopyConfig(config)
 	config.Wrap(c.targetLists.Wrap)
 	config.Wrap(c.targetServer.Wrap)
-	config.Wrap(listpages.Transport)
+	config.Wrap(decode.PageTransport)
 	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)

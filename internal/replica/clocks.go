@@ -6,14 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 )
 
 // clocks returns the times of the clusters, by cluster.
-func (c *clients) clocks() map[string]*apitime.Clock {
-	all := map[string]*apitime.Clock{"control": c.wall}
+func (c *clients) clocks() map[string]*apianswers.Clock {
+	all := map[string]*apianswers.Clock{"control": c.wall}
 	if c.targetWall != nil {
 		all["target"] = c.targetWall
 	}
@@ -22,7 +22,7 @@ func (c *clients) clocks() map[string]*apitime.Clock {
 
 // jump returns the last jump of a cluster's clock as an outage, in the time of the control cluster: between what times on objects from before show
 // and what they would show by the clock as it is now, no time has passed.
-func (c *clients) jump(its *apitime.Clock) reach.Fact {
+func (c *clients) jump(its *apianswers.Clock) reach.Fact {
 	at, by := its.LastJump()
 	if by == 0 {
 		return reach.Fact{}
@@ -45,7 +45,7 @@ func (c *clients) registerClocks(registerer prometheus.Registerer) {
 func (c *clients) clockRows() (rows []zpages.Row) {
 	for _, server := range []string{"control", "target"} {
 		if is := c.clocks()[server]; is != nil {
-			if ahead := is.Ahead(); ahead.Abs() > apitime.Tolerance {
+			if ahead := is.Ahead(); ahead.Abs() > apianswers.ClockTolerance {
 				rows = append(rows, zpages.Row{Name: "Clock of the " + server + " cluster", Value: fmt.Sprintf("%s ahead of this process", ahead.Round(time.Second))})
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
@@ -176,7 +176,7 @@ func TestClocksThatDifferMoveNoDeadline(t *testing.T) {
 }
 
 // answer has API servers, whose clocks are ahead of that of the test, answer every 10 s for a time.
-func answer(t *testing.T, d time.Duration, servers map[string]*apitime.Clock, ahead map[string]time.Duration) {
+func answer(t *testing.T, d time.Duration, servers map[string]*apianswers.Clock, ahead map[string]time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Second) {
 		for name, wall := range servers {
@@ -201,7 +201,7 @@ func answer(t *testing.T, d time.Duration, servers map[string]*apitime.Clock, ah
 func TestClockOfAnAPIServerThatIsSetEndsNoDeadlineEarly(t *testing.T) {
 	for _, which := range []string{"control", "target"} {
 		synctest.Test(t, func(t *testing.T) {
-			c := clients{wall: apitime.New(clock.RealClock{}, "control"), targetWall: apitime.New(clock.RealClock{}, "target")}
+			c := clients{wall: apianswers.NewClock(clock.RealClock{}, "control"), targetWall: apianswers.NewClock(clock.RealClock{}, "target")}
 			ahead := map[string]time.Duration{}
 			each10s := func(d time.Duration) { answer(t, d, c.clocks(), ahead) }
 			each10s(time.Minute)
@@ -226,7 +226,7 @@ func TestClockOfAnAPIServerThatIsSetEndsNoDeadlineEarly(t *testing.T) {
 // with it.
 func TestClockThatIsSetBackSettlesWhatWasUnserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wall := apitime.New(clock.RealClock{}, "control")
+		wall := apianswers.NewClock(clock.RealClock{}, "control")
 		d := &deps{clients: clients{wall: wall}, unserved: &unserved{clock: wall}}
 		ahead := map[string]time.Duration{"control": 2 * time.Hour}
 		answer(t, time.Minute, d.clocks(), ahead)

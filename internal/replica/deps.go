@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/holds"
@@ -51,7 +51,7 @@ type deps struct {
 
 // newDeps connects, and returns what does not run yet. Errors: invalid settings or configurations.
 func newDeps(o Options, around Environment) (*deps, error) {
-	registry, wall := around.Registry, apitime.New(around.Clock, controlName)
+	registry, wall := around.Registry, apianswers.NewClock(around.Clock, controlName)
 	d := &deps{
 		o: o, metrics: runner.NewMetrics(registry), tracer: around.Tracer, unserved: &unserved{clock: wall},
 		view: objectcache.NewView(), written: patch.NewLatest[*v1alpha1.MachineSet](),

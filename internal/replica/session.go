@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
@@ -36,7 +36,7 @@ type session struct {
 }
 
 // newSession prepares a session: no work may be done under it before it runs. control is the time of the control cluster. Errors: the state folder.
-func newSession(o Options, around Environment, control *apitime.Clock) (*session, error) {
+func newSession(o Options, around Environment, control *apianswers.Clock) (*session, error) {
 	s := &session{time: fence.NewTime(around.Clock), metrics: shardsession.NewMetrics(around.Registry), die: around.Die}
 	s.time.Ahead = control.Ahead
 	if o.Fleet.StateDir != "" {

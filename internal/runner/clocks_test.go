@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 )
 
 // dated answers with a time.
@@ -27,7 +27,7 @@ func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestRequeueAfterClockOfAClusterIsCorrectedBackwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := time.Hour
-		wall := apitime.New(clock.RealClock{}, "control")
+		wall := apianswers.NewClock(clock.RealClock{}, "control")
 		way := wall.Wrap(dated(func() time.Time { return time.Now().Add(ahead) }))
 		answer := func() {
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/", http.NoBody)

@@ -22,7 +22,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
@@ -174,7 +173,7 @@ func listUnclean(ctx context.Context, list metadata.ResourceInterface, isNode bo
 	if isNode {
 		options.LabelSelector = v1alpha1.LabelSlot
 	}
-	err = pages.Until(ctx, "objects of the fleet", options, list.List, func(part *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
+	err = decode.UntilPage(ctx, "objects of the fleet", options, list.List, func(part *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
 		for i := range part.Items {
 			if cleaningPatch(&part.Items[i]) != nil {
 				found = append(found, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
@@ -71,7 +71,7 @@ func (r *Reporter) rootsOf(ctx context.Context, slots []int) (map[string][]corev
 	for _, kind := range []policy.Kind{policy.Deployment, policy.Set, policy.Machine} {
 		list := r.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())).Namespace(r.Namespace)
 		options := metav1.ListOptions{LabelSelector: selector, Limit: rootsPage}
-		err := pages.EachObject(ctx, "the "+kind.Resource()+" of slots without a holder", options, list.List, func(o *metav1.PartialObjectMetadata) {
+		err := decode.EachObject(ctx, "the "+kind.Resource()+" of slots without a holder", options, list.List, func(o *metav1.PartialObjectMetadata) {
 			if metav1.GetControllerOf(o) == nil {
 				slot := o.Labels[v1alpha1.LabelSlot]
 				roots[slot] = append(roots[slot], policy.Of(kind, o).Ref())

@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
@@ -75,7 +75,7 @@ func TestParentsOfANamespaceAreReadOnceForAllSlots(t *testing.T) {
 		for i := range slotCount {
 			apiserver.Add(server.Server, &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: fmt.Sprintf("%d-machine", i)}})
 		}
-		clients := apiserver.ClientsThrough(pages.Transport(server))
+		clients := apiserver.ClientsThrough(decode.PageTransport(server))
 		w, err := NewWatch(clients.Metadata, nil, "", slotCount)
 		if err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
@@ -95,14 +95,14 @@ func (r *reader) observe(ctx context.Context, namespace string) (*snapshot, erro
 	}
 	found := r.plant(objects)
 	if found.offers.Needs(policy.Set) {
-		err = pages.Each(ctx, "MachineSets for adoption", r.machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
+		err = decode.EachPage(ctx, "MachineSets for adoption", r.machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
 			for i := range page.Items {
 				found.offers.To(policy.Set, &page.Items[i], page.Items[i].Spec.Selector)
 			}
 		})
 	}
 	if err == nil && found.offers.Needs(policy.Deployment) {
-		err = pages.Each(ctx, "MachineDeployments for adoption", r.machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
+		err = decode.EachPage(ctx, "MachineDeployments for adoption", r.machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
 			for i := range page.Items {
 				found.offers.To(policy.Deployment, &page.Items[i], page.Items[i].Spec.Selector)
 			}
@@ -135,7 +135,7 @@ func (r *reader) list(ctx context.Context, namespace string) ([]policy.Object, e
 
 func (r *reader) listKind(ctx context.Context, namespace string, kind policy.Kind) (objects []policy.Object, err error) {
 	list := r.metadata.Resource(resource(kind)).Namespace(namespace).List
-	return objects, pages.EachObject(ctx, kind.Resource()+" of namespace "+namespace, metav1.ListOptions{}, list, func(found *metav1.PartialObjectMetadata) {
+	return objects, decode.EachObject(ctx, kind.Resource()+" of namespace "+namespace, metav1.ListOptions{}, list, func(found *metav1.PartialObjectMetadata) {
 		objects = append(objects, policy.Of(kind, found))
 	})
 }

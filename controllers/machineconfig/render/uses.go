@@ -15,7 +15,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
 func renderedConfigs() schema.GroupVersionResource {
@@ -29,7 +28,7 @@ func isNothing(err error) bool { return errors.Is(err, deletionlog.ErrNothing) }
 func (c *Controller) live(ctx context.Context, pool string) (all []*v1alpha1.RenderedMachineConfig, uses merge.Uses, err error) {
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelPool: pool}).String()
 	rendered := c.cfg.Target.Resource(renderedConfigs())
-	err = pages.EachObject(ctx, "RenderedMachineConfigs", metav1.ListOptions{LabelSelector: selector}, rendered.List, func(found *metav1.PartialObjectMetadata) {
+	err = decode.EachObject(ctx, "RenderedMachineConfigs", metav1.ListOptions{LabelSelector: selector}, rendered.List, func(found *metav1.PartialObjectMetadata) {
 		all = append(all, stub(found))
 	})
 	if err != nil {
@@ -39,7 +38,7 @@ func (c *Controller) live(ctx context.Context, pool string) (all []*v1alpha1.Ren
 	if err != nil {
 		return nil, uses, err
 	}
-	err = pages.Each(ctx, "MachineConfigPools", c.cfg.Client.MachineConfigPools().List, func(page *v1alpha1.MachineConfigPoolList) {
+	err = decode.EachPage(ctx, "MachineConfigPools", c.cfg.Client.MachineConfigPools().List, func(page *v1alpha1.MachineConfigPoolList) {
 		for i := range page.Items {
 			uses.Pools = append(uses.Pools, &page.Items[i])
 		}
@@ -57,11 +56,11 @@ func (c *Controller) names(ctx context.Context) (names []string, err error) {
 		}
 	}
 	nodes := c.cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-	err1 := pages.EachObject(ctx, "Nodes", metav1.ListOptions{}, nodes.List, func(node *metav1.PartialObjectMetadata) {
+	err1 := decode.EachObject(ctx, "Nodes", metav1.ListOptions{}, nodes.List, func(node *metav1.PartialObjectMetadata) {
 		add(node.Annotations, c.cfg.Prefix.CurrentConfig(), c.cfg.Prefix.DesiredConfig())
 	})
 	machines := c.cfg.Control.Resource(machinev1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(c.cfg.Namespace)
-	err2 := pages.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) {
+	err2 := decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) {
 		add(m.Annotations, v1alpha1.AnnotationMachineConfig)
 	})
 	template := func(has map[string]string) { add(has, v1alpha1.AnnotationMachineConfig) }
@@ -82,9 +81,9 @@ func (c *Controller) names(ctx context.Context) (names []string, err error) {
 // Errors: those of a request, and a template that cannot be decoded.
 func templates[L interface {
 	runtime.Object
-	pages.Page
+	decode.Page
 }](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), visit func(L), missing func(has map[string]string)) error {
-	return pages.Each(ctx, what, func(ctx context.Context, options metav1.ListOptions) (L, error) {
+	return decode.EachPage(ctx, what, func(ctx context.Context, options metav1.ListOptions) (L, error) {
 		page, err := list(ctx, options)
 		failures, err := decode.Missing(err)
 		for _, f := range failures {

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
 )
 
 // watches has the Nodes that the pools of this replica select by labels. Each pool has its own watch, which the API server filters.
@@ -131,7 +131,7 @@ func small(node *corev1.Node) *corev1.Node {
 
 // list returns the Nodes that a selector selects as the API server has them.
 func (w *watches) list(ctx context.Context, selector string) (nodes []*corev1.Node, err error) {
-	err = pages.Each(ctx, "Nodes", func(ctx context.Context, options metav1.ListOptions) (*corev1.NodeList, error) {
+	err = decode.EachPage(ctx, "Nodes", func(ctx context.Context, options metav1.ListOptions) (*corev1.NodeList, error) {
 		options.LabelSelector = selector
 		return w.nodes.List(ctx, options)
 	}, func(page *corev1.NodeList) {

@@ -9,7 +9,7 @@ import (
 
 	utilclock "k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/listhealth"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
@@ -22,7 +22,7 @@ type lists struct {
 	// takes is how long an answer takes, and errors the share of requests that fail.
 	takes  time.Duration
 	errors float64
-	health map[*process]*listhealth.Health
+	health map[*process]*apianswers.ListHealth
 	broken map[*process]map[string]string
 	sweeps map[*process]bool
 	// last is the replica that has last acquired each slot, and moves counts how often it was another one than before.
@@ -42,7 +42,7 @@ func (t trueTime) Since(at time.Time) time.Duration { return t.Now().Sub(at) }
 
 // begin makes a new process list, and report the health of its lists.
 func (l *lists) begin(p *process) {
-	l.health[p] = listhealth.New(trueTime{w: l.w}, "machines")
+	l.health[p] = apianswers.NewListHealth(trueTime{w: l.w}, "machines")
 	p.soon(l.w.between(0, 20*time.Second), func() { l.work(p) })
 	p.soon(time.Second, func() { l.report(p) })
 }
@@ -160,7 +160,7 @@ func worldOfLists(seed uint64, takes time.Duration, errors float64) *world {
 	w.api, w.checker = newServer(w), newChecker(w)
 	w.faults = newFaults(w)
 	w.lists = &lists{
-		w: w, takes: takes, errors: errors, health: map[*process]*listhealth.Health{}, broken: map[*process]map[string]string{},
+		w: w, takes: takes, errors: errors, health: map[*process]*apianswers.ListHealth{}, broken: map[*process]map[string]string{},
 		sweeps: map[*process]bool{}, last: map[int]string{},
 	}
 	for range 3 {

@@ -1,4 +1,4 @@
-package listhealth
+package apianswers
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Health records whether an API server answers lists of some resources. Create one with New. It is safe for concurrent use.
-type Health struct {
+// ListHealth records whether an API server answers lists of some resources. Create one with NewListHealth. It is safe for concurrent use.
+type ListHealth struct {
 	clock clock.PassiveClock
 
 	mu    sync.Mutex
@@ -39,9 +39,9 @@ const mostPatience = 4 * time.Minute
 // as long as that one took.
 func Patience(after, took time.Duration) time.Duration { return max(after, min(2*took, mostPatience)) }
 
-// New returns a Health of lists of these resources, of which nothing is broken.
-func New(c clock.PassiveClock, resources ...string) *Health {
-	h := &Health{clock: c, kinds: map[string]*listing{}}
+// NewListHealth returns a ListHealth of lists of these resources, of which nothing is broken.
+func NewListHealth(c clock.PassiveClock, resources ...string) *ListHealth {
+	h := &ListHealth{clock: c, kinds: map[string]*listing{}}
 	for _, name := range resources {
 		h.kinds[name] = &listing{}
 	}
@@ -50,7 +50,7 @@ func New(c clock.PassiveClock, resources ...string) *Health {
 
 // Broken returns a resource whose lists are not answered: several have failed, for that long and recently, or one has hung for its Patience.
 // ok is false if there is none.
-func (h *Health) Broken(after time.Duration) (resource string, ok bool) {
+func (h *ListHealth) Broken(after time.Duration) (resource string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.clock.Now()
@@ -70,13 +70,13 @@ func (h *Health) Broken(after time.Duration) (resource string, ok bool) {
 }
 
 // Wrap returns a transport whose lists are recorded.
-func (h *Health) Wrap(next http.RoundTripper) http.RoundTripper {
+func (h *ListHealth) Wrap(next http.RoundTripper) http.RoundTripper {
 	return &listTransport{health: h, next: next}
 }
 
 // Begin records that a list was requested. done records its outcome, once: whether it was answered, and if not whether that is evidence
 // of anything.
-func (h *Health) Begin(resource string) (done func(ok, isEvidence bool)) {
+func (h *ListHealth) Begin(resource string) (done func(ok, isEvidence bool)) {
 	l := h.kinds[resource]
 	if l == nil {
 		return func(bool, bool) {}
@@ -114,7 +114,7 @@ func Unrecorded(ctx context.Context) context.Context {
 
 // listTransport is the http.RoundTripper.
 type listTransport struct {
-	health *Health
+	health *ListHealth
 	next   http.RoundTripper
 }
 

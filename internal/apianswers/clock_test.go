@@ -1,4 +1,4 @@
-package apitime_test
+package apianswers_test
 
 import (
 	"io"
@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitime"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 )
 
 // apart is a clock of a process that differs from that of the test.
@@ -66,7 +66,7 @@ func TestFirstAnswerSetsTheClock(t *testing.T) {
 		for _, way := range []time.Duration{0, time.Second} {
 			synctest.Test(t, func(t *testing.T) {
 				own := &apart{by: by}
-				c := apitime.New(own, "control")
+				c := apianswers.NewClock(own, "control")
 				request(t, c.Wrap(&server{way: way}))
 				near(t, by.String(), c.Now(), time.Now(), time.Second+2*way)
 				near(t, by.String()+" by Ahead", own.Now().Add(c.Ahead()), time.Now(), time.Second+2*way)
@@ -84,7 +84,7 @@ func TestFirstAnswerSetsTheClock(t *testing.T) {
 func TestSynchronizedClocksAreNotCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &apart{by: 3 * time.Second}
-		c := apitime.New(own, "control")
+		c := apianswers.NewClock(own, "control")
 		for range 10 {
 			request(t, c.Wrap(&server{way: 300 * time.Millisecond}))
 			near(t, "synchronized", c.Now(), own.Now(), 0)
@@ -99,7 +99,7 @@ func TestSynchronizedClocksAreNotCorrected(t *testing.T) {
 func TestWithoutADateTheTimeIsThatOfTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &apart{by: 10 * time.Minute}
-		c := apitime.New(own, "control")
+		c := apianswers.NewClock(own, "control")
 		request(t, c.Wrap(&server{noDate: true}))
 		near(t, "without a date", c.Now(), own.Now(), 0)
 		if got := c.At(time.Time{}); !got.IsZero() {
@@ -112,7 +112,7 @@ func TestWithoutADateTheTimeIsThatOfTheProcess(t *testing.T) {
 func TestLaterAnswersCorrectTheClockWhenNoneAgrees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &apart{}
-		c := apitime.New(own, "control")
+		c := apianswers.NewClock(own, "control")
 		right, wrong := c.Wrap(&server{}), c.Wrap(&server{ahead: 10 * time.Minute})
 		for range 100 {
 			request(t, right)
@@ -140,7 +140,7 @@ func TestLastJump(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, at := apitime.New(clock.RealClock{}, "control"), &server{ahead: tc.first}
+				c, at := apianswers.NewClock(clock.RealClock{}, "control"), &server{ahead: tc.first}
 				request(t, c.Wrap(at))
 				at.ahead = tc.then
 				set := time.Now()
@@ -161,7 +161,7 @@ func TestLastJump(t *testing.T) {
 // The wall clock of the process may be set: the time does not follow.
 func TestWallClockThatIsSetMovesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := apitime.New(clock.RealClock{}, "control")
+		c := apianswers.NewClock(clock.RealClock{}, "control")
 		request(t, c.Wrap(&server{}))
 		then := time.Now()
 		time.Sleep(time.Minute)
@@ -173,7 +173,7 @@ func TestWallClockThatIsSetMovesNothing(t *testing.T) {
 func TestAheadOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &apart{by: -10 * time.Minute}
-		control, target := apitime.New(own, "control"), apitime.New(own, "target")
+		control, target := apianswers.NewClock(own, "control"), apianswers.NewClock(own, "target")
 		request(t, control.Wrap(&server{}))
 		if got := target.AheadOf(control); got != 0 {
 			t.Errorf("a server that has not answered is %s ahead", got)
@@ -182,8 +182,8 @@ func TestAheadOf(t *testing.T) {
 		if got := target.AheadOf(control); (got - 10*time.Minute).Abs() > 2*time.Second {
 			t.Errorf("got %s ahead, want 10m0s", got)
 		}
-		request(t, apitime.New(own, "target").Wrap(&server{}))
-		same := apitime.New(own, "target")
+		request(t, apianswers.NewClock(own, "target").Wrap(&server{}))
+		same := apianswers.NewClock(own, "target")
 		request(t, same.Wrap(&server{way: time.Second}))
 		if got := same.AheadOf(control); got != 0 {
 			t.Errorf("two servers with one clock are %s apart", got)
@@ -195,7 +195,7 @@ func TestAheadOf(t *testing.T) {
 func TestAheadOfWhileAnswersDisagree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &apart{}
-		control, target := apitime.New(own, "control"), apitime.New(own, "target")
+		control, target := apianswers.NewClock(own, "control"), apianswers.NewClock(own, "target")
 		request(t, control.Wrap(&server{}))
 		for range 10 {
 			request(t, target.Wrap(&server{ahead: -10 * time.Minute}))
@@ -223,7 +223,7 @@ func TestAfterASuspensionNoClusterIsAhead(t *testing.T) {
 	for _, isShown := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			own := &suspended{}
-			control, target := apitime.New(own, "control"), apitime.New(own, "target")
+			control, target := apianswers.NewClock(own, "control"), apianswers.NewClock(own, "target")
 			toControl, toTarget := control.Wrap(&server{}), target.Wrap(&server{})
 			request(t, toControl)
 			request(t, toTarget)

@@ -1,4 +1,4 @@
-package listhealth
+package apianswers
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func (brokenBody) Close() error             { return nil }
 func TestListsThatAreNotAnsweredForLongAreBroken(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	const after = 15 * time.Second
-	health := New(clock, "nodes")
+	health := NewListHealth(clock, "nodes")
 	closedEarly := io.NopCloser(strings.NewReader("{}"))
 	answer := func(status int, body io.ReadCloser, err error) {
 		t.Helper()
@@ -135,7 +135,7 @@ func TestSlowListsAreNotBroken(t *testing.T) {
 		{0, 15 * time.Second}, {7 * time.Second, 15 * time.Second}, {20 * time.Second, 40 * time.Second}, {time.Hour, 4 * time.Minute},
 	} {
 		clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-		health := New(clock, "nodes")
+		health := NewListHealth(clock, "nodes")
 		done := health.Begin("nodes")
 		clock.SetTime(clock.Now().Add(test.took))
 		done(true, true)
@@ -154,7 +154,7 @@ func TestSlowListsAreNotBroken(t *testing.T) {
 // TestListsThatAreNoEvidence: a single failure, lists of other resources, and those of which something else decides how long they may take.
 func TestListsThatAreNoEvidence(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	health := New(clock, "nodes")
+	health := NewListHealth(clock, "nodes")
 	fail := func(ctx context.Context, resource string) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/api/v1/"+resource, http.NoBody)
 		if err != nil {

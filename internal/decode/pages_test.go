@@ -1,4 +1,4 @@
-package pages
+package decode
 
 import (
 	"context"
@@ -22,9 +22,9 @@ func TestEach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			err := Each(t.Context(), "Machines", func(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			err := EachPage(t.Context(), "Machines", func(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 				page := map[string]string{"": "first", "first": "second", "second": "third"}[options.Continue]
-				if options.Limit != Size || page == "" {
+				if options.Limit != PageSize || page == "" {
 					t.Errorf("got a request with the options %v", options)
 				}
 				if page == tc.fail {

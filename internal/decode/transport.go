@@ -1,4 +1,4 @@
-package pages
+package decode
 
 import (
 	"bytes"
@@ -23,9 +23,9 @@ func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("expected an answer of at most %d bytes, got more", e.most)
 }
 
-// Transport returns an http.RoundTripper that reads no more of a page than it may have, and sends requests through next. It must be the
+// PageTransport returns an http.RoundTripper that reads no more of a page than it may have, and sends requests through next. It must be the
 // last wrapper that is added: for those below, an answer that is too large is one that was not read to its end.
-func Transport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
+func PageTransport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
 
 // transport is the http.RoundTripper.
 type transport struct{ next http.RoundTripper }

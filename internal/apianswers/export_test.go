@@ -1,4 +1,4 @@
-package apitime
+package apianswers
 
 import "time"
 

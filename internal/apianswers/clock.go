@@ -1,4 +1,4 @@
-package apitime
+package apianswers
 
 import (
 	"net/http"
@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// Tolerance is by how much two clocks may differ without a correction. Clocks that are synchronized differ by less.
-	Tolerance = 5 * time.Second
+	// ClockTolerance is by how much two clocks may differ without a correction. Clocks that are synchronized differ by less.
+	ClockTolerance = 5 * time.Second
 	// settle is how long no answer may agree with the Clock before it is corrected again. While some do, another API server of the cluster has
 	// another clock, and times must not change with the server that happens to answer.
 	settle = 30 * time.Second
-	// Jump is by how much a correction of a known Clock moves it forward at least to be reported by LastJump.
-	Jump = time.Minute
+	// ClockJump is by how much a correction of a known Clock moves it forward at least to be reported by LastJump.
+	ClockJump = time.Minute
 )
 
-// Clock is the clock of a cluster. Create it with New; it is safe for concurrent use. Its timers are those of the process.
+// Clock is the clock of a cluster. Create it with NewClock; it is safe for concurrent use. Its timers are those of the process.
 type Clock struct {
 	clock.WithTickerAndDelayedExecution
 
@@ -37,8 +37,8 @@ type Clock struct {
 	by        time.Duration
 }
 
-// New returns a clock that is that of the process until the first answer of an API server. server names the cluster in logs.
-func New(own clock.WithTickerAndDelayedExecution, server string) *Clock {
+// NewClock returns a clock that is that of the process until the first answer of an API server. server names the cluster in logs.
+func NewClock(own clock.WithTickerAndDelayedExecution, server string) *Clock {
 	start := own.Now()
 	return &Clock{WithTickerAndDelayedExecution: own, server: server, start: start, slept: slept, base: start.Round(0)}
 }
@@ -80,12 +80,12 @@ func (c *Clock) Ahead() time.Duration {
 }
 
 // AheadOf returns by how much this clock is ahead of that of another cluster, in the same process; 0 while either is not known, or is
-// to be corrected as the other one was, or they differ by no more than Tolerance.
+// to be corrected as the other one was, or they differ by no more than ClockTolerance.
 func (c *Clock) AheadOf(other *Clock) time.Duration {
 	now := c.WithTickerAndDelayedExecution.Now()
 	ahead := c.At(now).Sub(other.At(now))
 	one, two := c.standing(now), other.standing(now)
-	if !one.isComparable(two) || !two.isComparable(one) || ahead.Abs() <= Tolerance {
+	if !one.isComparable(two) || !two.isComparable(one) || ahead.Abs() <= ClockTolerance {
 		return 0
 	}
 	return ahead
@@ -100,7 +100,7 @@ type standing struct {
 func (c *Clock) standing(now time.Time) standing {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return standing{c.known, !c.doubted.IsZero() || c.slept(c.agreed, now) > Tolerance, c.agreed, c.corrected}
+	return standing{c.known, !c.doubted.IsZero() || c.slept(c.agreed, now) > ClockTolerance, c.agreed, c.corrected}
 }
 
 // isComparable reports whether the difference to another Clock is that of their servers. What lets answers disagree, such as a suspension of this
@@ -109,7 +109,7 @@ func (s standing) isComparable(other standing) bool {
 	return s.known && (!s.doubted || other.corrected.Before(s.agreed))
 }
 
-// LastJump returns when, by the clock of the process, this clock was last corrected forward by Jump or more after its first answer, and by how
+// LastJump returns when, by the clock of the process, this clock was last corrected forward by ClockJump or more after its first answer, and by how
 // much; both are zero if it never was. To this clock all times that were written before are by so much older than they are. After a suspension of
 // the machine they are not; that the API server's machine was suspended, too, or set with this one, looks the same.
 func (c *Clock) LastJump() (at time.Time, by time.Duration) {
@@ -154,10 +154,10 @@ func (c *Clock) answered(sent, received, date time.Time) (ahead time.Duration, i
 	defer c.mu.Unlock()
 	// The server has written its time, in full seconds, after the request was sent and before the answer was received.
 	least, most := date.Sub(c.at(received)), date.Add(time.Second).Sub(c.at(sent))
-	isFirst, hasSlept := !c.known, c.known && c.slept(c.agreed, received) > Tolerance
+	isFirst, hasSlept := !c.known, c.known && c.slept(c.agreed, received) > ClockTolerance
 	c.known = true
 	switch {
-	case least <= Tolerance && most >= -Tolerance:
+	case least <= ClockTolerance && most >= -ClockTolerance:
 		c.doubted, c.agreed = time.Time{}, received
 		return 0, false
 	case c.doubted.IsZero():
@@ -172,7 +172,7 @@ func (c *Clock) answered(sent, received, date time.Time) (ahead time.Duration, i
 	}
 	if !isFirst {
 		c.corrected = received
-		if wrong >= Jump {
+		if wrong >= ClockJump {
 			c.jumped, c.by = received, wrong
 		}
 	}

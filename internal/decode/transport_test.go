@@ -1,4 +1,4 @@
-package pages_test
+package decode_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pages"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
@@ -53,10 +53,10 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 		mostRead     int // in addition to what the objects have
 	}{
 		"many small ones":               {slices.Repeat([]int{100}, 1200), 3, 0},
-		"large ones":                    {slices.Repeat([]int{large}, 12), 20, 4 * pages.Bytes},
-		"large ones after small ones":   {slices.Concat(slices.Repeat([]int{100}, 600), slices.Repeat([]int{large}, 12)), 20, 8 * pages.Bytes},
-		"small ones after a large one":  {slices.Concat([]int{2 * pages.Bytes}, slices.Repeat([]int{100}, 1200)), 12, 4 * pages.Bytes},
-		"one that is larger than pages": {[]int{3 * pages.Bytes}, 5, 4 * pages.Bytes},
+		"large ones":                    {slices.Repeat([]int{large}, 12), 20, 4 * decode.PageBytes},
+		"large ones after small ones":   {slices.Concat(slices.Repeat([]int{100}, 600), slices.Repeat([]int{large}, 12)), 20, 8 * decode.PageBytes},
+		"small ones after a large one":  {slices.Concat([]int{2 * decode.PageBytes}, slices.Repeat([]int{100}, 1200)), 12, 4 * decode.PageBytes},
+		"one that is larger than pages": {[]int{3 * decode.PageBytes}, 5, 4 * decode.PageBytes},
 		"none":                          {nil, 1, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,15 +70,15 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 				apiserver.Add(s.Server, m)
 				want, content = append(want, m.Name), content+size+1000
 			}
-			clients := apiserver.ClientsThrough(pages.Transport(s))
+			clients := apiserver.ClientsThrough(decode.PageTransport(s))
 			var got []string
-			err := pages.Each(t.Context(), "MachineSets", clients.Machines.MachineSets("n").List, func(page *v1alpha1.MachineSetList) {
+			err := decode.EachPage(t.Context(), "MachineSets", clients.Machines.MachineSets("n").List, func(page *v1alpha1.MachineSetList) {
 				bytes := 0
 				for i := range page.Items {
 					got, bytes = append(got, page.Items[i].Name), bytes+len(page.Items[i].Annotations["content"])
 				}
-				if bytes > pages.Bytes && len(page.Items) > 1 {
-					t.Errorf("got a page of %d objects with %d bytes; want at most %d", len(page.Items), bytes, pages.Bytes)
+				if bytes > decode.PageBytes && len(page.Items) > 1 {
+					t.Errorf("got a page of %d objects with %d bytes; want at most %d", len(page.Items), bytes, decode.PageBytes)
 				}
 			})
 			if err != nil || !slices.Equal(got, want) {
@@ -94,12 +94,12 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 // Only pages are measured: other requests, and refusals, arrive as they are.
 func TestTransportOtherAnswers(t *testing.T) {
 	s := apiserver.Recording()
-	clients := apiserver.ClientsThrough(pages.Transport(s))
+	clients := apiserver.ClientsThrough(decode.PageTransport(s))
 	if _, err := clients.Machines.MachineSets("n").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Error(err)
 	}
 	s.Fault(func(apiserver.Request) error { return context.DeadlineExceeded })
-	err := pages.Each(t.Context(), "MachineSets", clients.Machines.MachineSets("n").List, func(*v1alpha1.MachineSetList) {})
+	err := decode.EachPage(t.Context(), "MachineSets", clients.Machines.MachineSets("n").List, func(*v1alpha1.MachineSetList) {})
 	if err == nil {
 		t.Error("a list that was not answered was read")
 	}

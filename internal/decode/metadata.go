@@ -1,4 +1,4 @@
-package pages
+package decode
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
 // atOnce is the maximum number of concurrent lists of a Metadata. For each, the API server reads all objects of a kind in a namespace: a replica
@@ -40,9 +39,9 @@ func (m *Metadata) Each(ctx context.Context, resource, namespace, selector strin
 
 // EachObject calls visit with the metadata of each object that a list has.
 func EachObject(
-	ctx context.Context, what string, options metav1.ListOptions, list List[*metav1.PartialObjectMetadataList], visit func(*metav1.PartialObjectMetadata),
+	ctx context.Context, what string, options metav1.ListOptions, list ListPage[*metav1.PartialObjectMetadataList], visit func(*metav1.PartialObjectMetadata),
 ) error {
-	return Until(ctx, what, options, list, func(page *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
+	return UntilPage(ctx, what, options, list, func(page *metav1.PartialObjectMetadataList, _ []*Failure) bool {
 		for i := range page.Items {
 			visit(&page.Items[i])
 		}
