@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
 // classes read MachineClasses with their Secrets, and write what the fleet records on them.
@@ -35,7 +35,7 @@ type classes struct {
 	clock     clock.PassiveClock
 	limits    lifecycle.Limits
 	wake      func(types.NamespacedName)
-	writing   turns.Mutex // locked while a class, or its Secrets, are written
+	writing   pacing.Mutex // locked while a class, or its Secrets, are written
 }
 
 // observe records the class and its Secrets, as far as the caches show them.

@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -64,7 +64,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c.vms = &vms{
 		cloud: c.cloud, clock: cfg.Clock, own: own, memory: c.memory, nodes: c.nodes, classes: c.classes, parents: c.parents, drains: c.drains.Drainer,
-		events: cfg.Events, deletions: cfg.Deletions, asked: rates.New[string](rates.EvidenceBurst, rates.EvidenceInterval),
+		events: cfg.Events, deletions: cfg.Deletions, asked: pacing.NewRates[string](pacing.EvidenceBurst, pacing.EvidenceInterval),
 	}
 	c.configs = &firstConfigs{values: cfg.FirstConfig, wake: wake, awaiting: map[types.NamespacedName]bool{}}
 	if err := c.addTokens(); err != nil {
@@ -113,7 +113,7 @@ func (c *Controller) addMachines(own clock.PassiveClock) {
 	c.machines = &writer{
 		client: cfg.Machines, view: cfg.View, events: cfg.Events, deletions: cfg.Deletions, clock: cfg.Clock, own: own, limits: cfg.Limits,
 		latest: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
-		writes: rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
+		writes: pacing.NewRates[types.UID](pacing.MachineBurst, pacing.MachineInterval),
 		memory: c.memory, metrics: c.metrics, parents: c.parents, outages: c.outages,
 	}
 	all := cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(cfg.Namespace)

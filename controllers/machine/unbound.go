@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
 // unboundKept is for how long a list of Nodes that are bound to no machine is used, by all machines that await their Nodes.
@@ -19,7 +19,7 @@ const unboundKept = 30 * time.Second
 
 // unbound has the Nodes of the target cluster that were bound to no machine and in no slot when they were listed last.
 type unbound struct {
-	turn    turns.Mutex // locked while Nodes are listed
+	turn    pacing.Mutex // locked while Nodes are listed
 	cluster *target.Cluster
 	begun   time.Time         // when the list was begun
 	ids     map[string]string // provider IDs by name

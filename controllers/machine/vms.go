@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
@@ -34,7 +34,7 @@ type vms struct {
 	drains    *drainer.Drainer
 	events    events.EventRecorder
 	deletions *deletionlog.Recorder
-	asked     *rates.Rates[string] // calls that ask for the VMs of unreachable Nodes, by namespace
+	asked     *pacing.Rates[string] // calls that ask for the VMs of unreachable Nodes, by namespace
 }
 
 // call sends one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a

@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
@@ -33,7 +33,7 @@ type writer struct {
 	clock     clock.PassiveClock
 	own       clock.PassiveClock // of the process
 	limits    lifecycle.Limits
-	writes    *rates.Rates[types.UID]
+	writes    *pacing.Rates[types.UID]
 	memory    *machineMemory
 	metrics   *lifeMetrics
 	parents   *parents

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
 // writes counts the writes of the machine.
@@ -45,11 +45,11 @@ func TestANodeThatFlapsDuringItsDrainIsFollowedNowAndThen(t *testing.T) {
 			t.Errorf("Ready of the machine is %s at once, want that of its Node", got)
 		}
 		b.flaps()
-		if got, most := b.writes()-before, rates.MachineBurst+int(12*time.Second/rates.MachineInterval)+1; got > most {
+		if got, most := b.writes()-before, pacing.MachineBurst+int(12*time.Second/pacing.MachineInterval)+1; got > most {
 			t.Errorf("%d writes in 12 s, want at most %d", got, most)
 		}
 		b.setReady(corev1.ConditionTrue)
-		b.pass(rates.MachineInterval)
+		b.pass(pacing.MachineInterval)
 		if got := b.readyIs(); got != corev1.ConditionTrue {
 			t.Errorf("Ready of the machine is %s in the end", got)
 		}
@@ -78,7 +78,7 @@ func TestANodeThatFlapsIsFollowedNowAndThen(t *testing.T) {
 			t.Errorf("the first change is followed after %s", took)
 		}
 		b.flaps()
-		most := rates.MachineBurst + int(12*time.Second/rates.MachineInterval) + 1
+		most := pacing.MachineBurst + int(12*time.Second/pacing.MachineInterval) + 1
 		if got := b.writes() - before; got > most {
 			t.Errorf("%d writes in 12 s, want at most %d", got, most)
 		}
@@ -86,7 +86,7 @@ func TestANodeThatFlapsIsFollowedNowAndThen(t *testing.T) {
 			t.Errorf("%d Events in 12 s, want at most %d", got, most)
 		}
 		b.setReady(corev1.ConditionTrue)
-		b.pass(rates.MachineInterval)
+		b.pass(pacing.MachineInterval)
 		if phase := b.get().Status.CurrentStatus.Phase; phase != v1alpha1.MachineRunning {
 			t.Errorf("in the end it is %s", phase)
 		}

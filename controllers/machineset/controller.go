@@ -28,11 +28,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
 // The status may be older than the machines by statusPace and, while they are replaced one by one or some wait to recover, by
@@ -104,8 +104,8 @@ type Controller struct {
 // done records what this process has done for a set and the cache does not show yet. It only saves requests that would have no
 // effect: names and preconditions already prevent the effect.
 type done struct {
-	busy        turns.Mutex // locked during a decision about the set
-	allObserved time.Time   // since when the intents on the set are all observed; zero when it has none, or one is not observed
+	busy        pacing.Mutex // locked during a decision about the set
+	allObserved time.Time    // since when the intents on the set are all observed; zero when it has none, or one is not observed
 
 	created map[int64]bool
 	since   map[int64]time.Time // of created

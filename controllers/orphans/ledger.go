@@ -15,7 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
 // ledger keeps the deletions of the last hour on a Lease, where the next leader finds them. What this process has reserved counts also if
@@ -26,7 +26,7 @@ type ledger struct {
 	clock  clock.PassiveClock
 	token  func() string
 
-	mu   turns.Mutex
+	mu   pacing.Mutex
 	last decide.Ledger // as this process last wrote it
 	at   time.Time     // when that was
 	seen sighting      // what it last read

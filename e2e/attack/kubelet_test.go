@@ -16,7 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
 const (
@@ -136,8 +136,8 @@ func kubeletThatFlaps(a *tenant) {
 	}
 	took := time.Since(begin)
 	// How many statuses, and Events of two reasons, that may cause in the time in which they are counted.
-	mostWrites := rates.MachineBurst + int(took/rates.MachineInterval)
-	mostEvents := 2 * (rates.EventBurst + int(took/rates.EventInterval))
+	mostWrites := pacing.MachineBurst + int(took/pacing.MachineInterval)
+	mostEvents := 2 * (pacing.EventBurst + int(took/pacing.EventInterval))
 	a.Logf("%d changes in %s: %d writes of the machine, %d Events", flaps, took.Round(time.Millisecond), statuses, events)
 	if statuses == 0 || statuses > mostWrites || events > mostEvents {
 		a.Errorf("want 1 to %d writes and at most %d Events", mostWrites, mostEvents)

@@ -97,7 +97,7 @@ func areas(seeds, first string) []area {
 			"controllers/machine/aside.go", "controllers/machine/cloud/inflight.go",
 			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "internal/disruption/breakers.go",
 			"internal/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
-			"e2e/simulated/find.go", "internal/rates/rates.go",
+			"e2e/simulated/find.go", "internal/pacing/rates.go",
 		}, trust},
 		{"accounts", []string{"shard/accounts/tracker.go"}, nil},
 		cachesArea(),

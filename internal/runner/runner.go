@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -130,7 +130,7 @@ type Runner[K comparable] struct {
 	queue   workqueue.TypedRateLimitingInterface[K]
 	waiting *fairQueue[K] // stores the keys of queue
 	traces  bool
-	ending  *rates.Rates[string] // how often it is logged that a tenant's namespace is being deleted
+	ending  *pacing.Rates[string] // how often it is logged that a tenant's namespace is being deleted
 
 	mu      sync.Mutex
 	failing map[K]time.Time // since when
@@ -171,7 +171,7 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	}
 	r := &Runner[K]{
 		cfg: cfg, waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock), traces: telemetry.Traces(cfg.Tracer), failing: map[K]time.Time{}, waits: map[K]telemetry.Wait{},
-		ending: rates.New[string](1, endingInterval),
+		ending: pacing.NewRates[string](1, endingInterval),
 	}
 	r.queue = r.newQueue()
 	if notifier, ok := cfg.Gate.(Notifier[K]); ok {

@@ -9,8 +9,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/tasks"
 )
 
 // mostWatched is the maximum number of watched Secrets of a namespace. The machines of a namespace usually use one or two; each
@@ -38,7 +38,7 @@ func (c Config) Validate() error { return required.Fields(c) }
 // Watches are the watches of awaited Secrets. New returns one.
 type Watches struct {
 	cfg   Config
-	tasks *tasks.Set
+	tasks *pacing.Tasks
 
 	mu      sync.Mutex
 	secrets map[types.NamespacedName]*watched
@@ -70,7 +70,7 @@ func New(cfg Config) (*Watches, error) {
 		return nil, err
 	}
 	return &Watches{
-		cfg: cfg, tasks: tasks.New(),
+		cfg: cfg, tasks: pacing.NewTasks(),
 		secrets: map[types.NamespacedName]*watched{}, watched: map[string]int{},
 		awaited: map[types.UID][]types.NamespacedName{}, crowded: map[types.UID]time.Time{},
 	}, nil

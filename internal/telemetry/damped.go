@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
 // damped is a recorder that drops Events when too many have the same reason on the same object, or are in the same namespace.
@@ -19,8 +19,8 @@ type damped struct {
 	events.EventRecorder
 
 	clock      clock.PassiveClock
-	rates      *rates.Rates[eventKey]
-	namespaces *rates.Rates[string]
+	rates      *pacing.Rates[eventKey]
+	namespaces *pacing.Rates[string]
 	log        klog.Logger // discards, until WithLogger sets it
 }
 
@@ -32,14 +32,14 @@ type eventKey struct {
 	reason string
 }
 
-// Damped returns a recorder that records, of each reason on each object, rates.EventBurst Events at once and then one in
-// rates.EventInterval, and as many lines of the log, of which those of warnings have the severity of errors; see Emit. Of all in a namespace it records rates.NamespaceEventBurst at once and then one
-// in rates.NamespaceEventInterval. What is dropped is visible in the status of the object, and the next Event describes the state at its own
+// Damped returns a recorder that records, of each reason on each object, pacing.EventBurst Events at once and then one in
+// pacing.EventInterval, and as many lines of the log, of which those of warnings have the severity of errors; see Emit. Of all in a namespace it records pacing.NamespaceEventBurst at once and then one
+// in pacing.NamespaceEventInterval. What is dropped is visible in the status of the object, and the next Event describes the state at its own
 // time.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
 	return &damped{
-		EventRecorder: recorder, clock: c, rates: rates.New[eventKey](rates.EventBurst, rates.EventInterval),
-		namespaces: rates.New[string](rates.NamespaceEventBurst, rates.NamespaceEventInterval),
+		EventRecorder: recorder, clock: c, rates: pacing.NewRates[eventKey](pacing.EventBurst, pacing.EventInterval),
+		namespaces: pacing.NewRates[string](pacing.NamespaceEventBurst, pacing.NamespaceEventInterval),
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
 type counter map[string]int
@@ -57,9 +57,9 @@ func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 	for i := range 100 {
 		Emit(t.Context(), recorder, &corev1.ObjectReference{UID: types.UID(fmt.Sprint(i))}, v1alpha1.EventNodeUnhealthy, "it is not")
 	}
-	most := rates.EventBurst + int(time.Minute/rates.EventInterval)
-	if got := emitted["flaps NodeUnhealthy"]; got < rates.EventBurst || got > most {
-		t.Errorf("%d Events of an object that flaps, want %d to %d", got, rates.EventBurst, most)
+	most := pacing.EventBurst + int(time.Minute/pacing.EventInterval)
+	if got := emitted["flaps NodeUnhealthy"]; got < pacing.EventBurst || got > most {
+		t.Errorf("%d Events of an object that flaps, want %d to %d", got, pacing.EventBurst, most)
 	}
 	if emitted["flaps NodeHealthy"] != 1 || len(emitted) != 103 {
 		t.Errorf("Events of another reason, or on other objects, are dropped: %v", emitted)
@@ -84,7 +84,7 @@ func TestLinesOfEvents(t *testing.T) {
 			t.Errorf("line %s, want one from this file, without an error", line)
 		}
 	}
-	if want := map[string]int{"I": 1, "E": rates.EventBurst}; !maps.Equal(severities, want) {
+	if want := map[string]int{"I": 1, "E": pacing.EventBurst}; !maps.Equal(severities, want) {
 		t.Errorf("lines by severity %v, want %v", severities, want)
 	}
 }
@@ -103,8 +103,8 @@ func TestEventsInOneNamespaceAreDamped(t *testing.T) {
 		}
 		now.SetTime(now.Now().Add(time.Second / 80))
 	}
-	most := rates.NamespaceEventBurst + int(time.Minute/rates.NamespaceEventInterval)
-	if got := emitted["loud"]; got < rates.NamespaceEventBurst || got > most || emitted["other"] != 60 {
-		t.Errorf("%d Events in one namespace, want %d to %d; %d in the other, want 60", got, rates.NamespaceEventBurst, most, emitted["other"])
+	most := pacing.NamespaceEventBurst + int(time.Minute/pacing.NamespaceEventInterval)
+	if got := emitted["loud"]; got < pacing.NamespaceEventBurst || got > most || emitted["other"] != 60 {
+		t.Errorf("%d Events in one namespace, want %d to %d; %d in the other, want 60", got, pacing.NamespaceEventBurst, most, emitted["other"])
 	}
 }

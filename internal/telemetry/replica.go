@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
 // mostReportingInstance is how many bytes the API server accepts in the field reportingInstance of an Event.
@@ -23,7 +23,7 @@ type replicaSink struct {
 	events.EventSink
 
 	replica string
-	ending  *rates.Rates[string] // how often it is logged that a namespace accepts no Events, because it is being deleted
+	ending  *pacing.Rates[string] // how often it is logged that a namespace accepts no Events, because it is being deleted
 }
 
 // endingInterval is how often that is logged: a namespace has mostly been deleted by then.
@@ -32,7 +32,7 @@ const endingInterval = time.Hour
 // ByReplica returns a sink for the Events of a replica: reportingInstance names it. client-go uses the name of the host, which
 // replicas can share.
 func ByReplica(sink events.EventSink, replica string) events.EventSink {
-	return replicaSink{EventSink: sink, replica: replica, ending: rates.New[string](1, endingInterval)}
+	return replicaSink{EventSink: sink, replica: replica, ending: pacing.NewRates[string](1, endingInterval)}
 }
 
 // Create creates an Event.

@@ -22,9 +22,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/secretwatch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
 // secretTTL is for how long a Secret that was read is used for further machines. Machines are created in batches, and a change of
@@ -67,7 +67,7 @@ type Secrets struct {
 
 	// asking is held during a request and until its answer is remembered. Machines that are created together need the same Secret,
 	// which is read only once in this way; and an answer from before a change must not be remembered after it.
-	asking turns.Mutex
+	asking pacing.Mutex
 
 	mu   sync.Mutex
 	read map[secretUse]secretAt

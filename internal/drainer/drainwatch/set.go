@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/tasks"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
 // idleFor is how long a cluster is watched after its last drain: machines that are replaced one by one are drained within minutes of each
@@ -17,7 +17,7 @@ const idleFor = 10 * time.Minute
 
 // Set is all watches of all target clusters. New returns one.
 type Set struct {
-	watches *tasks.Set
+	watches *pacing.Tasks
 	clock   clock.WithDelayedExecution
 
 	joining  sync.Mutex // for clusters
@@ -26,7 +26,7 @@ type Set struct {
 
 // New returns a Set without drains.
 func New(clock clock.WithDelayedExecution) *Set {
-	return &Set{watches: tasks.New(), clock: clock, clusters: map[kubernetes.Interface]*cluster{}}
+	return &Set{watches: pacing.NewTasks(), clock: clock, clusters: map[kubernetes.Interface]*cluster{}}
 }
 
 // join adds a session to those of its cluster, which is watched from the first one on.

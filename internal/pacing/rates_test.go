@@ -1,4 +1,4 @@
-package rates
+package pacing
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 
 func TestRates(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	r := New[string](3, 10*time.Second)
+	r := NewRates[string](3, 10*time.Second)
 	for _, step := range []struct {
 		at, wait time.Duration
 	}{
@@ -42,7 +42,7 @@ func TestRates(t *testing.T) {
 
 // A key is not forgotten while it matters, regardless of the number of others.
 func TestRatesRememberKeysInUse(t *testing.T) {
-	r, now := New[int](1, time.Hour), time.Unix(0, 0)
+	r, now := NewRates[int](1, time.Hour), time.Unix(0, 0)
 	for i := range 5000 {
 		r.Count(i, now)
 	}
@@ -54,7 +54,7 @@ func TestRatesRememberKeysInUse(t *testing.T) {
 }
 
 func TestRatesForgetKeysNotInUse(t *testing.T) {
-	r, now := New[int](3, time.Second), time.Unix(0, 0)
+	r, now := NewRates[int](3, time.Second), time.Unix(0, 0)
 	for i := range 100_000 {
 		r.Count(i, now)
 		now = now.Add(10 * time.Millisecond)

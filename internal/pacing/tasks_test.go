@@ -1,4 +1,4 @@
-package tasks
+package pacing
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func (l *log) task(name string) func(context.Context) {
 
 func TestTasksRunUntilTheyEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s := &log{}, New()
+		l, s := &log{}, NewTasks()
 		expect := func(when string, want ...string) {
 			t.Helper()
 			if got := l.newEntries(); !slices.Equal(got, want) {

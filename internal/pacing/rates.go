@@ -1,4 +1,4 @@
-package rates
+package pacing
 
 import (
 	"sync"
@@ -34,8 +34,8 @@ type Rates[K comparable] struct {
 	purge int             // number of keys from which on those without effect are dropped
 }
 
-// New creates Rates that allow a burst at once, and on average one in the interval.
-func New[K comparable](burst int, interval time.Duration) *Rates[K] {
+// NewRates creates Rates that allow a burst at once, and on average one in the interval.
+func NewRates[K comparable](burst int, interval time.Duration) *Rates[K] {
 	return &Rates[K]{burst: burst, interval: interval, paid: map[K]time.Time{}, purge: 1024}
 }
 

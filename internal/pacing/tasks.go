@@ -1,20 +1,20 @@
-package tasks
+package pacing
 
 import (
 	"context"
 	"sync"
 )
 
-// Set is a set of tasks that run concurrently. It is safe for concurrent use; create one with New.
-type Set struct {
+// Tasks is a set of tasks that run concurrently. It is safe for concurrent use; create one with New.
+type Tasks struct {
 	kick chan struct{}
 
 	mu    sync.Mutex
 	begun []*task // that do not run yet
 }
 
-// New creates an empty Set.
-func New() *Set { return &Set{kick: make(chan struct{}, 1)} }
+// NewTasks creates an empty Set.
+func NewTasks() *Tasks { return &Tasks{kick: make(chan struct{}, 1)} }
 
 // task is one task.
 type task struct {
@@ -25,7 +25,7 @@ type task struct {
 }
 
 // Begin starts a task, as soon as the Set runs, until end is called; a second call of end has no effect. Neither waits.
-func (s *Set) Begin(run func(ctx context.Context)) (end func()) {
+func (s *Tasks) Begin(run func(ctx context.Context)) (end func()) {
 	t := &task{run: run}
 	s.mu.Lock()
 	s.begun = append(s.begun, t)
@@ -58,7 +58,7 @@ func (t *task) start(ctx context.Context) (context.Context, bool) {
 }
 
 // Run runs the tasks until ctx ends, and returns when all of them have.
-func (s *Set) Run(ctx context.Context) {
+func (s *Tasks) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {
