@@ -10,7 +10,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drainwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -103,7 +102,7 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 		facts.Live, facts.Sight, facts.Pods = true, max(facts.Sight, drain.Listed), pods
 	case drain.Watch:
 		facts.Sight = drain.Awaited
-		begun := d.begin(func() *drainwatch.Session {
+		begun := d.begin(func() *watchSession {
 			return d.of.watches.Begin(task.Cluster.Client, facts.Node.Name, task.Owner.Wake)
 		})
 		if begun {
@@ -120,9 +119,9 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 // ListPods reads the pods of a Node from the API server, with what drains need of them.
 func ListPods(ctx context.Context, cluster *target.Cluster, node string) (pods []*corev1.Pod, err error) {
 	list := cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List
-	err = decode.UntilPage(ctx, "the pods of Node "+node, drainwatch.OfNode(node), list, func(page *corev1.PodList, _ []*decode.Failure) bool {
+	err = decode.UntilPage(ctx, "the pods of Node "+node, OfNode(node), list, func(page *corev1.PodList, _ []*decode.Failure) bool {
 		for i := range page.Items {
-			pods = append(pods, drainwatch.Trim(&page.Items[i]))
+			pods = append(pods, Trim(&page.Items[i]))
 		}
 		return false
 	})

@@ -12,7 +12,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drainwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
@@ -38,7 +37,7 @@ func (c Config) Validate() error { return required.Fields(c, "Settings", "Patien
 type Drainer struct {
 	cfg      Config
 	own      clock.PassiveClock // of the process, for what does not outlive it
-	watches  *drainwatch.Set
+	watches  *watchSet
 	detaches *detaches
 
 	mu    sync.Mutex
@@ -79,7 +78,7 @@ func New(cfg Config) (*Drainer, error) {
 		return nil, err
 	}
 	return &Drainer{
-		cfg: cfg, own: apianswers.Own(cfg.Clock), watches: drainwatch.New(cfg.Clock), detaches: newDetaches(), known: map[errand]*Drain{},
+		cfg: cfg, own: apianswers.Own(cfg.Clock), watches: newWatchSet(cfg.Clock), detaches: newDetaches(), known: map[errand]*Drain{},
 	}, nil
 }
 
@@ -101,7 +100,7 @@ type Drain struct {
 	back         time.Time // when the API servers were back after the last outage that the drain has seen
 
 	mu      sync.Mutex // guards what follows: a drain may be ended from outside of the pass
-	session *drainwatch.Session
+	session *watchSession
 	ended   drain.State
 	isOver  bool // no further session may begin
 }
@@ -224,7 +223,7 @@ func (d *Drain) end(state drain.State) {
 }
 
 // begin begins a session, unless the drain has one or has ended in the meantime, and reports whether it has begun one.
-func (d *Drain) begin(session func() *drainwatch.Session) bool {
+func (d *Drain) begin(session func() *watchSession) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.isOver || d.session != nil {
@@ -242,7 +241,7 @@ func (d *Drain) wasNeeded() bool {
 }
 
 // current returns the session, or nil.
-func (d *Drain) current() *drainwatch.Session {
+func (d *Drain) current() *watchSession {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.session

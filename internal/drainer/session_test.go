@@ -1,4 +1,4 @@
-package drainwatch
+package drainer
 
 import (
 	"context"
@@ -27,14 +27,14 @@ type bench struct {
 	*testing.T
 
 	client *fake.Clientset
-	set    *Set
+	set    *watchSet
 }
 
 // inBench runs a test with a cluster of these objects.
 func inBench(t *testing.T, objects []runtime.Object, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, client: fake.NewClientset(objects...), set: New(clock.RealClock{})}
+		b := &bench{T: t, client: fake.NewClientset(objects...), set: newWatchSet(clock.RealClock{})}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -48,7 +48,7 @@ func inBench(t *testing.T, objects []runtime.Object, test func(b *bench)) {
 }
 
 // drainOf begins to watch for the drain of a Node, and counts how often it is woken.
-func (b *bench) drainOf(node string) (*Session, *atomic.Int32) {
+func (b *bench) drainOf(node string) (*watchSession, *atomic.Int32) {
 	var woken atomic.Int32
 	s := b.set.Begin(b.client, node, func() { woken.Add(1) })
 	return s, &woken

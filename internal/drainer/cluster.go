@@ -1,4 +1,4 @@
-package drainwatch
+package drainer
 
 import (
 	"context"
@@ -34,19 +34,19 @@ type cluster struct {
 	mu       sync.Mutex
 	ends     []func() // of its watches
 	unsynced int      // kinds that were not listed yet
-	sessions map[*Session]bool
+	sessions map[*watchSession]bool
 	idle     clock.Timer // ends the watches, if there are no drains by then; nil before the first has ended
 }
 
 // newCluster begins to watch a cluster.
-func newCluster(s *Set, client kubernetes.Interface) *cluster {
+func newCluster(s *watchSet, client kubernetes.Interface) *cluster {
 	c := &cluster{
-		client: client, sessions: map[*Session]bool{},
+		client: client, sessions: map[*watchSession]bool{},
 		budgets: objectcache.New[*policyv1.PodDisruptionBudget](), claims: objectcache.New[*corev1.PersistentVolumeClaim](),
 		volumes: objectcache.New[*corev1.PersistentVolume](), attachments: objectcache.New[*storagev1.VolumeAttachment](),
 		drivers: objectcache.New[*storagev1.CSIDriver](),
 	}
-	c.watchErrors = newWatchErrors(func() { c.wake(func(*Session) bool { return true }) })
+	c.watchErrors = newWatchErrors(func() { c.wake(func(*watchSession) bool { return true }) })
 	_ = c.attachments.AddIndex(byNode, func(a *storagev1.VolumeAttachment) []string { return []string{a.Spec.NodeName} })
 	_ = c.attachments.AddIndex(byVolume, func(a *storagev1.VolumeAttachment) []string { return []string{volumeOf(a)} })
 	c.budgets.OnChange(c.budgetChanged)
@@ -62,7 +62,7 @@ func newCluster(s *Set, client kubernetes.Interface) *cluster {
 }
 
 // share begins to watch one kind; c.mu is held.
-func share[T metav1.Object](s *Set, c *cluster, name string, from objectcache.Source, all *objectcache.Objects[T], trim func(T) T) {
+func share[T metav1.Object](s *watchSet, c *cluster, name string, from objectcache.Source, all *objectcache.Objects[T], trim func(T) T) {
 	c.unsynced++
 	into := mirror(all, trim, c.synced)
 	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) {
@@ -84,7 +84,7 @@ func (c *cluster) synced() {
 	done := c.unsynced == 0
 	c.mu.Unlock()
 	if done {
-		c.wake(func(*Session) bool { return true })
+		c.wake(func(*watchSession) bool { return true })
 	}
 }
 
@@ -95,7 +95,7 @@ func (c *cluster) isSynced() bool {
 }
 
 // wake wakes the drains that a change affects.
-func (c *cluster) wake(concerns func(*Session) bool) {
+func (c *cluster) wake(concerns func(*watchSession) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for session := range c.sessions {
@@ -112,7 +112,7 @@ func (c *cluster) budgetChanged(before, after *policyv1.PodDisruptionBudget) {
 	} else if before != nil && !differs(before, after) {
 		return
 	}
-	c.wake(func(s *Session) bool { return len(s.pods.In(after.Namespace)) > 0 })
+	c.wake(func(s *watchSession) bool { return len(s.pods.In(after.Namespace)) > 0 })
 }
 
 // differs reports whether a field of a budget has changed that drains depend on.
@@ -129,5 +129,5 @@ func (c *cluster) attachmentChanged(before, after *storagev1.VolumeAttachment) {
 	if a == nil {
 		a = before
 	}
-	c.wake(func(s *Session) bool { return s.node == a.Spec.NodeName || s.awaits(volumeOf(a)) })
+	c.wake(func(s *watchSession) bool { return s.node == a.Spec.NodeName || s.awaits(volumeOf(a)) })
 }

@@ -1,4 +1,4 @@
-package drainwatch
+package drainer
 
 import (
 	corev1 "k8s.io/api/core/v1"

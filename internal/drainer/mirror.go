@@ -1,4 +1,4 @@
-package drainwatch
+package drainer
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package drainwatch
+package drainer
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // other, and each would else list the whole cluster.
 const idleFor = 10 * time.Minute
 
-// Set is all watches of all target clusters. New returns one.
-type Set struct {
+// watchSet is all watches of all target clusters. New returns one.
+type watchSet struct {
 	watches *pacing.Tasks
 	clock   clock.WithDelayedExecution
 
@@ -24,13 +24,13 @@ type Set struct {
 	clusters map[kubernetes.Interface]*cluster
 }
 
-// New returns a Set without drains.
-func New(clock clock.WithDelayedExecution) *Set {
-	return &Set{watches: pacing.NewTasks(), clock: clock, clusters: map[kubernetes.Interface]*cluster{}}
+// newWatchSet returns a Set without drains.
+func newWatchSet(clock clock.WithDelayedExecution) *watchSet {
+	return &watchSet{watches: pacing.NewTasks(), clock: clock, clusters: map[kubernetes.Interface]*cluster{}}
 }
 
 // join adds a session to those of its cluster, which is watched from the first one on.
-func (s *Set) join(client kubernetes.Interface, session *Session) *cluster {
+func (s *watchSet) join(client kubernetes.Interface, session *watchSession) *cluster {
 	s.joining.Lock()
 	defer s.joining.Unlock()
 	c := s.clusters[client]
@@ -48,7 +48,7 @@ func (s *Set) join(client kubernetes.Interface, session *Session) *cluster {
 }
 
 // leave removes a session. A cluster without drains is watched for some time.
-func (s *Set) leave(c *cluster, session *Session) {
+func (s *watchSet) leave(c *cluster, session *watchSession) {
 	s.joining.Lock()
 	defer s.joining.Unlock()
 	c.mu.Lock()
@@ -63,7 +63,7 @@ func (s *Set) leave(c *cluster, session *Session) {
 }
 
 // drop ends the watches of a cluster, unless there are drains again.
-func (s *Set) drop(c *cluster) {
+func (s *watchSet) drop(c *cluster) {
 	s.joining.Lock()
 	defer s.joining.Unlock()
 	c.mu.Lock()
@@ -78,4 +78,4 @@ func (s *Set) drop(c *cluster) {
 }
 
 // Run watches until ctx ends, and returns when all watches have ended.
-func (s *Set) Run(ctx context.Context) { s.watches.Run(ctx) }
+func (s *watchSet) Run(ctx context.Context) { s.watches.Run(ctx) }

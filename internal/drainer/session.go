@@ -1,4 +1,4 @@
-package drainwatch
+package drainer
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// Session is the view of one drain, from its begin to its end.
-type Session struct {
-	set     *Set
+// watchSession is the view of one drain, from its begin to its end.
+type watchSession struct {
+	set     *watchSet
 	cluster *cluster
 	node    string
 	wake    func()
@@ -39,8 +39,8 @@ func OfNode(node string) metav1.ListOptions {
 
 // Begin begins to watch for the drain of a Node. wake is called, and must return soon, after each change that affects the
 // drain, until it ends.
-func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Session {
-	session := &Session{set: s, node: node, wake: wake, pods: objectcache.New[*corev1.Pod](), awaited: map[string]bool{}}
+func (s *watchSet) Begin(client kubernetes.Interface, node string, wake func()) *watchSession {
+	session := &watchSession{set: s, node: node, wake: wake, pods: objectcache.New[*corev1.Pod](), awaited: map[string]bool{}}
 	session.pods.OnChange(func(before, after *corev1.Pod) {
 		if before == nil || after == nil || concerns(before, after) {
 			wake()
@@ -57,7 +57,7 @@ func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Sess
 }
 
 // End ends the session. Some time after the last one in its cluster, nothing is watched there any more.
-func (s *Session) End() {
+func (s *watchSession) End() {
 	s.end()
 	s.set.leave(s.cluster, s)
 }
@@ -71,7 +71,7 @@ func concerns(before, after *corev1.Pod) bool {
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || !maps.Equal(before.Labels, after.Labels)
 }
 
-func (s *Session) podsSynced() {
+func (s *watchSession) podsSynced() {
 	s.mu.Lock()
 	s.synced = true
 	s.mu.Unlock()
@@ -79,13 +79,13 @@ func (s *Session) podsSynced() {
 }
 
 // Await wakes the drain when one of these volumes is attached to another Node.
-func (s *Session) Await(volumes map[string]bool) {
+func (s *watchSession) Await(volumes map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.awaited = volumes
 }
 
-func (s *Session) awaits(volume string) bool {
+func (s *watchSession) awaits(volume string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.awaited[volume]
@@ -93,7 +93,7 @@ func (s *Session) awaits(volume string) bool {
 
 // Show adds the cached objects to the facts, without the cloud's names of volumes. Before everything was listed it adds nothing,
 // and returns false. Pods that come from a live read of this pass are not replaced.
-func (s *Session) Show(f *drain.Facts) bool {
+func (s *watchSession) Show(f *drain.Facts) bool {
 	s.mu.Lock()
 	synced := s.synced
 	s.mu.Unlock()

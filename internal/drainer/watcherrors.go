@@ -1,4 +1,4 @@
-package drainwatch
+package drainer
 
 import (
 	"cmp"
@@ -72,6 +72,6 @@ func (t *watchErrors) follow(name string, from objectcache.Source) objectcache.S
 }
 
 // WatchError returns why the objects of the session are incomplete or may be old; "" if they are neither.
-func (s *Session) WatchError() string {
+func (s *watchSession) WatchError() string {
 	return cmp.Or(s.watchErrors.first(), s.cluster.watchErrors.first())
 }
