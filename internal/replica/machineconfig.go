@@ -12,7 +12,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
@@ -25,7 +24,7 @@ type machineConfiguration struct {
 	// pools are the MachineConfigPools that this process has written.
 	pools  *patch.Latest[*fleetv1alpha1.MachineConfigPool]
 	first  *bootstrap.Source
-	writer *generated.Writer
+	writer *configcache.Writer
 	events targetEvents
 }
 
@@ -36,7 +35,7 @@ func newMachineConfiguration(d *deps) (*machineConfiguration, error) {
 	}
 	m := &machineConfiguration{
 		slots: d.slots, pools: patch.NewLatest[*fleetv1alpha1.MachineConfigPool](),
-		writer: generated.NewWriter(d.targetConfigs), events: newTargetEvents(d),
+		writer: configcache.NewWriter(d.targetConfigs), events: newTargetEvents(d),
 	}
 	var err error
 	m.cache, err = configcache.New(configcache.Config{

@@ -21,7 +21,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig/fold"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -33,7 +32,7 @@ type Config struct {
 	Client fleetclient.FleetV1alpha1Interface
 	Cache  *configcache.Cache
 	// Configs writes MachineConfigs.
-	Configs *generated.Writer
+	Configs *configcache.Writer
 	// Extensions are the names of extensions that exist.
 	Extensions []string
 
@@ -156,7 +155,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, key types.NamespacedNa
 		f := c.fold(pool)
 		if f.MachineConfig != nil {
 			existing, exists := c.cfg.Cache.MachineConfig(f.MachineConfig.Name)
-			if !exists || !generated.IsAs(existing, f.MachineConfig) {
+			if !exists || !configcache.IsAs(existing, f.MachineConfig) {
 				return runner.Result{}, nil // its change enqueues this KubeletConfig again
 			}
 		}

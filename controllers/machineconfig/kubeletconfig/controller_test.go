@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/configtest"
 )
@@ -35,7 +35,7 @@ func run(t *testing.T, test func(b *bench)) {
 		b := &bench{Bench: inner}
 		var err error
 		b.Controller, err = New(Config{
-			Client: b.Configs, Cache: b.Cache, Configs: generated.NewWriter(b.Configs),
+			Client: b.Configs, Cache: b.Cache, Configs: configcache.NewWriter(b.Configs),
 			Events: b.Recorder, Clock: clock.RealClock{}, Workers: 2,
 		})
 		if err != nil {

@@ -26,7 +26,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template/expand"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
@@ -50,7 +49,7 @@ type Config struct {
 	Client fleetclient.FleetV1alpha1Interface
 	Cache  *configcache.Cache
 	// Configs writes MachineConfigs.
-	Configs *generated.Writer
+	Configs *configcache.Writer
 	// Secrets reads the Secret that the ControllerConfig names, in the target cluster.
 	Secrets   corev1client.SecretsGetter
 	Templates Source

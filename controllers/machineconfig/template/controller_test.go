@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/generated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/configtest"
 )
@@ -33,7 +33,7 @@ func run(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Conf
 	configtest.Run(t, func(inner *configtest.Bench) {
 		b := &bench{Bench: inner}
 		cfg := Config{
-			Client: b.Configs, Cache: b.Cache, Configs: generated.NewWriter(b.Configs), Secrets: b.Core.CoreV1(),
+			Client: b.Configs, Cache: b.Cache, Configs: configcache.NewWriter(b.Configs), Secrets: b.Core.CoreV1(),
 			Templates: NewConfigMap(b.Core.CoreV1(), types.NamespacedName{Namespace: "x", Name: "t"}), Events: b.Recorder, Clock: clock.RealClock{},
 		}
 		for _, set := range settings {

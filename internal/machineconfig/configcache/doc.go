@@ -1,4 +1,7 @@
-// Package configcache is the cache of the kinds of machine configuration in one process, for all controllers of them.
+// Package configcache has what the controllers of machine configuration share: what this process knows of its kinds, and how MachineConfigs are
+// generated.
+//
+// A Cache is the cache of the kinds of machine configuration in one process, for all controllers of them.
 //
 // Pools, KubeletConfigs and the ControllerConfig are few and small: every replica watches all of them, because which Node and which
 // KubeletConfig belongs to a pool depends on all pools. MachineConfigs and the metadata of RenderedMachineConfigs are watched while the
@@ -12,4 +15,9 @@
 //     with a new one: a controller that enqueues from a handler misses nothing.
 //
 // Not guaranteed: that the cache is current. Decisions that must not be taken twice read the API server.
+//
+// A Writer writes the MachineConfigs that controllers generate, and keeps them as they were generated.
+//
+// Labels, annotations and owner references of a generated MachineConfig are added to those that it has; its spec is replaced. So is that of
+// an object which another client has created with the same name: the names of generated MachineConfigs are reserved.
 package configcache
