@@ -9,7 +9,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/cloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
@@ -42,7 +41,7 @@ func TestConfigs_WithoutValues_NameTheRequiredFields(t *testing.T) {
 		err  error
 		want string
 	}{
-		"bootstrap.Config":          {second(bootstrap.New(bootstrap.Config{})), "Fleet, Pools, View"},
+		"bootstrap.Config":          {second(join.NewSource(join.SourceConfig{})), "Fleet, Pools, View"},
 		"check.Config":              {second(check.New(check.Config{})), "Name, Clock, Read"},
 		"configcache.Config":        {second(configcache.New(configcache.Config{})), "Client, Metadata, OwnsPool, Owns"},
 		"credentials.SecretsConfig": {second(credentials.NewSecrets(credentials.SecretsConfig{})), "Client, Metadata, Clock"},

@@ -9,7 +9,7 @@ import (
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/bootstrap"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -23,7 +23,7 @@ type machineConfiguration struct {
 	cache *configcache.Cache
 	// pools are the MachineConfigPools that this process has written.
 	pools  *patch.Latest[*fleetv1alpha1.MachineConfigPool]
-	first  *bootstrap.Source
+	first  *join.Source
 	writer *configcache.Writer
 	events targetEvents
 }
@@ -44,7 +44,7 @@ func newMachineConfiguration(d *deps) (*machineConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.first, err = bootstrap.New(bootstrap.Config{Fleet: d.targetConfigs, Pools: m.cache, View: d.view})
+	m.first, err = join.NewSource(join.SourceConfig{Fleet: d.targetConfigs, Pools: m.cache, View: d.view})
 	return m, err
 }
 

@@ -1,4 +1,4 @@
-package bootstrap
+package join
 
 import (
 	"bytes"
@@ -36,8 +36,8 @@ type Pools interface {
 	Pools() []*v1alpha1.MachineConfigPool
 }
 
-// Config is the configuration of a Source. All fields are required.
-type Config struct {
+// SourceConfig is the configuration of a Source. All fields are required.
+type SourceConfig struct {
 	// Fleet reads RenderedMachineConfigs in the target cluster.
 	Fleet fleetclient.RenderedMachineConfigsGetter
 	Pools Pools
@@ -46,19 +46,19 @@ type Config struct {
 }
 
 // Validate returns an error that names the required fields that are not set.
-func (c Config) Validate() error { return required.Fields(c) }
+func (c SourceConfig) Validate() error { return required.Fields(c) }
 
 // Source has the first configurations of machines. Create one with New. It is safe for concurrent use.
 type Source struct {
-	cfg Config
+	cfg SourceConfig
 
 	mu         sync.Mutex
 	remembered map[string]map[string]string // values by configuration
 	order      []string                     // of remembered, the oldest first
 }
 
-// New returns a Source that remembers nothing. Errors: those of Config.Validate.
-func New(cfg Config) (*Source, error) {
+// NewSource returns a Source that remembers nothing. Errors: those of Config.Validate.
+func NewSource(cfg SourceConfig) (*Source, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package bootstrap
+package join
 
 import (
 	"bytes"
@@ -83,7 +83,7 @@ func newWorld(configs ...*v1alpha1.RenderedMachineConfig) *world {
 	w.view.Deployments.Apply(d, false)
 	w.view.Sets.Apply(set, false)
 	var err error
-	if w.source, err = New(Config{Fleet: w.server.Configs(), Pools: w.pools, View: w.view}); err != nil {
+	if w.source, err = NewSource(SourceConfig{Fleet: w.server.Configs(), Pools: w.pools, View: w.view}); err != nil {
 		panic(err)
 	}
 	return w
