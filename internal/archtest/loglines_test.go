@@ -3,13 +3,10 @@ package archtest
 import (
 	"fmt"
 	"go/ast"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
 const (
@@ -61,14 +58,7 @@ func TestLogLinesAreInTheDocs(t *testing.T) {
 // compareTable compares a generated table of docs/operations/logs.md with what it should be, or writes it.
 func compareTable(t *testing.T, head, tail, table string) {
 	t.Helper()
-	want := head + "\n" + table + "\n" + tail
-	page := string(read(t, logsPage))
-	before, rest, found := strings.Cut(page, head)
-	_, after, ended := strings.Cut(rest, tail)
-	if !found || !ended {
-		t.Fatalf("%s has no table after %s", logsPage, head)
-	}
-	golden.Compare(t, filepath.Join(root, logsPage), before+want+after)
+	compareSection(t, logsPage, head, tail, table)
 }
 
 // isOfBinary reports whether a file can be part of machine-controller-fleet.

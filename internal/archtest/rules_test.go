@@ -32,6 +32,13 @@ func rules() []rule {
 			{"internal/runner/a.go", importing("runner", module+"/controllers/machine")},
 			{"internal/runner/a.go", importing("runner", module+"/membership/leases")},
 		}},
+		{"no arrow points up", noArrowPointsUp, []snippet{
+			{"internal/runner/a.go", importing("runner", module+"/shard/fence")},
+			{"shard/fence/a.go", importing("fence", module+"/internal/replica")},
+			{"driver/plugin/a.go", importing("plugin", module+"/internal/patch")},
+			{"controllers/node/a.go", importing("node", module+"/cmd/machine-controller-fleet")},
+		}},
+		{"rooms are in no circle", noRoomsInCircles, nil}, // TestRoomsInACircleAreFound
 		{"runners are named in one place", runnersAreNamedInOnePlace, []snippet{
 			{"controllers/machine/a.go", "package machine\nvar c = runner.Config[string]{Name: \"mine\"}\n"},
 		}},
