@@ -8,7 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget/ledger"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/replica"
@@ -55,7 +55,7 @@ func declareSafety(g *flags.Group, o *replica.SafetyOptions) {
 	g.Duration(&o.OrphanVMsPeriod, "machine-safety-orphan-vms-period", o.OrphanVMsPeriod, "time between two sweeps of a namespace for VMs, network interfaces, disks and addresses that belong to no machine; 0 switches the sweeps off", flags.OrZero)
 	g.Duration(&o.OrphanVMsQuarantine, "machine-safety-orphan-vms-quarantine", o.OrphanVMsQuarantine, "how long something must have belonged to no machine before a later sweep deletes it; at least the period", flags.OrZero)
 	g.Int(&o.MaxOrphanDeletions, "safety-max-orphan-deletions", o.MaxOrphanDeletions, "how many orphans of a namespace are deleted in an hour, and 10 times as many of all; where there are more, none is deleted until a user approves it; at most "+strconv.Itoa(decide.MaxLimit), flags.OrZero)
-	g.Int(&o.MaxDeletions, "safety-max-deletions-per-hour", o.MaxDeletions, "the deletion budget: how many machines of a namespace are replaced for their health, and orphans of it deleted without an approval, in an hour; 0 means any number, at most "+strconv.Itoa(ledger.MaxLimit)+"; the annotation "+v1alpha1.AnnotationMaxDeletions+" on a Namespace goes before it", flags.OrZero)
+	g.Int(&o.MaxDeletions, "safety-max-deletions-per-hour", o.MaxDeletions, "the deletion budget: how many machines of a namespace are replaced for their health, and orphans of it deleted without an approval, in an hour; 0 means any number, at most "+strconv.Itoa(receipt.MaxLimit)+"; the annotation "+v1alpha1.AnnotationMaxDeletions+" on a Namespace goes before it", flags.OrZero)
 	g.Bool(&o.DryRun, "safety-dry-run", o.DryRun, "report orphans without deleting them")
 	g.Duration(&o.StatusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", o.StatusCheckTimeout, "how long an API server, of the control or the target cluster, may not answer before it is away: no machine that depends on it is created, fails, is replaced or deleted until it answers again", flags.OrZero)
 	g.Duration(&o.StatusCheckPeriod, "machine-safety-apiserver-statuscheck-period", o.StatusCheckPeriod, "time between two checks of each API server that answers; not less than the timeout", flags.OrZero)
@@ -69,8 +69,8 @@ func validateSafety(o *replica.SafetyOptions) error {
 	if o.MaxOrphanDeletions > decide.MaxLimit {
 		return fmt.Errorf("--safety-max-orphan-deletions: expected at most %d, got %d; approve the deletion of more", decide.MaxLimit, o.MaxOrphanDeletions)
 	}
-	if o.MaxDeletions > ledger.MaxLimit {
-		return fmt.Errorf("--safety-max-deletions-per-hour: expected at most %d, got %d; 0 means any number", ledger.MaxLimit, o.MaxDeletions)
+	if o.MaxDeletions > receipt.MaxLimit {
+		return fmt.Errorf("--safety-max-deletions-per-hour: expected at most %d, got %d; 0 means any number", receipt.MaxLimit, o.MaxDeletions)
 	}
 	if o.StatusCheckPeriod >= o.StatusCheckTimeout {
 		return nil

@@ -21,7 +21,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -129,7 +129,7 @@ func (b *bench) start() {
 	c, err := New(Config{
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: b.server.Metadata(), View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}), ControlCluster: w.controlCluster,
-		Events: b.recorder(), Deletions: deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: cmp.Or(b.workers, 4), Gate: b.gate,
+		Events: b.recorder(), Deletions: deletion.NewRecorder(clock.RealClock{}, deletion.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: cmp.Or(b.workers, 4), Gate: b.gate,
 		FirstConfig: b.firstConfig, Called: b.called,
 	})
 	b.must(err)

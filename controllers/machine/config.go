@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
@@ -45,7 +45,7 @@ type Config struct {
 	ControlCluster func() string
 	Events         events.EventRecorder
 	// Deletions records why VMs, Nodes and Machines are deleted.
-	Deletions *deletionlog.Recorder
+	Deletions *deletion.Recorder
 	// Sets has the versions of MachineSets that this process has written. With nil, only the cached ones are used.
 	Sets   *patch.Latest[*v1alpha1.MachineSet]
 	Limits lifecycle.Limits

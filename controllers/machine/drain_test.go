@@ -14,7 +14,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
@@ -29,7 +29,7 @@ func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Contr
 	t.Helper()
 	wall := clocktesting.NewFakeClock(now)
 	c := &Controller{memory: newMachineMemory(), cfg: Config{
-		Clock: wall, Deletions: deletionlog.New(wall, nil, nil), Events: &apitest.EventLog{}, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute},
+		Clock: wall, Deletions: deletion.NewRecorder(wall, nil, nil), Events: &apitest.EventLog{}, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute},
 	}}
 	if err := c.addNodes(wall, func(types.NamespacedName) {}); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
@@ -36,7 +36,7 @@ type nodes struct {
 	isUnlabeled func(name string) bool
 	unbound     unbound // Nodes that are bound to no machine
 	events      events.EventRecorder
-	deletions   *deletionlog.Recorder
+	deletions   *deletion.Recorder
 }
 
 func newNodes(cfg Config, own clock.PassiveClock, remembered *machineMemory) *nodes {
@@ -97,9 +97,9 @@ func withoutFinalizer() map[string]any {
 }
 
 // deletionOfNode returns the deletion of the machine's Node.
-func deletionOfNode(p *pass, node *corev1.Node, why receipt.Reason) deletionlog.Deletion {
+func deletionOfNode(p *pass, node *corev1.Node, why receipt.Reason) deletion.Deletion {
 	m := p.world.Machine
-	return deletionlog.Deletion{
+	return deletion.Deletion{
 		Object: receipt.Object{
 			Kind: receipt.Node, Namespace: m.Namespace, Name: node.Name, UID: node.UID, ProviderID: node.Spec.ProviderID, Machine: m.Name, MachineUID: m.UID,
 		},

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/credentials"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
@@ -33,7 +33,7 @@ type vms struct {
 	parents   *parents
 	drains    *drainer.Drainer
 	events    events.EventRecorder
-	deletions *deletionlog.Recorder
+	deletions *deletion.Recorder
 	asked     *pacing.Rates[string] // calls that ask for the VMs of unreachable Nodes, by namespace
 }
 
@@ -166,7 +166,7 @@ func (v *vms) delete(ctx context.Context, p *pass, target driver.Target, why rec
 	outcome, _ := v.deletions.Delete(ctx, v.events, v.deletionOf(p, why), func(ctx context.Context) error {
 		resp, err = p.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: target})
 		if p.world.VM.State == lifecycle.VMAbsent || err == nil && resp.Left {
-			return deletionlog.ErrNothing // of a VM: what a failed create has left may be deleted
+			return deletion.ErrNothing // of a VM: what a failed create has left may be deleted
 		}
 		return err
 	})
@@ -224,9 +224,9 @@ func (v *vms) note(p *pass, fact lifecycle.VMFact) {
 }
 
 // deletionOf returns the deletion of the machine's VM. Its root has an Event of that only if no other Event on it names the machine.
-func (v *vms) deletionOf(p *pass, why receipt.Reason) deletionlog.Deletion {
+func (v *vms) deletionOf(p *pass, why receipt.Reason) deletion.Deletion {
 	m := p.world.Machine
-	d := deletionlog.Deletion{
+	d := deletion.Deletion{
 		Object: receipt.Object{
 			Kind: receipt.VM, Namespace: m.Namespace, ProviderID: m.Spec.ProviderID, Machine: m.Name, MachineUID: m.UID, Node: lifecycle.NodeName(m),
 		},

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
@@ -29,7 +29,7 @@ type writer struct {
 	latest    *patch.Committer[*v1alpha1.Machine]
 	view      *objectcache.View
 	events    events.EventRecorder
-	deletions *deletionlog.Recorder
+	deletions *deletion.Recorder
 	clock     clock.PassiveClock
 	own       clock.PassiveClock // of the process
 	limits    lifecycle.Limits
@@ -78,9 +78,9 @@ func (w *writer) report(ctx context.Context, before, m *v1alpha1.Machine, events
 // so that this pass continues with the deletion of VM and Node.
 func (w *writer) delete(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	m := p.world.Machine
-	deletion := deletionlog.OfMachine(m, verdict.Why)
-	deletion.About = w.parents.withRoot(m)
-	_, err := w.deletions.Delete(ctx, w.events, deletion, func(ctx context.Context) error {
+	of := deletion.OfMachine(m, verdict.Why)
+	of.About = w.parents.withRoot(m)
+	_, err := w.deletions.Delete(ctx, w.events, of, func(ctx context.Context) error {
 		return w.client.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
 		})

@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
@@ -182,10 +182,10 @@ func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v
 // delete deletes machines for the reasons, by their UIDs. A machine that has changed since it was observed is left to the next pass.
 func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine, reasons map[types.UID]receipt.Reason) error {
 	var mu sync.Mutex
-	var deleted []deletionlog.Deletion
+	var deleted []deletion.Deletion
 	err := each(machines, func(m *v1alpha1.Machine) error {
-		deletion := deletionlog.OfMachine(m, reasons[m.UID])
-		_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, deletion, func(ctx context.Context) error {
+		of := deletion.OfMachine(m, reasons[m.UID])
+		_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, of, func(ctx context.Context) error {
 			return c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
 				Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
 			})
@@ -200,15 +200,15 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 			return nil
 		}
 		w.Done.Deleted[m.UID] = true
-		deleted = append(deleted, deletion)
+		deleted = append(deleted, of)
 		if err == nil && isStale(m) {
 			c.stale.Inc()
 		}
 		return nil
 	})
 	if len(deleted) > 0 {
-		slices.SortFunc(deleted, func(a, b deletionlog.Deletion) int { return strings.Compare(a.Name, b.Name) })
-		text := deletionlog.TextOfAll(ctx, deleted)
+		slices.SortFunc(deleted, func(a, b deletion.Deletion) int { return strings.Compare(a.Name, b.Name) })
+		text := deletion.TextOfAll(ctx, deleted)
 		telemetry.Emit(ctx, c.cfg.Events, w.Set, v1alpha1.EventSuccessfulDelete, text)
 		if root, ok := ownerref.RootOfSet(c.cfg.View, w.Set); ok && root.GetUID() != w.Set.UID {
 			if about, ok := root.(runtime.Object); ok {

@@ -23,7 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption/recorded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -56,7 +56,7 @@ type Config struct {
 	View   *objectcache.View
 	Events events.EventRecorder
 	// Deletions records why machines are deleted.
-	Deletions *deletionlog.Recorder
+	Deletions *deletion.Recorder
 	Clock     clock.WithTicker
 	Gate      runner.Gate[types.NamespacedName]
 	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces, runner.TenantsAtOnce times

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
@@ -40,7 +40,7 @@ type bench struct {
 func configOf(server *apiserver.Server, view *objectcache.View, recorder events.EventRecorder) Config {
 	return Config{
 		Machines: server.Machines(), Metadata: server.Metadata(), View: view, Events: recorder, Held: apitest.NotHeld,
-		Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{},
+		Deletions: deletion.NewRecorder(clock.RealClock{}, nil, nil), Clock: clock.RealClock{},
 	}
 }
 

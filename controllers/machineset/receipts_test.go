@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
@@ -41,7 +41,7 @@ func (r *receipts) Eventf(about, _ runtime.Object, _, reason, _, note string, ar
 }
 
 func (r *receipts) use(cfg *Config) {
-	cfg.Events, cfg.Deletions = r, deletionlog.New(clock.RealClock{}, deletionlog.NewFile(&r.Receipts), nil)
+	cfg.Events, cfg.Deletions = r, deletion.NewRecorder(clock.RealClock{}, deletion.NewFile(&r.Receipts), nil)
 }
 
 // lines returns the receipts in the deletion log.

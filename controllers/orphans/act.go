@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -220,12 +220,12 @@ func (s *sweep) delete(ctx context.Context, sc *scope, toDelete []decide.Suspect
 }
 
 // deletionOf returns the deletion of a resource, for its receipt. It has its own Event, on the MachineClass.
-func deletionOf(r driver.Resource, why string, recorded receipt.Outcome) deletionlog.Deletion {
+func deletionOf(r driver.Resource, why string, recorded receipt.Outcome) deletion.Deletion {
 	object := receipt.Object{Kind: receipt.Kind(r.Kind), Namespace: r.Namespace, Machine: r.Machine, MachineUID: r.MachineUID, Node: r.NodeName}
 	if r.Kind == driver.ResourceVM {
 		object.ProviderID = r.ID
 	} else {
 		object.Name = r.ID
 	}
-	return deletionlog.Deletion{Object: object, Reason: receipt.Because(receipt.Orphaned, why), Recorded: recorded}
+	return deletion.Deletion{Object: object, Reason: receipt.Because(receipt.Orphaned, why), Recorded: recorded}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
@@ -67,7 +67,7 @@ func newSweeping(t *testing.T, limit int) *sweeping {
 		ControlCluster: func() string { return s.id },
 		Served:         func(context.Context, string) (bool, error) { return s.served(), nil },
 		Held:           func(string) (string, bool) { return "a test holds them", s.held },
-		Deletions:      deletionlog.New(s.clock, deletionlog.NewFile(&s.log), nil),
+		Deletions:      deletion.NewRecorder(s.clock, deletion.NewFile(&s.log), nil),
 		Gate:           &apitest.LeaderGate{}, // the test calls reconcile itself
 		Token: func() string {
 			s.tokens++

@@ -8,7 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
@@ -25,13 +25,13 @@ func (noAnnotations) Annotation(string, string) (string, bool) { return "", fals
 func withBudget(t *testing.T, limit, budget int) *sweeping {
 	t.Helper()
 	s := newSweeping(t, limit)
-	s.config.Budget = &deletionbudget.Budget{Namespaces: noAnnotations{}, Leases: apiserver.ClientsThrough(s).Core.CoordinationV1(), Default: budget, Clock: s.clock}
+	s.config.Budget = &deletion.Budget{Namespaces: noAnnotations{}, Leases: apiserver.ClientsThrough(s).Core.CoordinationV1(), Default: budget, Clock: s.clock}
 	s.lead()
 	return s
 }
 
 // replace reserves replacements of machines.
-func (s *sweeping) replace(keys ...string) deletionbudget.Grant {
+func (s *sweeping) replace(keys ...string) deletion.Grant {
 	s.Helper()
 	grant, err := s.config.Budget.Reserve(s.Context(), namespace, keys)
 	if err != nil {

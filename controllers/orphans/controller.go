@@ -26,8 +26,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
@@ -70,9 +69,9 @@ type Config struct {
 	// Held reports whether deletions in a namespace are held, and why.
 	Held func(namespace string) (why string, held bool)
 	// Budget has the deletion budgets of namespaces; with nil only Limit limits.
-	Budget *deletionbudget.Budget
+	Budget *deletion.Budget
 	// Deletions records why resources are deleted.
-	Deletions *deletionlog.Recorder
+	Deletions *deletion.Recorder
 	// Gate admits the leader's work, with the leadership in the context.
 	Gate runner.Gate[string]
 	// Token returns another text each time.

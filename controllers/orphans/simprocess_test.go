@@ -21,8 +21,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/orphans/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
@@ -189,11 +188,11 @@ func (w *world) newProcess(t *testing.T) *process {
 	p := &process{w: w, done: make(chan struct{}), serial: w.starts}
 	p.killAt.Store(-1)
 	control, nodes := apiserver.ClientsThrough(&way{p, w.control}), apiserver.ClientsThrough(&way{p, w.target})
-	limit, budget := w.limit, (*deletionbudget.Budget)(nil)
+	limit, budget := w.limit, (*deletion.Budget)(nil)
 	if w.seed%3 == 1 { // the deletion budget is the limit
 		limit = decide.MaxLimit
 		if !w.broken.noBudget {
-			budget = &deletionbudget.Budget{Namespaces: noAnnotations{}, Leases: control.Core.CoordinationV1(), Default: w.limit, Clock: clock.RealClock{}}
+			budget = &deletion.Budget{Namespaces: noAnnotations{}, Leases: control.Core.CoordinationV1(), Default: w.limit, Clock: clock.RealClock{}}
 		}
 	}
 	var err error
@@ -208,7 +207,7 @@ func (w *world) newProcess(t *testing.T) *process {
 			defer w.mu.Unlock()
 			return !w.off[namespace], err
 		},
-		Held: apitest.NotHeld, Deletions: deletionlog.New(clock.RealClock{}, nil, nil),
+		Held: apitest.NotHeld, Deletions: deletion.NewRecorder(clock.RealClock{}, nil, nil),
 		Gate: p, Token: func() string { return fmt.Sprintf("%d-%d", p.serial, p.tokens.Add(1)) },
 		Period: w.period, Quarantine: w.quarantine, Limit: limit, Budget: budget, DryRun: w.dryRun, Clock: clock.RealClock{},
 	})

@@ -16,8 +16,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget/ledger"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
@@ -48,7 +48,7 @@ func withBudget(t *testing.T, limit string, f func(b *budgeted)) {
 		b := &budgeted{bench: inner, set: set("s", d, 10), core: apiserver.Recording()}
 		b.limit.Store(limit)
 		for _, c := range []*Config{&b.cfg, &b.deployments.cfg, &b.sets.cfg} {
-			c.Budget = &deletionbudget.Budget{Namespaces: b, Leases: b.core.Core().CoordinationV1(), Clock: clock.RealClock{}}
+			c.Budget = &deletion.Budget{Namespaces: b, Leases: b.core.Core().CoordinationV1(), Clock: clock.RealClock{}}
 		}
 		for _, obj := range []any{class(), d, b.set} {
 			b.feed(obj)
@@ -73,7 +73,7 @@ func (b *budgeted) show(unhealthy ...int) {
 
 // reserve has others reserve deletions now.
 func (b *budgeted) reserve(keys ...string) {
-	l, _, _ := ledger.Ledger{}.Reserve(time.Now(), keys, ledger.MaxLimit)
+	l, _, _ := receipt.Ledger{}.Reserve(time.Now(), keys, receipt.MaxLimit)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "n", Name: v1alpha1.LeaseDeletions, Annotations: map[string]string{v1alpha1.AnnotationDeletions: l.Text()},
 	}}
@@ -191,7 +191,7 @@ func TestDeletedRootReservesNothing(t *testing.T) {
 func TestBudgetOfARootAtRest(t *testing.T) {
 	b := newBench(t)
 	defer b.end()
-	b.deployments.cfg.Budget = &deletionbudget.Budget{Namespaces: &namespaces{}}
+	b.deployments.cfg.Budget = &deletion.Budget{Namespaces: &namespaces{}}
 	if _, _, err := b.deployments.decide(t.Context(), deployment(), disruption.World{}); err != nil {
 		t.Error(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
@@ -74,7 +74,7 @@ func TestHeldOf(t *testing.T) {
 		{"hold", 20, 0, "HoldAnnotation: at least 20."},
 		{"hold", 1 << 20, 0, "HoldAnnotation: at least 5000."},
 	} {
-		is := heldOf(tc.by, disruption.Verdict{Waiting: tc.waiting, Unreserved: tc.unreserved}, deletionbudget.Grant{})
+		is := heldOf(tc.by, disruption.Verdict{Waiting: tc.waiting, Unreserved: tc.unreserved}, deletion.Grant{})
 		_, numbers, _ := strings.Cut(is.Message, ":")
 		if got := fmt.Sprint(is.Reason, ":", numbers); tc.want == " " && is != (condition{}) || tc.want != " " && (!is.IsTrue() || !strings.HasPrefix(got, tc.want)) {
 			t.Errorf("%+v: %s", tc, got)

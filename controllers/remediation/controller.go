@@ -13,7 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
@@ -39,7 +39,7 @@ type Config struct {
 	// called when that changes.
 	Held func(namespace string) (why string, held bool)
 	// Budget has the deletion budgets of namespaces; with nil nothing is limited.
-	Budget *deletionbudget.Budget
+	Budget *deletion.Budget
 	// Replica is the name under which this process reports its counts.
 	Replica string
 	// SlotOf returns the slot in an object's labels. Holds reports whether the slot is held and its objects are all in the View.

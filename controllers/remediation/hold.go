@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
@@ -47,7 +47,7 @@ func atLeast(n int) string {
 
 // heldOf returns the condition DeletionsHeld of a root; none if no machine waits, or only until Namespaces and the leader Lease are read. by is
 // what holds deletions, and grant what the deletion budget allows.
-func heldOf(by string, v disruption.Verdict, grant deletionbudget.Grant) condition {
+func heldOf(by string, v disruption.Verdict, grant deletion.Grant) condition {
 	switch {
 	case by != "" && v.Waiting > 0:
 		return machinefacts.True(v1alpha1.ReasonHoldAnnotation,
@@ -61,7 +61,7 @@ func heldOf(by string, v disruption.Verdict, grant deletionbudget.Grant) conditi
 
 // decide decides on a root. Replacements are reserved of the deletion budget before they are recorded: what is reserved and not recorded,
 // because the process ends, is reserved again by the next pass and counts once.
-func (r *roots[T]) decide(ctx context.Context, root T, w disruption.World) (v disruption.Verdict, grant deletionbudget.Grant, err error) {
+func (r *roots[T]) decide(ctx context.Context, root T, w disruption.World) (v disruption.Verdict, grant deletion.Grant, err error) {
 	v = disruption.Decide(w)
 	if r.cfg.Budget == nil || w.Deleted || len(v.Deletions) == 0 {
 		return v, grant, nil

@@ -61,7 +61,7 @@ func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
 	}
 	var slowest pair
 	for _, name := range names {
-		took := deletion(name, requests)
+		took := durationOf(name, requests)
 		if took <= 0 {
 			return fmt.Errorf("the audit log has no complete deletion of machine %s", name)
 		}
@@ -74,8 +74,8 @@ func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
 	return nil
 }
 
-// deletion is the time from a machine's deletion until the fleet's last write of it, which removes the finalizer.
-func deletion(name string, requests []harness.Request) time.Duration {
+// durationOf is the time from a machine's deletion until the fleet's last write of it, which removes the finalizer.
+func durationOf(name string, requests []harness.Request) time.Duration {
 	var begin, end time.Time
 	for _, r := range requests {
 		switch {

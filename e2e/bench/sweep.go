@@ -29,7 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/preload"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -205,7 +205,7 @@ func sweepOnce(ctx context.Context, lab *harness.Lab, controlCluster string, s *
 		ControlCluster: func() string { return controlCluster },
 		Served:         func(context.Context, string) (bool, error) { return true, nil },
 		Held:           func(string) (string, bool) { return "", false },
-		Deletions:      deletionlog.New(clock.RealClock{}, nil, nil),
+		Deletions:      deletion.NewRecorder(clock.RealClock{}, nil, nil),
 		Gate:           runner.Open[string]{}, Token: func() string { return "bench" },
 		Period: time.Second, Quarantine: time.Hour, Limit: 1, DryRun: true, Clock: clock.RealClock{},
 	})

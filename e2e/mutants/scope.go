@@ -194,7 +194,7 @@ func safetyArea() area {
 		"controllers/overshoot/controller.go:Controller.count", "controllers/overshoot/controller.go:Controller.act",
 		"controllers/overshoot/controller.go:apply", "controllers/unmanaged/controller.go:Controller.search",
 		"controllers/unmanaged/controller.go:Controller.annotate",
-		"internal/target/reach/reach.go", "internal/target/reach/check/check.go", "internal/deletion/holds/holds.go", "internal/deletion/deletionlog/recorder.go",
+		"internal/target/reach/reach.go", "internal/target/reach/check/check.go", "internal/deletion/holds.go", "internal/deletion/recorder.go",
 		"internal/deletion/receipt/receipt.go", "internal/deletion/receipt/reason.go",
 		"internal/disruption/decide.go", "internal/disruption/machine.go", "internal/disruption/held.go",
 		"internal/disruption/thresholds.go", "internal/disruption/allbreakers.go", "internal/disruption/reports.go",

@@ -7,7 +7,7 @@ import (
 )
 
 // deletionsHaveReceipts: a request that deletes a Machine, a Node or a resource at a cloud is sent by the function that is passed, with its reason,
-// to the Recorder of internal/deletion/deletionlog. What is between a controller and a cloud passes requests on.
+// to the Recorder of internal/deletion. What is between a controller and a cloud passes requests on.
 func deletionsHaveReceipts(files []goFile) (findings []string) {
 	for _, f := range files {
 		if !f.inside("controllers") && !f.inside("cmd") && !f.inside("internal/replica") && !f.inside("shard") || f.inside("shard/fence") || f.isTest() {
@@ -26,7 +26,7 @@ func deletionsHaveReceipts(files []goFile) (findings []string) {
 				return false
 			}
 			if call, ok := n.(*ast.CallExpr); ok && deletesWithReason(call) {
-				findings = append(findings, f.at(call)+" deletes without a receipt: pass the request to deletionlog.Recorder.Delete")
+				findings = append(findings, f.at(call)+" deletes without a receipt: pass the request to deletion.Recorder.Delete")
 			}
 			return true
 		})

@@ -23,7 +23,7 @@ const (
 // keyFunctions return keys and values of a line; their keys are listed here.
 func keyFunctions() map[string][]string {
 	return map[string][]string{
-		"keysAndValues": {"kind", "machine", "node", "id", "providerID", "uid", "machineUID", "rule", "evidence", "outcome"}, // internal/deletion/deletionlog
+		"keysAndValues": {"kind", "machine", "node", "id", "providerID", "uid", "machineUID", "rule", "evidence", "outcome"}, // internal/deletion
 		"keysOf":        {"kind", "id", "machine", "machineUID"},                                                             // controllers/orphans
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/holds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
@@ -119,11 +119,11 @@ func (w *world) judgeDisruptions(before, after []disruption.Disruption) {
 	}
 }
 
-var _ holds.Namespaces = (*sight)(nil)
+var _ deletion.HoldNamespaces = (*sight)(nil)
 
 // sight is what a process has seen of the annotations, by two watches, each some time after they changed.
 type sight struct {
-	holds             *holds.Holds
+	holds             *deletion.Holds
 	namespace         string
 	known             bool
 	namespaces, lease watched
@@ -135,18 +135,18 @@ type watched struct {
 	due             time.Time
 }
 
-// Known is holds.Namespaces'.
+// Known is deletion.HoldNamespaces'.
 func (s *sight) Known() bool { return s.known }
 
-// Denied is holds.Namespaces'.
+// Denied is deletion.HoldNamespaces'.
 func (*sight) Denied() bool { return false }
 
-// Annotation is holds.Namespaces'.
+// Annotation is deletion.HoldNamespaces'.
 func (s *sight) Annotation(_, key string) (string, bool) {
 	return s.namespace, key == v1alpha1.AnnotationHoldDeletions && s.namespace != ""
 }
 
-// OnChange is holds.Namespaces'. Passes are frequent here.
+// OnChange is deletion.HoldNamespaces'. Passes are frequent here.
 func (s *sight) OnChange(func(namespace string)) {}
 
 // held reports whether deletions are held, as far as the process has seen. path is where it matters.
@@ -157,7 +157,7 @@ func (p *process) held(path string) bool {
 	}
 	s := &p.sight
 	if s.holds == nil {
-		s.holds, s.known = holds.New(s), h.ignored == ignoredAtStart
+		s.holds, s.known = deletion.NewHolds(s), h.ignored == ignoredAtStart
 		if h.ignored == ignoredLeaseAtStart {
 			s.showLease("")
 		}

@@ -12,9 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/holds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/namespaces"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -36,11 +34,11 @@ type deps struct {
 	targets     target.Resolver
 	unserved    *unserved
 	namespaces  *namespaces.Namespaces
-	holds       *holds.Holds
-	budget      *deletionbudget.Budget
+	holds       *deletion.Holds
+	budget      *deletion.Budget
 	identity    *controlCluster
 	broadcaster events.EventBroadcaster
-	deletions   *deletionlog.Recorder
+	deletions   *deletion.Recorder
 	view        *objectcache.View
 	accounts    *cloudAccounts
 	slots       *slots
@@ -73,18 +71,18 @@ func newDeps(o Options, around Environment) (*deps, error) {
 	if d.namespaces, err = namespaces.New(d.metadata, o.Namespace); err != nil {
 		return nil, err
 	}
-	d.holds = holds.New(d.namespaces)
-	d.budget = &deletionbudget.Budget{
+	d.holds = deletion.NewHolds(d.namespaces)
+	d.budget = &deletion.Budget{
 		Namespaces: d.namespaces, Leases: d.control.CoordinationV1(), Default: o.Safety.MaxDeletions, Clock: d.wall,
 	}
 	d.accounts = newCloudAccounts(d)
 	d.identity = &controlCluster{namespaces: d.control.CoreV1().Namespaces(), clock: around.Clock}
 	d.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: d.control.EventsV1()}, o.Name))
-	log, err := deletionlog.Open(o.Safety.DeletionLog)
+	log, err := deletion.OpenFile(o.Safety.DeletionLog)
 	if err != nil {
 		return nil, err
 	}
-	d.deletions = deletionlog.New(d.wall, log, registry)
+	d.deletions = deletion.NewRecorder(d.wall, log, registry)
 	spread, err := o.Fleet.Spread()
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -50,7 +50,7 @@ type Config struct {
 	Replaces func(pool *v1alpha1.MachineConfigPool) bool
 
 	Events    events.EventRecorder
-	Deletions *deletionlog.Recorder
+	Deletions *deletion.Recorder
 	Gate      runner.Gate[types.NamespacedName]
 	Clock     clock.WithTicker
 	Workers   int

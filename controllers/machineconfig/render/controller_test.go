@@ -15,7 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
@@ -41,7 +41,7 @@ func run(t *testing.T, test func(b *bench)) {
 			Client: b.Configs, Target: b.Metadata, Machines: b.Machines, Control: b.Metadata,
 			Cache: b.Cache, View: b.view, Nodes: b.nodes, Written: patch.NewLatest[*v1alpha1.MachineConfigPool](), Prefix: v1alpha1.DaemonPrefix,
 			Replaces: func(*v1alpha1.MachineConfigPool) bool { return false },
-			Events:   b.Recorder, Deletions: deletionlog.New(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}, Workers: 2,
+			Events:   b.Recorder, Deletions: deletion.NewRecorder(clock.RealClock{}, nil, nil), Clock: clock.RealClock{}, Workers: 2,
 		})
 		if err != nil {
 			t.Fatal(err)

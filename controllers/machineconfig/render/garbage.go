@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -113,14 +113,14 @@ func isOurs(finalizer string) bool { return finalizer == v1alpha1.FinalizerInUse
 
 // delete requests the deletion of a RenderedMachineConfig, which stays until it is released.
 func (c *Controller) delete(ctx context.Context, pool *v1alpha1.MachineConfigPool, r *v1alpha1.RenderedMachineConfig, why string) error {
-	d := deletionlog.Deletion{
+	d := deletion.Deletion{
 		Object: receipt.Object{Kind: receipt.RenderedMachineConfig, Name: r.Name, UID: r.UID},
 		Reason: receipt.Because(receipt.Superseded, why), About: []runtime.Object{pool},
 	}
 	_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, d, func(ctx context.Context) error {
 		err := c.cfg.Client.RenderedMachineConfigs().Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
 		if apierrors.IsNotFound(err) {
-			return deletionlog.ErrNothing
+			return deletion.ErrNothing
 		}
 		return err
 	})

@@ -14,14 +14,14 @@ import (
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionlog"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 )
 
 func renderedConfigs() schema.GroupVersionResource {
 	return v1alpha1.SchemeGroupVersion.WithResource("renderedmachineconfigs")
 }
 
-func isNothing(err error) bool { return errors.Is(err, deletionlog.ErrNothing) }
+func isNothing(err error) bool { return errors.Is(err, deletion.ErrNothing) }
 
 // live lists the metadata of a pool's RenderedMachineConfigs, and then all that may name one. What names one after its list names one that
 // exists, or its target.

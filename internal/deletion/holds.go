@@ -1,4 +1,4 @@
-package holds
+package deletion
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 // shown is the number of bytes of a reason that are shown: people write annotations of any length.
 const shown = 200
 
-// Namespaces has the annotations of Namespaces.
-type Namespaces interface {
+// HoldNamespaces has the annotations of Namespaces.
+type HoldNamespaces interface {
 	// Known reports whether the annotations are known, and Denied whether the right to read them is missing.
 	Known() bool
 	Denied() bool
@@ -26,7 +26,7 @@ type Namespaces interface {
 
 // Holds has the holds of all namespaces. New returns one. It is safe for concurrent use.
 type Holds struct {
-	namespaces Namespaces
+	namespaces HoldNamespaces
 	changes    []func(namespace string)
 
 	mu sync.Mutex
@@ -35,8 +35,8 @@ type Holds struct {
 	isRead bool
 }
 
-// New returns Holds that do not know the leader Lease yet.
-func New(namespaces Namespaces) *Holds {
+// NewHolds returns Holds that do not know the leader Lease yet.
+func NewHolds(namespaces HoldNamespaces) *Holds {
 	h := &Holds{namespaces: namespaces}
 	namespaces.OnChange(h.notify)
 	return h

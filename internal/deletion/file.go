@@ -1,4 +1,4 @@
-package deletionlog
+package deletion
 
 import (
 	"fmt"
@@ -19,9 +19,9 @@ type File struct {
 	to io.Writer
 }
 
-// Open opens the file of a path to append to it, and creates it if it does not exist. The path "" returns nil, which means that there is no
+// OpenFile opens the file of a path to append to it, and creates it if it does not exist. The path "" returns nil, which means that there is no
 // deletion log. Errors: the file cannot be created, or not be written to.
-func Open(path string) (*File, error) {
+func OpenFile(path string) (*File, error) {
 	switch path {
 	case "":
 		return nil, nil //nolint:nilnil // the deletion log is optional

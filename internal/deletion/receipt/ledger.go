@@ -1,14 +1,4 @@
-// Package ledger has the reservations of a deletion budget. It is the pure core of internal/deletion/deletionbudget.
-//
-// Guarantees:
-//
-//   - Reserve never has more than the limit in the ledger, except what was there before.
-//   - A deletion that is reserved again counts once, from the last time on: what was reserved and not carried out, because its process
-//     ended or its request failed, does not use up the budget.
-//   - A time that is in the future, by the clock of this process, counts from now on: the ledger that Reserve returns has it as now.
-//
-// Not guaranteed: that an Hour is exact. Reservations have the time of the process that made them, and clocks differ.
-package ledger
+package receipt
 
 import (
 	"encoding/json"
@@ -34,8 +24,8 @@ const shown = 256
 // Ledger has when each deletion was reserved, in seconds since 1970, by a key that names the deletion.
 type Ledger map[string]int64
 
-// Parse returns the Ledger in an annotation; "" is an empty one. Errors: text that does not decode. Nothing may be reserved then.
-func Parse(text string) (Ledger, error) {
+// ParseLedger returns the Ledger in an annotation; "" is an empty one. Errors: text that does not decode. Nothing may be reserved then.
+func ParseLedger(text string) (Ledger, error) {
 	l := Ledger{}
 	if text == "" {
 		return l, nil

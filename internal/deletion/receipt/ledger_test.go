@@ -1,4 +1,4 @@
-package ledger
+package receipt
 
 import (
 	"fmt"
@@ -54,12 +54,12 @@ func TestReserve(t *testing.T) {
 func TestParse(t *testing.T) {
 	want := Ledger{"a": 7, "b": 9}
 	for text, want := range map[string]Ledger{"": {}, want.Text(): want} {
-		if l, err := Parse(text); err != nil || !cmp.Equal(l, want) {
+		if l, err := ParseLedger(text); err != nil || !cmp.Equal(l, want) {
 			t.Errorf("%q: %v, %v; want %v", text, l, err, want)
 		}
 	}
 	for _, text := range []string{"{", `{"a":"b"}`, "[]"} {
-		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), "remove the annotation") {
+		if _, err := ParseLedger(text); err == nil || !strings.Contains(err.Error(), "remove the annotation") {
 			t.Errorf("%q: error %v", text, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package deletionbudget
+package deletion
 
 import (
 	"errors"

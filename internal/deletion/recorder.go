@@ -1,4 +1,4 @@
-package deletionlog
+package deletion
 
 import (
 	"context"
@@ -73,9 +73,9 @@ type Recorder struct {
 	unlogged prometheus.Counter
 }
 
-// New returns a Recorder. A nil file means that there is no deletion log, and a nil registry that receipts are not counted. There is a series
+// NewRecorder returns a Recorder. A nil file means that there is no deletion log, and a nil registry that receipts are not counted. There is a series
 // for each kind and rule from the start: the increase of one that appears later would miss its first deletion.
-func New(c clock.PassiveClock, file *File, registry prometheus.Registerer) *Recorder {
+func NewRecorder(c clock.PassiveClock, file *File, registry prometheus.Registerer) *Recorder {
 	r := &Recorder{
 		clock: c, file: file,
 		receipts: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -1,4 +1,4 @@
-package deletionlog
+package deletion
 
 import (
 	"bytes"
@@ -56,7 +56,7 @@ func TestDeleteAcceptedLeavesReceiptEverywhere(t *testing.T) {
 	ctx, log := owned(t)
 	var file bytes.Buffer
 	registry, emitted := prometheus.NewRegistry(), events.NewFakeRecorder(10)
-	r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), registry)
+	r := NewRecorder(testclock.NewFakePassiveClock(noon), NewFile(&file), registry)
 	const deletions, errors, possible = "mcf_deletions_total", "mcf_deletion_log_errors_total", 8 + 9 + 10 + 3 + 1 // of Machines, Nodes, VMs, other resources and configurations
 	if n, err := testutil.GatherAndCount(registry, deletions); err != nil || n != possible {
 		t.Errorf("%s has %d series before a deletion, %v; want %d", deletions, n, err, possible)
@@ -99,7 +99,7 @@ func TestDeleteAcceptedLeavesReceiptEverywhere(t *testing.T) {
 
 func TestDeleteByLeaderNamesNoSlot(t *testing.T) {
 	var file bytes.Buffer
-	r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
+	r := NewRecorder(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
 	ctx := telemetry.WithOwner(t.Context(), telemetry.Owner{Replica: "r-0", Session: "s", Leader: true})
 	if _, err := r.Delete(ctx, &events.FakeRecorder{}, deletion(), func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestDeleteFailedLeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var file bytes.Buffer
-			r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
+			r := NewRecorder(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
 			emitted := events.NewFakeRecorder(10)
 			_, err := r.Delete(t.Context(), emitted, deletion(), func(context.Context) error { return c.err })
 			if !errors.Is(err, c.err) {
@@ -166,7 +166,7 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestDeleteWhenDeletionLogFailsIsLoggedAndCounted(t *testing.T) {
 	ctx, log := owned(t)
-	r := New(testclock.NewFakePassiveClock(noon), NewFile(full{}), nil)
+	r := NewRecorder(testclock.NewFakePassiveClock(noon), NewFile(full{}), nil)
 	if _, err := r.Delete(ctx, &events.FakeRecorder{}, deletion(), func(context.Context) error { return nil }); err != nil {
 		t.Errorf("the deletion has failed with its log: %v", err)
 	}
@@ -183,7 +183,7 @@ func TestOpenAppendsWholeLines(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, err := Open(path)
+	file, err := OpenFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,13 +214,13 @@ func TestOpenAppendsWholeLines(t *testing.T) {
 }
 
 func TestOpenWithoutPathIsNoLog(t *testing.T) {
-	if file, err := Open(""); file != nil || err != nil {
+	if file, err := OpenFile(""); file != nil || err != nil {
 		t.Errorf("got %v, %v; want neither", file, err)
 	}
-	if file, err := Open(Stdout); file == nil || file.to != os.Stdout || err != nil {
+	if file, err := OpenFile(Stdout); file == nil || file.to != os.Stdout || err != nil {
 		t.Errorf("got %v, %v; want the standard output", file, err)
 	}
-	if _, err := Open(filepath.Join(t.TempDir(), "no folder", "x")); err == nil || !strings.Contains(err.Error(), "--deletion-log") {
+	if _, err := OpenFile(filepath.Join(t.TempDir(), "no folder", "x")); err == nil || !strings.Contains(err.Error(), "--deletion-log") {
 		t.Errorf("got %v, want an error that names the flag", err)
 	}
 }
@@ -228,7 +228,7 @@ func TestOpenWithoutPathIsNoLog(t *testing.T) {
 // TestDeleteRepeatedHasOneReceiptOfEachOutcome: a cloud that does not answer is asked again and again, and so is one that takes its time.
 func TestDeleteRepeatedHasOneReceiptOfEachOutcome(t *testing.T) {
 	var file bytes.Buffer
-	r := New(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
+	r := NewRecorder(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
 	d := deletion()
 	for i, c := range []struct {
 		err  error
@@ -270,7 +270,7 @@ func TestTextOfAllNamesSome(t *testing.T) {
 func TestDeleteWithoutOwnerTraceAndFileNamesNone(t *testing.T) {
 	log, emitted := &ktesting.BufferTL{}, events.NewFakeRecorder(10)
 	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig()))
-	r := New(testclock.NewFakePassiveClock(noon), nil, nil)
+	r := NewRecorder(testclock.NewFakePassiveClock(noon), nil, nil)
 	if outcome, err := r.Delete(ctx, emitted, deletion(), func(context.Context) error { return nil }); err != nil || outcome != receipt.Accepted {
 		t.Errorf("outcome %q, error %v", outcome, err)
 	}

@@ -1,18 +1,4 @@
-// Package deletionbudget limits how many machines of a namespace are replaced for their health, and orphans of it deleted, within an hour.
-// The Namespace's annotation fleet.machine.sapcloud.io/max-deletions-per-hour has the limit, else the fleet's setting.
-//
-// A deletion is reserved before it begins, on a Lease in the namespace that is written under its resourceVersion. So all replicas share one
-// budget, and it survives their restarts, hand-overs and other leaders.
-//
-// Guarantees:
-//
-//   - However many replicas reserve at the same time, there are no more reservations than the limit.
-//   - Nothing is reserved where the Lease cannot be read, decoded or written, or while the annotations of Namespaces are not known.
-//   - Where nothing is limited, no request is sent.
-//
-// Not guaranteed: the count of what was reserved since a backup, when the Lease is restored from it, or deleted; and an exact hour where the
-// clocks of replicas differ.
-package deletionbudget
+package deletion
 
 import (
 	"context"
@@ -28,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/deletionbudget/ledger"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
 // attempts is how often a reservation is tried when other replicas write the Lease meanwhile. Each failed one is another's success, so that
@@ -38,8 +24,8 @@ const attempts = 5
 // errUnknown means that limits are not known.
 var errUnknown = errors.New("the annotations of Namespaces, which limit deletions, are not known")
 
-// Namespaces has the annotations of Namespaces.
-type Namespaces interface {
+// BudgetNamespaces has the annotations of Namespaces.
+type BudgetNamespaces interface {
 	// Known reports whether the annotations are known.
 	Known() bool
 	Annotation(namespace, key string) (value string, ok bool)
@@ -47,7 +33,7 @@ type Namespaces interface {
 
 // Budget has the budgets of all namespaces. All fields are required. It is safe for concurrent use.
 type Budget struct {
-	Namespaces Namespaces
+	Namespaces BudgetNamespaces
 	// Leases reads and writes in the control cluster, without a cache.
 	Leases coordinationclient.LeasesGetter
 	// Default is the limit of Namespaces without the annotation; 0 means no limit.
@@ -91,7 +77,7 @@ func (b *Budget) limit(namespace string) (limit int, ignored string) {
 	if !ok {
 		return b.Default, ""
 	}
-	limit, err := ledger.ParseLimit(text)
+	limit, err := receipt.ParseLimit(text)
 	if err != nil {
 		return b.Default, fmt.Sprintf("The annotation %s of the Namespace is ignored, and --safety-max-deletions-per-hour=%d applies: %v", v1alpha1.AnnotationMaxDeletions, b.Default, err)
 	}
@@ -129,7 +115,7 @@ func (b *Budget) try(ctx context.Context, namespace string, keys []string, limit
 	if err != nil {
 		return Grant{}, err
 	}
-	stored, err := ledger.Parse(lease.Annotations[v1alpha1.AnnotationDeletions])
+	stored, err := receipt.ParseLedger(lease.Annotations[v1alpha1.AnnotationDeletions])
 	if err != nil {
 		return Grant{}, fmt.Errorf("annotation %s: %w", v1alpha1.AnnotationDeletions, err)
 	}

@@ -1,4 +1,4 @@
-package holds
+package deletion
 
 import (
 	"slices"
@@ -62,7 +62,7 @@ func TestHeld(t *testing.T) {
 		{"both", annotations{value: "a"}, lease("b"), "n", true, key + "Lease fleets/fleet-leader: b; " + key + "Namespace n: a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := New(&tc.annotations)
+			h := NewHolds(&tc.annotations)
 			h.LeaderLease(tc.lease)
 			if why, held := h.Held(tc.in); held != tc.held || why != tc.why {
 				t.Errorf("held %v, because of %q; want %v, %q", held, why, tc.held, tc.why)
@@ -72,7 +72,7 @@ func TestHeld(t *testing.T) {
 }
 
 func TestHeldBeforeTheLeaderLeaseIsRead(t *testing.T) {
-	h := New(&annotations{})
+	h := NewHolds(&annotations{})
 	if _, held := h.Held("n"); !held {
 		t.Error("nothing is held before the leader Lease was read")
 	}
@@ -87,7 +87,7 @@ func TestHeldBeforeTheLeaderLeaseIsRead(t *testing.T) {
 }
 
 func TestLongReasonIsCut(t *testing.T) {
-	h := New(&annotations{value: strings.Repeat("x", 10_000)})
+	h := NewHolds(&annotations{value: strings.Repeat("x", 10_000)})
 	if why, _ := h.Held("n"); len(why) > 400 {
 		t.Errorf("%d bytes", len(why))
 	}
@@ -95,7 +95,7 @@ func TestLongReasonIsCut(t *testing.T) {
 
 func TestChangesAreReported(t *testing.T) {
 	a := &annotations{}
-	h := New(a)
+	h := NewHolds(a)
 	var changed []string
 	h.OnChange(func(namespace string) { changed = append(changed, namespace) })
 	a.changed("n")
