@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	ignition "github.com/coreos/ignition/v2/config/v3_4"
-	ignition "github.com/coreos/ignition/v2/config/v3_5"
+	latest "github.com/coreos/ignition/v2/config/v3_5"
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
@@ -103,7 +103,7 @@ func TestIgnitionForm(t *testing.T) {
 	if len(merged) != 1 {
 		t.Fatalf("%d configs are merged", len(merged))
 	}
-	if _, report, err := ignition.ParseCompatibleVersion(inline(*merged[0].Source)); err != nil || len(report.Entries) > 0 {
+	if _, report, err := latest.ParseCompatibleVersion(inline(*merged[0].Source)); err != nil || len(report.Entries) > 0 {
 		t.Errorf("the merged config: %v %s", err, report.String())
 	}
 	for _, file := range config.Storage.Files {
