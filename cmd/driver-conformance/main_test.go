@@ -70,7 +70,7 @@ func TestOfTheExample(t *testing.T) {
 	if output, err := conformance("--run=delete_of_nothing"); err != nil || strings.Count(output, "--- PASS: Conformance/") != 1 {
 		t.Errorf("one case: %v\n%s", err, output)
 	}
-	if output, err := conformance("--vms=true", "--run=create_makes_a_VM"); err == nil {
+	if output, err := conformance("--vms=true", "--run=create_creates_a_VM"); err == nil {
 		t.Errorf("a cloud without the VM passed:\n%s", output)
 	}
 }

@@ -1,4 +1,4 @@
-// Package apianswers has what answers of an API server show beside their objects: whether a server has written them, its time, and whether it
+// Package apianswers has what answers of an API server show in addition to their objects: whether a server has written them, its time, and whether it
 // answers lists.
 //
 // Check rejects answers that no API server has written: a proxy without a route, the default backend of an ingress or a captive

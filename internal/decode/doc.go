@@ -18,7 +18,7 @@
 // Lists of the API are read in pages that are bounded in bytes: what a tenant writes must not decide how much memory a
 // request for it takes.
 //
-// Guarantees of pages: a list is read past all caches, as a whole or with an error, with at most PageSize objects in memory at a time. Where the
+// Guarantees of pages: a list is read from the API server, as a whole or with an error, with at most PageSize objects in memory at a time. Where the
 // client has the PageTransport, a page has at most PageBytes bytes, or is one object.
 //
 // Not guaranteed of pages: that objects which cannot be decoded are on the pages.

@@ -36,7 +36,7 @@ import (
 )
 
 // What is made of a configuration without its required fields is an error that names them, and no panic, then or later.
-func TestConfigs_WithoutValues_NameTheRequiredFields(t *testing.T) {
+func TestConfigsWithoutValuesNameTheRequiredFields(t *testing.T) {
 	for config, c := range map[string]struct {
 		err  error
 		want string
