@@ -49,7 +49,7 @@ func TestFleetOfTheImage(t *testing.T) {
 	version := extract(t, layout, filepath.Join(own, fleetBinary))
 	// The lab takes all binaries from the folder of its own program, so that has to be a copy.
 	copyFile(t, filepath.Join(bin, "lab"), filepath.Join(own, "lab"))
-	for _, name := range []string{"cloudsim", "hyperkube"} {
+	for _, name := range []string{"cloudsim", "hyperkube", "simulated-driver"} {
 		if err := os.Symlink(filepath.Join(bin, name), filepath.Join(own, name)); err != nil {
 			t.Fatal(err)
 		}
